@@ -1,0 +1,166 @@
+//! Identifiers. Ids of tables, columns, files and writers are never reused; names live only in the chain.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// A database, for life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DatabaseId(pub u32);
+
+/// A supertable, for life: a DROP and CREATE of the same name gets a new one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TableId(pub u32);
+
+/// A column of one supertable, for life; also the Parquet `field_id`. The time column is always [`ColumnId::TS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ColumnId(pub u32);
+
+impl ColumnId {
+    /// The time column of every supertable.
+    pub const TS: ColumnId = ColumnId(0);
+    /// The `field_id` of the series name (`tbname`) in data files; no column of a supertable has it.
+    pub const TBNAME: ColumnId = ColumnId(i32::MAX as u32);
+}
+
+/// A version of the chain, counted up from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Default)]
+#[serde(transparent)]
+pub struct Version(pub u64);
+
+impl Version {
+    /// The version that a commit on top of this one creates.
+    pub fn next(self) -> Version {
+        Version(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v{}", self.0)
+    }
+}
+
+macro_rules! random_hex_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub u128);
+
+        impl $name {
+            /// A new random id.
+            pub fn random(rng: &mut impl rand::Rng) -> Self {
+                Self(rng.random())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:032x}", self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Error;
+
+            fn from_str(s: &str) -> Result<Self> {
+                let bad = || Error::invalid("an id is 32 lower-case hexadecimal digits").with("found", s);
+                if s.len() != 32 || s.bytes().any(|b| !matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+                    return Err(bad());
+                }
+                u128::from_str_radix(s, 16).map(Self).map_err(|_| bad())
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+                s.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                let s = std::borrow::Cow::<str>::deserialize(d)?;
+                s.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+random_hex_id! {
+    /// One writer: a process (or one of its streams) that numbers its log segments 0, 1, 2, … without holes.
+    WriterId
+}
+random_hex_id! {
+    /// One object under `data/`: a data file, or a sidecar with an id of its own.
+    FileId
+}
+
+/// The place of one log segment: acknowledged rows are named by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Position {
+    /// Who wrote the segment.
+    pub writer: WriterId,
+    /// Its number, from 0 and without holes.
+    pub seq: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.writer, self.seq)
+    }
+}
+
+/// What a reply to a write or a commit carries: a query that brings it sees that write, or fails.
+///
+/// Its text is `v<version>` for a commit and `<writer>-<seq>` for a log segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Token {
+    /// The effect of a commit.
+    Version(Version),
+    /// The rows of a log segment.
+    Position(Position),
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Token::Version(v) => v.fmt(f),
+            Token::Position(p) => p.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Token {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self> {
+        let bad = || Error::invalid("a token is 'v<version>' or '<writer>-<seq>'").with("found", s);
+        if let Some(version) = s.strip_prefix('v') {
+            return version.parse().map(|v| Token::Version(Version(v))).map_err(|_| bad());
+        }
+        let (writer, seq) = s.split_once('-').ok_or_else(bad)?;
+        Ok(Token::Position(Position { writer: writer.parse()?, seq: seq.parse().map_err(|_| bad())? }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_survives_its_text() {
+        for token in [Token::Version(Version(7)), Token::Position(Position { writer: WriterId(0xabc), seq: u64::MAX })]
+        {
+            assert_eq!(token.to_string().parse::<Token>().unwrap(), token);
+        }
+        for bad in ["", "v", "vx", "7", "abc-1", "00000000000000000000000000000ABC-1"] {
+            assert_eq!(bad.parse::<Token>().unwrap_err().kind(), crate::error::Kind::Invalid, "{bad}");
+        }
+    }
+}

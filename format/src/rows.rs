@@ -1,0 +1,154 @@
+//! Rows in memory: the columnar shape shared by log segments, folding, merging and the scan of the log's tail.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array},
+    datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type},
+};
+
+use crate::{
+    error::{Error, Result},
+    ids::{ColumnId, TableId},
+    schema::{Supertable, TBNAME, field_id, field_with_id},
+    types::Precision,
+};
+
+/// The name of the first column of a block's rows: an index into the block's series.
+pub const SERIES: &str = "series";
+
+/// Names and tags of some series of one supertable: n series × (1 + tags).
+///
+/// Columns: `tbname` Utf8 not null and without repeats, then tags, nullable, each carrying its
+/// [`FIELD_ID`](crate::schema::FIELD_ID). Columns are found by id, never by name or place; an absent tag is null.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SeriesSet(RecordBatch);
+
+impl SeriesSet {
+    /// Wraps a batch of the shape described above.
+    ///
+    /// # Errors
+    /// [`Kind::Corrupt`](crate::Kind::Corrupt) when the first column is not `tbname` Utf8 without nulls or a
+    /// later one carries no id.
+    pub fn try_new(batch: RecordBatch) -> Result<Self> {
+        let schema = batch.schema();
+        let named = schema.fields().first().is_some_and(|f| f.name() == TBNAME && *f.data_type() == DataType::Utf8);
+        if !named || batch.column(0).null_count() > 0 || schema.fields().iter().skip(1).any(|f| field_id(f).is_none()) {
+            return Err(Error::corrupt("a series set is 'tbname' and tags with ids").with("found", schema));
+        }
+        Ok(Self(batch))
+    }
+
+    /// Series without any tags.
+    pub fn of_names(names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let names = StringArray::from_iter_values(names);
+        let schema = Arc::new(Schema::new(vec![tbname_field()]));
+        Self(RecordBatch::try_new(schema, vec![Arc::new(names)]).expect("one column of one type"))
+    }
+
+    /// How many series.
+    pub fn len(&self) -> usize {
+        self.0.num_rows()
+    }
+
+    /// Whether there is no series.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> &StringArray {
+        self.0.column(0).as_string()
+    }
+
+    /// The values of a tag, one per series; `None` when the set does not carry it (all null).
+    pub fn tag(&self, id: ColumnId) -> Option<&ArrayRef> {
+        let at = self.0.schema_ref().fields().iter().position(|f| field_id(f) == Some(id))?;
+        Some(self.0.column(at))
+    }
+
+    /// The batch itself.
+    pub fn batch(&self) -> &RecordBatch {
+        &self.0
+    }
+
+    /// The schema of a series set with every tag of a table.
+    pub fn schema_of(table: &Supertable, precision: Precision) -> SchemaRef {
+        let tags = table.tags().map(|c| field_with_id(&c.name, c.ty.data_type(precision), true, c.id));
+        Arc::new(Schema::new(std::iter::once(tbname_field()).chain(tags).collect::<Vec<_>>()))
+    }
+}
+
+/// The field `tbname`: Utf8, not null.
+pub fn tbname_field() -> Field {
+    field_with_id(TBNAME, DataType::Utf8, false, ColumnId::TBNAME)
+}
+
+/// Rows of one supertable in arrival order, later ones newer.
+///
+/// `rows` is n rows × (series, ts, fields): `series` UInt32 not null, an index into `series`; `ts` a timestamp in
+/// the database's precision, not null, id [`ColumnId::TS`]; then fields, nullable, each carrying its id. A field
+/// that the block does not carry is absent from every row. A block may have series and no rows (a declaration).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Block {
+    /// Whose rows.
+    pub table: TableId,
+    /// The series that `rows` refers to.
+    pub series: SeriesSet,
+    /// The rows.
+    pub rows: RecordBatch,
+}
+
+impl Block {
+    /// Checks the shape described above, every index included.
+    ///
+    /// # Errors
+    /// [`Kind::Corrupt`](crate::Kind::Corrupt), naming the expectation that does not hold.
+    pub fn try_new(table: TableId, series: SeriesSet, rows: RecordBatch) -> Result<Self> {
+        let bad = |what: &str| Error::corrupt(what.to_owned()).with("table", table.0).with("found", rows.schema());
+        let schema = rows.schema();
+        if schema.fields().len() < 2 || *schema.field(0).data_type() != DataType::UInt32 {
+            return Err(bad("a block's rows start with 'series' UInt32 and the time column"));
+        }
+        if !matches!(schema.field(1).data_type(), DataType::Timestamp(_, None))
+            || field_id(schema.field(1)) != Some(ColumnId::TS)
+        {
+            return Err(bad("a block's second column is its timestamp"));
+        }
+        if schema.fields().iter().skip(2).any(|f| field_id(f).is_none()) {
+            return Err(bad("every field of a block carries a column id"));
+        }
+        if rows.column(0).null_count() + rows.column(1).null_count() > 0 {
+            return Err(bad("series and time are never null"));
+        }
+        let indices: &UInt32Array = rows.column(0).as_primitive::<UInt32Type>();
+        if indices.values().iter().max().is_some_and(|max| *max as usize >= series.len()) {
+            return Err(bad("a row names a series that the block does not have"));
+        }
+        Ok(Self { table, series, rows })
+    }
+
+    /// How many rows.
+    pub fn len(&self) -> usize {
+        self.rows.num_rows()
+    }
+
+    /// Whether there is no row (there may be series).
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The values of a field, one per row; `None` when the block does not carry it.
+    pub fn field(&self, id: ColumnId) -> Option<&ArrayRef> {
+        let at = self.rows.schema_ref().fields().iter().skip(2).position(|f| field_id(f) == Some(id))?;
+        Some(self.rows.column(at + 2))
+    }
+
+    /// The schema of rows with every field of a table: `series`, ts, fields.
+    pub fn rows_schema(table: &Supertable, precision: Precision) -> SchemaRef {
+        let series = Field::new(SERIES, DataType::UInt32, false);
+        let time = field_with_id(&table.time().name, precision.data_type(), false, ColumnId::TS);
+        let fields = table.fields().map(|c| field_with_id(&c.name, c.ty.data_type(precision), true, c.id));
+        Arc::new(Schema::new([series, time].into_iter().chain(fields).collect::<Vec<_>>()))
+    }
+}

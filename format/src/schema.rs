@@ -1,0 +1,298 @@
+//! Databases, supertables and their columns: the part of the chain's payload that names things.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::{Error, Result},
+    ids::{ColumnId, DatabaseId, Position, TableId, Version},
+    types::{Precision, Scalar, Type},
+};
+
+/// The name of the series column in results and data files.
+pub const TBNAME: &str = "tbname";
+/// The Arrow metadata key that carries a column's [`ColumnId`]; the Parquet writer turns it into `field_id`.
+pub const FIELD_ID: &str = "PARQUET:field_id";
+
+/// A namespace of supertables and their defaults.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Database {
+    /// For life.
+    pub id: DatabaseId,
+    /// As it was written in CREATE DATABASE; matched without case when unquoted.
+    pub name: String,
+    /// The unit of every timestamp in it; never changes.
+    pub precision: Precision,
+    /// Retention in milliseconds (KEEP); rows older than now − keep are refused and expire.
+    pub keep_ms: i64,
+    /// Length of a time partition in milliseconds (DURATION).
+    pub partition_ms: i64,
+}
+
+impl Database {
+    /// KEEP where none is given: 3650 days.
+    pub const DEFAULT_KEEP_MS: i64 = 3_650 * 86_400_000;
+    /// DURATION where none is given: 10 days.
+    pub const DEFAULT_PARTITION_MS: i64 = 10 * 86_400_000;
+
+    /// The partition that holds a timestamp in ticks: its number counted from the epoch, negative before it.
+    pub fn partition_of(&self, ts: i64) -> i64 {
+        ts.div_euclid(self.partition_ticks())
+    }
+
+    /// The length of a partition in ticks of the database's precision, at least 1.
+    pub fn partition_ticks(&self) -> i64 {
+        self.partition_ms.saturating_mul(self.precision.per_second() / 1_000).max(1)
+    }
+}
+
+/// What a column is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The key: exactly one, the first, [`ColumnId::TS`].
+    Time,
+    /// A measured value, nullable.
+    Field,
+    /// A property of the series, nullable.
+    Tag,
+}
+
+/// One column of a supertable.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Column {
+    /// For life.
+    pub id: ColumnId,
+    /// Unique in the table, also without case.
+    pub name: String,
+    /// Time, field or tag.
+    pub role: Role,
+    /// The type; it may only be widened.
+    #[serde(rename = "type")]
+    pub ty: Type,
+}
+
+/// Which series and rows a delete removed, and which files and segments it does not reach.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tombstone {
+    /// The version that committed it: files whose `clean` is lower are covered.
+    pub version: Version,
+    /// The names of the series; `None` is every series of the table.
+    pub series: Option<Vec<String>>,
+    /// First and last timestamp in ticks, both inclusive.
+    pub range: (i64, i64),
+    /// The unfolded log positions that it covers.
+    pub positions: Vec<Position>,
+}
+
+/// A schema shared by many series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Supertable {
+    /// For life.
+    pub id: TableId,
+    /// Where it lives.
+    pub database: DatabaseId,
+    /// Its name; a rename changes nothing else.
+    pub name: String,
+    /// Time first, then fields, then tags, each group in the order of creation: the order of `select *`.
+    pub columns: Vec<Column>,
+    /// The id of the next column.
+    pub next_column: u32,
+    /// Tags set by ALTER: series name → column → value (`None` = set to NULL).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub overrides: BTreeMap<String, BTreeMap<ColumnId, Option<Scalar>>>,
+    /// Deletes that some file or segment still needs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tombstones: Vec<Tombstone>,
+}
+
+impl Supertable {
+    /// The most columns of one table.
+    pub const MAX_COLUMNS: usize = 4_096;
+    /// The most tags of one table.
+    pub const MAX_TAGS: usize = 128;
+
+    /// A new table from `(name, role, type)`; the first must be the time column.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) when a name repeats (without case), is empty, longer than 192
+    /// bytes or reserved (`tbname`), when the first column is not a TIMESTAMP in the role of time, or when there
+    /// is no field.
+    pub fn new(
+        id: TableId,
+        database: DatabaseId,
+        name: &str,
+        columns: impl IntoIterator<Item = (String, Role, Type)>,
+    ) -> Result<Self> {
+        let mut table = Self {
+            id,
+            database,
+            name: name.to_owned(),
+            columns: Vec::new(),
+            next_column: 0,
+            overrides: BTreeMap::new(),
+            tombstones: Vec::new(),
+        };
+        check_name("table", name)?;
+        for (i, (name, role, ty)) in columns.into_iter().enumerate() {
+            if (i == 0) != (role == Role::Time) || (role == Role::Time && ty != Type::Timestamp) {
+                return Err(Error::invalid("the first column, and only the first, must be the TIMESTAMP key")
+                    .with("table", &table.name)
+                    .with("column", name)
+                    .with("found", ty));
+            }
+            table.add_column(&name, role, ty)?;
+        }
+        if table.fields().next().is_none() {
+            return Err(Error::invalid("a table needs a TIMESTAMP column and at least one field").with("table", name));
+        }
+        Ok(table)
+    }
+
+    /// Adds a column at the end of its group and returns its id.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) as in [`Supertable::new`], or when a limit on columns is passed.
+    pub fn add_column(&mut self, name: &str, role: Role, ty: Type) -> Result<ColumnId> {
+        check_name("column", name)?;
+        if name.eq_ignore_ascii_case(TBNAME) {
+            return Err(
+                Error::invalid("the column name 'tbname' is reserved for the series name").with("table", &self.name)
+            );
+        }
+        if let Some(same) = self.columns.iter().find(|c| c.name.eq_ignore_ascii_case(name)) {
+            return Err(Error::invalid("a column of this name exists")
+                .with("table", &self.name)
+                .with("column", name)
+                .with("found", format!("{} {}", same.name, same.ty)));
+        }
+        if ty == Type::Json && role != Role::Tag {
+            return Err(Error::invalid("JSON is a type for tags only").with("column", name));
+        }
+        if self.columns.len() >= Self::MAX_COLUMNS || (role == Role::Tag && self.tags().count() >= Self::MAX_TAGS) {
+            return Err(Error::invalid("too many columns")
+                .with("table", &self.name)
+                .with("limit", format!("{} columns, {} tags", Self::MAX_COLUMNS, Self::MAX_TAGS)));
+        }
+        let id = ColumnId(self.next_column);
+        self.next_column += 1;
+        let at = match role {
+            Role::Tag => self.columns.len(),
+            _ => self.columns.iter().position(|c| c.role == Role::Tag).unwrap_or(self.columns.len()),
+        };
+        self.columns.insert(at, Column { id, name: name.to_owned(), role, ty });
+        Ok(id)
+    }
+
+    /// The time column.
+    pub fn time(&self) -> &Column {
+        &self.columns[0]
+    }
+
+    /// The fields, in order.
+    pub fn fields(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().filter(|c| c.role == Role::Field)
+    }
+
+    /// The tags, in order.
+    pub fn tags(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().filter(|c| c.role == Role::Tag)
+    }
+
+    /// The column of exactly this name, else the only one that equals it without case.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns
+            .iter()
+            .find(|c| c.name == name)
+            .or_else(|| self.columns.iter().find(|c| c.name.eq_ignore_ascii_case(name)))
+    }
+
+    /// The column of this id, unless it was dropped.
+    pub fn column_by_id(&self, id: ColumnId) -> Option<&Column> {
+        self.columns.iter().find(|c| c.id == id)
+    }
+
+    /// The Arrow schema of the table as queries see it: ts (not null), fields, tags, each with its
+    /// [`FIELD_ID`]; `tbname` is not in it.
+    pub fn arrow_schema(&self, precision: Precision) -> SchemaRef {
+        Arc::new(Schema::new(self.columns.iter().map(|c| arrow_field(c, precision)).collect::<Vec<_>>()))
+    }
+}
+
+/// The Arrow field of a column: its name and type, not null for time only, its id as metadata.
+pub fn arrow_field(column: &Column, precision: Precision) -> Field {
+    field_with_id(&column.name, column.ty.data_type(precision), column.role != Role::Time, column.id)
+}
+
+/// An Arrow field that carries a column id as [`FIELD_ID`].
+pub fn field_with_id(name: &str, data_type: DataType, nullable: bool, id: ColumnId) -> Field {
+    Field::new(name, data_type, nullable).with_metadata([(FIELD_ID.to_owned(), id.0.to_string())].into())
+}
+
+/// The column id that a field carries, where it does.
+pub fn field_id(field: &Field) -> Option<ColumnId> {
+    field.metadata().get(FIELD_ID).and_then(|id| id.parse().ok()).map(ColumnId)
+}
+
+/// Checks the name of a database, table, series or column: 1 to 192 bytes, no control characters.
+///
+/// # Errors
+/// [`Kind::Invalid`](crate::Kind::Invalid), naming what and the limit.
+pub fn check_name(what: &'static str, name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > 192 || name.chars().any(char::is_control) {
+        return Err(Error::invalid(format!("the name of a {what} has 1 to 192 bytes and no control characters"))
+            .with("found", format!("{:?} ({} bytes)", name.chars().take(64).collect::<String>(), name.len())));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn devices() -> Supertable {
+        Supertable::new(
+            TableId(1),
+            DatabaseId(0),
+            "devices",
+            [
+                ("ts".to_owned(), Role::Time, Type::Timestamp),
+                ("temperature".to_owned(), Role::Field, Type::Int),
+                ("devid".to_owned(), Role::Tag, Type::Int),
+            ],
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_new_field_stands_before_the_tags_and_gets_a_new_id() {
+        let mut t = devices();
+        assert_eq!(t.time().id, ColumnId::TS);
+        assert_eq!(t.add_column("humidity", Role::Field, Type::Float).unwrap(), ColumnId(3));
+        let names: Vec<_> = t.columns.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(names, ["ts", "temperature", "humidity", "devid"]);
+        assert_eq!(field_id(t.arrow_schema(Precision::Milli).field(2)), Some(ColumnId(3)));
+    }
+
+    #[test]
+    fn a_name_that_differs_only_by_case_is_refused() {
+        let e = devices().add_column("Temperature", Role::Field, Type::Int).unwrap_err();
+        assert_eq!(e.context("found"), Some("temperature INT"));
+        assert!(devices().add_column("TBNAME", Role::Tag, Type::Int).is_err());
+    }
+
+    #[test]
+    fn partitions_before_the_epoch_are_negative() {
+        let db = Database {
+            id: DatabaseId(0),
+            name: "d".into(),
+            precision: Precision::Milli,
+            keep_ms: Database::DEFAULT_KEEP_MS,
+            partition_ms: 86_400_000,
+        };
+        assert_eq!(db.partition_of(-1), -1);
+        assert_eq!(db.partition_of(86_400_000), 1);
+    }
+}

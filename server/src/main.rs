@@ -1,0 +1,2 @@
+//! Tidelake.
+fn main() {}
