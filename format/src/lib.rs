@@ -1,11 +1,24 @@
 //! What lies in a Tidelake root and how it changes: keys, log segments, data files, tag manifests, the chain.
 //!
 //! `SPEC.md` beside this crate is the same in bytes. Nothing here knows SQL, HTTP or Flight.
+//!
+//! Pure (bytes in, values out): [`schema`], [`types`], [`rows`], [`layout`], [`segment`], [`file`], [`tags`],
+//! [`merge`]. With the store: [`store`], [`chain`], [`meta`], [`log`], [`snapshot`].
 
+pub mod chain;
 pub mod error;
+pub mod file;
 pub mod ids;
+pub mod layout;
+pub mod log;
+pub mod merge;
+pub mod meta;
 pub mod rows;
 pub mod schema;
+pub mod segment;
+pub mod snapshot;
+pub mod store;
+pub mod tags;
 pub mod types;
 
 pub use error::{Error, Kind, Result};

@@ -1,1 +1,10 @@
-//! Tidelake.
+//! How records enter a Tidelake root: decoding, group commit into the log, folding and merging into data files.
+//!
+//! The path: [`http`] → [`decode`] → [`write`] → log segment → [`compact`] → data file and tag manifest.
+
+pub mod compact;
+pub mod decode;
+pub mod http;
+pub mod write;
+
+pub use tidelake_format::{Error, Kind, Result};

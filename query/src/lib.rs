@@ -1,1 +1,17 @@
-//! Tidelake.
+//! How questions are answered: supertables as DataFusion tables, the SQL dialect, Flight SQL and HTTP.
+//!
+//! The path: [`flight`] or [`http`] → [`session`] → [`engine`] → [`dialect`] → [`table`] (tag manifests, row
+//! ranges, the log's tail) → DataFusion → wire.
+
+pub mod dialect;
+pub mod engine;
+pub mod error;
+pub mod flight;
+pub mod functions;
+pub mod http;
+pub mod session;
+pub mod table;
+pub mod wire;
+pub mod writer;
+
+pub use tidelake_format::{Error, Kind, Result};

@@ -1,0 +1,4 @@
+//! (owner META fills this in)
+/// Root.
+#[derive(Clone)]
+pub struct Root;

@@ -1,0 +1,3 @@
+//! (owner META fills this in)
+/// SnapshotReader.
+pub struct SnapshotReader;

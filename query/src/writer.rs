@@ -1,0 +1,81 @@
+//! The door to the write path: a query node holds one and never sees the crate behind it.
+
+use arrow::array::RecordBatch;
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use tidelake_format::{Error, Result, ids::Token};
+
+/// What a writing statement did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WriteOutcome {
+    /// Rows written, or 0 for a statement that changes definitions.
+    pub affected_rows: u64,
+    /// What a later query brings to see this write; `None` when nothing was stored.
+    pub token: Option<Token>,
+    /// The database that a USE statement chose.
+    pub use_database: Option<String>,
+}
+
+/// What a bulk ingest does when its table exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfExists {
+    /// Refuse.
+    Fail,
+    /// Add the rows.
+    Append,
+    /// Drop the table first.
+    Replace,
+}
+
+/// Where a bulk ingest goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IngestTarget {
+    /// The database; `None` is the session's.
+    pub database: Option<String>,
+    /// The supertable.
+    pub table: String,
+    /// Create the table when it does not exist; refuse otherwise.
+    pub create: bool,
+    /// What to do when it exists.
+    pub if_exists: IfExists,
+}
+
+/// Executes what changes the root.
+#[async_trait]
+pub trait Writer: Send + Sync + 'static {
+    /// Executes one writing statement (INSERT, CREATE, ALTER, DROP, DELETE, USE …) in the given database.
+    ///
+    /// `parameters` holds one row for each execution: column i is the value of `?` number i.
+    ///
+    /// # Errors
+    /// Invalid for a statement that is wrong, Unavailable when the store or a buffer cannot take it now.
+    async fn execute(&self, database: Option<&str>, sql: &str, parameters: Option<RecordBatch>)
+    -> Result<WriteOutcome>;
+
+    /// Writes batches into one supertable, all visible together.
+    ///
+    /// # Errors
+    /// As for [`Writer::execute`].
+    async fn ingest(
+        &self,
+        target: IngestTarget,
+        batches: BoxStream<'static, Result<RecordBatch>>,
+    ) -> Result<WriteOutcome>;
+}
+
+/// The writer of a node that only reads: refuses everything, saying so.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReadOnlyWriter;
+
+#[async_trait]
+impl Writer for ReadOnlyWriter {
+    async fn execute(&self, _: Option<&str>, sql: &str, _: Option<RecordBatch>) -> Result<WriteOutcome> {
+        let verb = sql.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
+        Err(Error::unsupported("this node only reads; send writing statements to an ingest endpoint")
+            .with("statement", verb))
+    }
+
+    async fn ingest(&self, target: IngestTarget, _: BoxStream<'static, Result<RecordBatch>>) -> Result<WriteOutcome> {
+        Err(Error::unsupported("this node only reads; send rows to an ingest endpoint").with("table", target.table))
+    }
+}
