@@ -2,9 +2,12 @@
 //!
 //! The path: [`http`] → [`decode`] → [`write`] → log segment → [`compact`] → data file and tag manifest.
 
+pub mod clock;
 pub mod compact;
+pub mod config;
 pub mod decode;
 pub mod http;
+pub mod metrics;
 pub mod write;
 
 pub use tidelake_format::{Error, Kind, Result};
