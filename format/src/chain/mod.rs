@@ -1,1 +1,1 @@
-//! (owner fills this in)
+//! The versioned-object protocol: sections by name, copy-on-write, free of its payload.

@@ -1,0 +1,92 @@
+//! What the chain says of one data file, one partition and one writer.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{FileId, Version};
+
+/// One object under `data/`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ObjectRef {
+    /// Its own id, which with table, partition and kind makes its key.
+    pub id: FileId,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// One live data file and its sidecars.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEntry {
+    /// For life; that of the data object when it was first written.
+    pub id: FileId,
+    /// The time partition.
+    pub partition: i64,
+    /// Who wins: a fold's own version; of a merge, the highest among its inputs.
+    pub order: Version,
+    /// Tombstones of a version above this one cover the file.
+    pub clean: Version,
+    /// When it was written, milliseconds since the epoch.
+    pub written_ms: i64,
+    /// The data file.
+    pub data: ObjectRef,
+    /// Its tag manifest.
+    pub tags: ObjectRef,
+    /// Its rollup, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollup: Option<ObjectRef>,
+    /// Rows.
+    pub rows: u64,
+    /// Series.
+    pub series: u64,
+    /// The smallest timestamp, in ticks of the database.
+    pub min_ts: i64,
+    /// The largest timestamp, in ticks of the database.
+    pub max_ts: i64,
+    /// The conservation sum: wrapping sum of a hash of every value.
+    pub hash: u64,
+}
+
+impl FileEntry {
+    /// The bytes of the data file and its sidecars.
+    pub fn total_bytes(&self) -> u64 {
+        self.data.bytes + self.tags.bytes + self.rollup.map_or(0, |r| r.bytes)
+    }
+}
+
+/// The files of one partition of one table, summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartitionSummary {
+    /// Data files.
+    pub files: u64,
+    /// Rows in them (a key in two files counts twice).
+    pub rows: u64,
+    /// Bytes of files and sidecars.
+    pub bytes: u64,
+    /// The smallest timestamp, in ticks.
+    pub min_ts: i64,
+    /// The largest timestamp, in ticks.
+    pub max_ts: i64,
+}
+
+impl PartitionSummary {
+    /// The summary of some files; `None` without any.
+    pub fn of(files: &[FileEntry]) -> Option<Self> {
+        Some(Self {
+            files: files.len() as u64,
+            rows: files.iter().map(|f| f.rows).sum(),
+            bytes: files.iter().map(FileEntry::total_bytes).sum(),
+            min_ts: files.iter().map(|f| f.min_ts).min()?,
+            max_ts: files.iter().map(|f| f.max_ts).max()?,
+        })
+    }
+}
+
+/// How far the log of one writer is folded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watermark {
+    /// The first number that is not folded.
+    pub next: u64,
+    /// When the writer started, from the headers of its segments.
+    pub start_ms: i64,
+    /// The time of its last folded segment: that of the next one is never less.
+    pub time_ms: i64,
+}
