@@ -1,18 +1,50 @@
 //! Log segments: one durable object holding the rows of one flush, of one or more supertables.
 //!
 //! Pure: blocks in, bytes out and back. [`concat_blocks`] unites the blocks of the requests of one group commit.
+//!
+//! ```text
+//! offset  size  little-endian
+//!      0     8  magic "TLSEGMNT"
+//!      8     2  format version, 1
+//!     10     2  flags, 0
+//!     12     4  number of blocks, n
+//!     16    16  writer id
+//!     32     8  seq
+//!     40     8  start of the writer, ms since the epoch, signed
+//!     48     8  stamp, ms since the epoch, signed
+//!     56  32·n  directory: table u32, series u32, rows u32, crc32 u32, offset u64, stored u32, raw u32
+//!  56+32n    4  crc32 of all bytes before it
+//!   …           bodies, adjacent, in the order of the directory, to the end of the object
+//! ```
+//!
+//! A body is one zstd frame (level 1) of `raw` bytes: the length of the first stream (u64), the Arrow IPC stream of
+//! the series set, the Arrow IPC stream of the rows; one record batch in each.
 
 mod concat;
+pub(crate) mod ipc;
 
-use bytes::Bytes;
+use arrow::array::RecordBatch;
+use bytes::{BufMut, Bytes, BytesMut};
 
 pub use concat::concat_blocks;
 
 use crate::{
     error::{Error, Result},
-    ids::Position,
-    rows::Block,
+    ids::{Position, TableId, WriterId},
+    rows::{Block, SeriesSet},
 };
+
+/// The first bytes of every segment.
+pub const MAGIC: &[u8; 8] = b"TLSEGMNT";
+/// The format version that this code writes, and the newest it reads.
+pub const FORMAT_VERSION: u16 = 1;
+
+/// The most blocks of a segment.
+const MAX_BLOCKS: usize = 1 << 20;
+/// The most bytes of a body before compression.
+const MAX_RAW: usize = 1 << 30;
+const HEADER: usize = 56;
+const ENTRY: usize = 32;
 
 /// What a segment says of itself before its blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,18 +69,205 @@ pub struct Segment {
 /// Encodes a segment; the same blocks always give the same bytes.
 ///
 /// # Errors
-/// [`Kind::Internal`](crate::Kind::Internal) when Arrow refuses the blocks.
+/// [`Kind::Invalid`](crate::Kind::Invalid) when a block is over 1 GiB; [`Kind::Internal`](crate::Kind::Internal)
+/// when Arrow refuses one.
 pub fn encode(header: &SegmentHeader, blocks: &[Block]) -> Result<Bytes> {
-    let _ = (header, blocks);
-    Err(Error::internal("segments cannot be written yet"))
+    if blocks.len() > MAX_BLOCKS {
+        return Err(Error::invalid("too many tables for one segment")
+            .with("limit", MAX_BLOCKS)
+            .with("found", blocks.len()));
+    }
+    let mut compressor = ipc::Compressor::new()?;
+    let bodies = blocks.iter().map(|block| body(block, &mut compressor)).collect::<Result<Vec<_>>>()?;
+    let mut offset = HEADER + ENTRY * blocks.len() + 4;
+    let mut out = BytesMut::with_capacity(offset + bodies.iter().map(|b| b.0.len()).sum::<usize>());
+    out.put_slice(MAGIC);
+    out.put_u16_le(FORMAT_VERSION);
+    out.put_u16_le(0);
+    out.put_u32_le(blocks.len() as u32);
+    out.put_u128_le(header.position.writer.0);
+    out.put_u64_le(header.position.seq);
+    out.put_i64_le(header.writer_start_ms);
+    out.put_i64_le(header.stamp_ms);
+    for (block, (stored, raw)) in blocks.iter().zip(&bodies) {
+        out.put_u32_le(block.table.0);
+        out.put_u32_le(block.series.len() as u32);
+        out.put_u32_le(block.len() as u32);
+        out.put_u32_le(crc32fast::hash(stored));
+        out.put_u64_le(offset as u64);
+        out.put_u32_le(stored.len() as u32);
+        out.put_u32_le(*raw as u32);
+        offset += stored.len();
+    }
+    let crc = crc32fast::hash(&out);
+    out.put_u32_le(crc);
+    for (stored, _) in &bodies {
+        out.put_slice(stored);
+    }
+    Ok(out.freeze())
 }
 
-/// Decodes a segment; `key` is only for messages.
+/// The stored bytes of a block and their length before compression.
+fn body(block: &Block, compressor: &mut ipc::Compressor) -> Result<(Vec<u8>, usize)> {
+    let mut raw = Vec::with_capacity(
+        2_048 + block.rows.get_array_memory_size().min(1 << 16) + block.len() * 8 * block.rows.num_columns(),
+    );
+    raw.extend_from_slice(&[0; 8]);
+    ipc::write(block.series.batch(), &mut raw)?;
+    let series = (raw.len() - 8) as u64;
+    raw[..8].copy_from_slice(&series.to_le_bytes());
+    ipc::write(&block.rows, &mut raw)?;
+    if raw.len() > MAX_RAW {
+        return Err(Error::invalid("the rows of one table in one segment are too large")
+            .with("table", block.table.0)
+            .with("limit", MAX_RAW)
+            .with("found", raw.len()));
+    }
+    Ok((compressor.compress(&raw)?, raw.len()))
+}
+
+/// Decodes a segment; `key` is only for messages. That the position in the header is that of the key is for the
+/// caller to check.
 ///
 /// # Errors
 /// [`Kind::Unsupported`](crate::Kind::Unsupported) for a newer format version, otherwise
 /// [`Kind::Corrupt`](crate::Kind::Corrupt); both name the key, what was expected and what was found.
 pub fn decode(key: &str, bytes: &Bytes) -> Result<Segment> {
-    let _ = bytes;
-    Err(Error::internal("segments cannot be read yet").with("key", key))
+    decode_inner(bytes).map_err(|e| e.with("key", key))
 }
+
+fn decode_inner(bytes: &Bytes) -> Result<Segment> {
+    let count = check_start(bytes, MAGIC, FORMAT_VERSION, HEADER, "log segment")?;
+    let directory = if count <= MAX_BLOCKS { HEADER + ENTRY * count } else { usize::MAX - 4 };
+    if bytes.len() < directory.saturating_add(4) {
+        return Err(Error::corrupt("a log segment ends within its directory")
+            .with("expected", format!("{count} blocks"))
+            .with("found", format!("{} bytes", bytes.len())));
+    }
+    check_crc("the header of a log segment", &bytes[..directory], u32_at(bytes, directory))?;
+    let header = SegmentHeader {
+        position: Position { writer: WriterId(u128::from_le_bytes(array_at(bytes, 16))), seq: u64_at(bytes, 32) },
+        writer_start_ms: u64_at(bytes, 40) as i64,
+        stamp_ms: u64_at(bytes, 48) as i64,
+    };
+    let mut blocks = Vec::with_capacity(count);
+    let mut end = directory + 4;
+    for i in 0..count {
+        let entry = Entry::at(bytes, HEADER + ENTRY * i);
+        let stored = (entry.offset == end as u64).then(|| bytes.get(end..end + entry.stored)).flatten();
+        let stored = stored.ok_or_else(|| {
+            Error::corrupt("a block lies outside of its log segment")
+                .with("block", i)
+                .with("expected", format!("{} bytes at {end}", entry.stored))
+                .with("found", format!("offset {} of {} bytes", entry.offset, bytes.len()))
+        })?;
+        blocks.push(entry.block(stored).map_err(|e| e.with("block", i).with("table", entry.table.0))?);
+        end += entry.stored;
+    }
+    if end != bytes.len() {
+        return Err(Error::corrupt("a log segment has another length than its directory says")
+            .with("expected", end)
+            .with("found", bytes.len()));
+    }
+    Ok(Segment { header, blocks })
+}
+
+/// One entry of the directory.
+struct Entry {
+    table: TableId,
+    series: usize,
+    rows: usize,
+    crc: u32,
+    offset: u64,
+    stored: usize,
+    raw: usize,
+}
+
+impl Entry {
+    fn at(bytes: &[u8], at: usize) -> Self {
+        Self {
+            table: TableId(u32_at(bytes, at)),
+            series: u32_at(bytes, at + 4) as usize,
+            rows: u32_at(bytes, at + 8) as usize,
+            crc: u32_at(bytes, at + 12),
+            offset: u64_at(bytes, at + 16),
+            stored: u32_at(bytes, at + 24) as usize,
+            raw: u32_at(bytes, at + 28) as usize,
+        }
+    }
+
+    fn block(&self, stored: &[u8]) -> Result<Block> {
+        check_crc("a block of a log segment", stored, self.crc)?;
+        let raw = ipc::decompress(stored, self.raw, MAX_RAW)?;
+        let split = (raw.len() >= 8).then(|| u64_at(&raw, 0)).and_then(|n| n.checked_add(8));
+        let split = split
+            .filter(|n| *n <= raw.len() as u64)
+            .ok_or_else(|| Error::corrupt("a block of a log segment ends within its series").with("found", raw.len()))?
+            as usize;
+        let series = counted("series", ipc::read(raw.slice_with_length(8, split - 8))?, self.series)?;
+        let rows = counted("rows", ipc::read(raw.slice(split))?, self.rows)?;
+        Block::try_new(self.table, SeriesSet::try_new(series)?, rows)
+    }
+}
+
+fn counted(what: &str, batch: RecordBatch, expected: usize) -> Result<RecordBatch> {
+    if batch.num_rows() == expected {
+        return Ok(batch);
+    }
+    Err(Error::corrupt(format!("a block has another number of {what} than the directory says"))
+        .with("expected", expected)
+        .with("found", batch.num_rows()))
+}
+
+/// Checks magic, version, flags and the length of a fixed header; returns the count at offset 12.
+pub(crate) fn check_start(
+    bytes: &[u8],
+    magic: &[u8; 8],
+    known: u16,
+    header: usize,
+    what: &'static str,
+) -> Result<usize> {
+    if bytes.len() < 12 || &bytes[..8] != magic {
+        return Err(Error::corrupt(format!("this is not a {what}"))
+            .with("expected", magic.escape_ascii())
+            .with("found", format!("{} ({} bytes)", bytes[..bytes.len().min(8)].escape_ascii(), bytes.len())));
+    }
+    let (version, flags) = (u16::from_le_bytes(array_at(bytes, 8)), u16::from_le_bytes(array_at(bytes, 10)));
+    if version > known || (version == known && flags != 0) {
+        return Err(Error::unsupported(format!("this {what} has a newer format than this program knows"))
+            .with("known", format!("version {known}, flags 0"))
+            .with("found", format!("version {version}, flags {flags}")));
+    }
+    if version == 0 || bytes.len() < header {
+        return Err(Error::corrupt(format!("the header of this {what} is not whole"))
+            .with("expected", format!("version 1 to {known}, {header} bytes"))
+            .with("found", format!("version {version}, {} bytes", bytes.len())));
+    }
+    Ok(u32_at(bytes, 12) as usize)
+}
+
+pub(crate) fn check_crc(what: &str, bytes: &[u8], expected: u32) -> Result<()> {
+    let found = crc32fast::hash(bytes);
+    if found == expected {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!("the checksum of {what} differs"))
+        .with("expected", format!("{expected:08x}"))
+        .with("found", format!("{found:08x}")))
+}
+
+/// The `N` bytes at an offset that the caller has checked.
+pub(crate) fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes[at..at + N].try_into().expect("a slice of N bytes")
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array_at(bytes, at))
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(array_at(bytes, at))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+use std::sync::Arc;
+
+use arrow::{
+    array::{
+        ArrayRef, BinaryArray, BooleanArray, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array,
+        RecordBatch, StringArray, TimestampMillisecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
+    },
+    datatypes::{DataType, Field, Schema},
+};
+
+use super::*;
+use crate::{error::Kind, ids::ColumnId, rows::SERIES, schema::field_with_id, types::Precision};
+
+fn header() -> SegmentHeader {
+    SegmentHeader {
+        position: Position { writer: WriterId(0x0123_4567_89ab_cdef), seq: 42 },
+        writer_start_ms: 1_563_249_700_000,
+        stamp_ms: -5,
+    }
+}
+
+fn series(names: &[&str], tags: Vec<(u32, ArrayRef)>) -> SeriesSet {
+    let mut fields = vec![crate::rows::tbname_field()];
+    let mut columns: Vec<ArrayRef> = vec![Arc::new(StringArray::from_iter_values(names))];
+    for (id, values) in tags {
+        fields.push(field_with_id(&format!("tag{id}"), values.data_type().clone(), true, ColumnId(id)));
+        columns.push(values);
+    }
+    SeriesSet::try_new(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()).unwrap()
+}
+
+fn block(table: u32, series: SeriesSet, of: &[u32], ts: &[i64], fields: Vec<(u32, ArrayRef)>) -> Block {
+    let mut schema = vec![
+        Field::new(SERIES, DataType::UInt32, false),
+        field_with_id("ts", Precision::Milli.data_type(), false, ColumnId::TS),
+    ];
+    let mut columns: Vec<ArrayRef> =
+        vec![Arc::new(UInt32Array::from(of.to_vec())), Arc::new(TimestampMillisecondArray::from(ts.to_vec()))];
+    for (id, values) in fields {
+        schema.push(field_with_id(&format!("f{id}"), values.data_type().clone(), true, ColumnId(id)));
+        columns.push(values);
+    }
+    Block::try_new(TableId(table), series, RecordBatch::try_new(Arc::new(Schema::new(schema)), columns).unwrap())
+        .unwrap()
+}
+
+/// A block with every type, nulls and extreme values.
+fn every_type() -> Block {
+    let huge = "x".repeat(65_517);
+    let fields: Vec<ArrayRef> = vec![
+        Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)])),
+        Arc::new(Int8Array::from(vec![Some(i8::MIN), None, Some(i8::MAX)])),
+        Arc::new(Int16Array::from(vec![Some(i16::MIN), None, Some(i16::MAX)])),
+        Arc::new(Int32Array::from(vec![i32::MIN, 0, i32::MAX])),
+        Arc::new(Int64Array::from(vec![Some(i64::MIN), None, Some(i64::MAX)])),
+        Arc::new(UInt8Array::from(vec![Some(0), None, Some(u8::MAX)])),
+        Arc::new(UInt16Array::from(vec![Some(0), None, Some(u16::MAX)])),
+        Arc::new(UInt32Array::from(vec![Some(0), None, Some(u32::MAX)])),
+        Arc::new(UInt64Array::from(vec![None, None, Some(u64::MAX)])),
+        Arc::new(Float32Array::from(vec![Some(f32::INFINITY), None, Some(-0.0)])),
+        Arc::new(Float64Array::from(vec![Some(f64::MIN_POSITIVE), None, Some(f64::MAX)])),
+        Arc::new(TimestampMillisecondArray::from(vec![Some(i64::MIN), None, Some(i64::MAX)])),
+        Arc::new(StringArray::from(vec![Some(huge.as_str()), None, Some("")])),
+        Arc::new(BinaryArray::from_opt_vec(vec![Some(&[0, 255]), None, Some(&[])])),
+    ];
+    let fields = fields.into_iter().enumerate().map(|(i, f)| (i as u32 + 1, f)).collect();
+    let tags: Vec<(u32, ArrayRef)> =
+        vec![(20, Arc::new(Int32Array::from(vec![Some(7), None]))), (21, Arc::new(StringArray::from(vec!["a", "é"])))];
+    block(3, series(&["d1", "d2"], tags), &[0, 1, 0], &[i64::MIN, 0, i64::MAX], fields)
+}
+
+fn small() -> Block {
+    block(1, series(&["d"], vec![]), &[0], &[1], vec![(1, Arc::new(Int32Array::from(vec![5])))])
+}
+
+#[test]
+fn every_type_comes_back_as_it_was() {
+    let declaration = block(9, series(&["empty"], vec![]), &[], &[], vec![]);
+    let blocks = vec![every_type(), small(), declaration];
+    let bytes = encode(&header(), &blocks).unwrap();
+    assert_eq!(decode("k", &bytes).unwrap(), Segment { header: header(), blocks: blocks.clone() });
+    assert_eq!(encode(&header(), &blocks).unwrap(), bytes);
+    assert_eq!(decode("k", &encode(&header(), &[]).unwrap()).unwrap().blocks, vec![]);
+}
+
+#[test]
+fn a_slice_of_rows_is_written_without_the_rest() {
+    let mut sliced = every_type();
+    sliced.rows = sliced.rows.slice(1, 1);
+    let bytes = encode(&header(), std::slice::from_ref(&sliced)).unwrap();
+    assert!(bytes.len() < 2_000, "{} bytes", bytes.len());
+    assert_eq!(decode("k", &bytes).unwrap().blocks, vec![sliced]);
+}
+
+#[test]
+fn a_segment_of_one_row_is_small() {
+    let bytes = encode(&header(), &[small()]).unwrap();
+    assert!(bytes.len() < 600, "{} bytes", bytes.len());
+}
+
+#[test]
+fn every_flipped_byte_and_every_cut_is_an_error_with_the_key() {
+    let bytes = encode(&header(), &[small(), every_small()]).unwrap();
+    for i in 0..bytes.len() {
+        let mut bad = bytes.to_vec();
+        bad[i] ^= [0x01, 0x80, 0xff][i % 3];
+        let e = decode("log/w/1", &Bytes::from(bad)).unwrap_err();
+        assert!(matches!(e.kind(), Kind::Corrupt | Kind::Unsupported), "byte {i}: {e:?}");
+        assert_eq!(e.context("key"), Some("log/w/1"));
+        assert_eq!(decode("k", &bytes.slice(..i)).unwrap_err().kind(), Kind::Corrupt, "cut at {i}");
+    }
+    let longer = Bytes::from([bytes.as_ref(), &[0]].concat());
+    assert_eq!(decode("k", &longer).unwrap_err().kind(), Kind::Corrupt);
+}
+
+fn every_small() -> Block {
+    let mut block = every_type();
+    block.rows = block.rows.slice(1, 2);
+    block
+}
+
+#[test]
+fn a_newer_version_is_named() {
+    let mut bytes = encode(&header(), &[small()]).unwrap().to_vec();
+    bytes[8] = 2;
+    let e = decode("log/w/1", &Bytes::from(bytes)).unwrap_err();
+    assert_eq!(e.kind(), Kind::Unsupported);
+    assert_eq!(e.context("found"), Some("version 2, flags 0"));
+    assert_eq!(e.context("known"), Some("version 1, flags 0"));
+}
+
+/// Changes the raw body of the only block, with checksums made right again.
+fn forge(change: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let block = every_small();
+    let bytes = encode(&header(), std::slice::from_ref(&block)).unwrap();
+    let entry = Entry::at(&bytes, HEADER);
+    let start = HEADER + ENTRY + 4;
+    let mut raw = ipc::decompress(&bytes[start..], entry.raw, MAX_RAW).unwrap().to_vec();
+    change(&mut raw);
+    let stored = ipc::Compressor::new().unwrap().compress(&raw).unwrap();
+    let mut out = bytes[..HEADER + ENTRY].to_vec();
+    out[HEADER + 12..HEADER + 16].copy_from_slice(&crc32fast::hash(&stored).to_le_bytes());
+    out[HEADER + 24..HEADER + 28].copy_from_slice(&(stored.len() as u32).to_le_bytes());
+    out[HEADER + 28..HEADER + 32].copy_from_slice(&(raw.len() as u32).to_le_bytes());
+    let crc = crc32fast::hash(&out);
+    out.extend_from_slice(&crc.to_le_bytes());
+    out.extend_from_slice(&stored);
+    Bytes::from(out)
+}
+
+#[test]
+fn a_forged_body_with_right_checksums_never_panics() {
+    let raw_len = {
+        let mut n = 0;
+        assert!(decode("k", &forge(|raw| n = raw.len())).is_ok());
+        n
+    };
+    for i in (0..raw_len).step_by(3) {
+        if let Err(e) = decode("k", &forge(|raw| raw[i] ^= [0x01, 0x40, 0xff][i % 7 % 3])) {
+            assert_eq!(e.kind(), Kind::Corrupt, "byte {i}: {e:?}");
+        }
+    }
+    assert_eq!(decode("k", &forge(|raw| raw.truncate(4))).unwrap_err().kind(), Kind::Corrupt);
+    assert_eq!(decode("k", &forge(Vec::clear)).unwrap_err().kind(), Kind::Corrupt);
+}
+
+#[test]
+fn united_blocks_hold_every_row_in_order_and_the_first_tags() {
+    let ints = |v: &[i32]| Arc::new(Int32Array::from(v.to_vec())) as ArrayRef;
+    let tag = |v: Vec<Option<i32>>| vec![(9, Arc::new(Int32Array::from(v)) as ArrayRef)];
+    let a = block(1, series(&["x", "y"], tag(vec![None, Some(2)])), &[1, 0], &[1, 2], vec![(1, ints(&[10, 11]))]);
+    let other = small();
+    let b = block(
+        1,
+        series(&["z", "x", "y"], tag(vec![Some(5), Some(6), Some(7)])),
+        &[0, 1, 2],
+        &[3, 4, 5],
+        vec![(2, ints(&[20, 21, 22])), (1, Arc::new(Int64Array::from(vec![Some(1 << 40), None, Some(3)])))],
+    );
+    let other = Block { table: TableId(8), ..other };
+    let united = concat_blocks(vec![a, other.clone(), b]).unwrap();
+    assert_eq!(united[1], other);
+    let expected = block(
+        1,
+        series(&["x", "y", "z"], tag(vec![Some(6), Some(2), Some(5)])),
+        &[1, 0, 2, 0, 1],
+        &[1, 2, 3, 4, 5],
+        vec![
+            (1, Arc::new(Int64Array::from(vec![Some(10), Some(11), Some(1 << 40), None, Some(3)]))),
+            (2, Arc::new(Int32Array::from(vec![None, None, Some(20), Some(21), Some(22)]))),
+        ],
+    );
+    assert_eq!(united[0], expected);
+    assert_eq!(concat_blocks(vec![]).unwrap(), vec![]);
+}
+
+#[test]
+fn a_tag_that_only_some_blocks_carry_is_united() {
+    let of = |names: &[&str], tags| block(1, series(names, tags), &[0], &[1], vec![]);
+    let a = of(&["x"], vec![]);
+    let b = of(&["y", "x"], vec![(4, Arc::new(StringArray::from(vec![None, Some("t")])) as ArrayRef)]);
+    let united = concat_blocks(vec![a, b]).unwrap().remove(0);
+    assert_eq!(united.series, series(&["x", "y"], vec![(4, Arc::new(StringArray::from(vec![Some("t"), None])))]));
+}
+
+#[test]
+fn types_that_no_widening_unites_are_refused() {
+    let a = block(1, series(&["x"], vec![]), &[0], &[1], vec![(1, Arc::new(Int32Array::from(vec![1])))]);
+    let b = block(1, series(&["x"], vec![]), &[0], &[1], vec![(1, Arc::new(StringArray::from(vec!["1"])))]);
+    assert_eq!(concat_blocks(vec![a, b]).unwrap_err().kind(), Kind::Internal);
+}
