@@ -1,1 +1,97 @@
-//! (owner fills this in)
+//! Wire text to blocks: line protocol, TDengine statements, OpenTSDB JSON and Arrow batches, checked against the
+//! catalog.
+//!
+//! Everything here is a pure function of its arguments: no I/O, no clock, no panic on any input. What a request
+//! needs that the catalog lacks comes back as [`SchemaChange`]s; the caller commits them and decodes again.
+//! Rows that are wrong by themselves come back as [`Rejected`], one by one, and leave nothing behind.
+
+pub mod arrow;
+pub mod builder;
+pub mod line_protocol;
+pub mod opentsdb;
+pub mod tdengine;
+pub mod time;
+
+use std::sync::Arc;
+
+use tidelake_format::{
+    ids::{ColumnId, DatabaseId, TableId},
+    rows::Block,
+    schema::{Database, Role, Supertable},
+    types::{Scalar, Type},
+};
+
+/// What a decoder asks of the catalog.
+pub trait Lookup {
+    /// The database of this name: exact, else the only one that differs by case alone.
+    fn database(&self, name: &str) -> Option<Arc<Database>>;
+
+    /// The supertable of this name in a database, by the same rule.
+    fn table(&self, database: DatabaseId, name: &str) -> Option<Arc<Supertable>>;
+
+    /// The series (subtable) of this name in a database, where it is known without asking the store.
+    fn subtable(&self, database: DatabaseId, name: &str) -> Option<Subtable>;
+}
+
+/// A series that exists, and whose it is.
+#[derive(Debug, Clone)]
+pub struct Subtable {
+    /// Its supertable.
+    pub table: Arc<Supertable>,
+    /// Its tags; one that is absent is null.
+    pub tags: Vec<(ColumnId, Scalar)>,
+}
+
+/// What a request holds.
+///
+/// When `missing` is not empty, `blocks` is empty: the changes are to be committed and the request decoded again.
+#[derive(Debug, Default)]
+pub struct Decoded {
+    /// One block per table, rows in the order of arrival.
+    pub blocks: Vec<Block>,
+    /// How many lines, points or rows are good.
+    pub accepted: usize,
+    /// What is not, in the order of the request.
+    pub rejected: Vec<Rejected>,
+    /// What the good rows need and the catalog lacks, merged over the whole request.
+    pub missing: Vec<SchemaChange>,
+}
+
+/// One line, point or row that was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected {
+    /// Its number in the request, from 1: a line, a point or a row.
+    pub line: usize,
+    /// Why, in the words of the protocol's own server where it has some.
+    pub reason: String,
+    /// Its text: cut to [`Rejected::MAX_TEXT`] bytes for a line; a point's whole JSON.
+    pub text: String,
+}
+
+/// A change of the schema that a request needs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SchemaChange {
+    /// A new table: `(name, role, type)` of its columns, time first.
+    CreateTable {
+        /// Its name.
+        name: String,
+        /// Its columns.
+        columns: Vec<(String, Role, Type)>,
+    },
+    /// A new column of an existing table.
+    AddColumn {
+        /// Whose.
+        table: TableId,
+        /// Its name.
+        name: String,
+        /// A field or a tag.
+        role: Role,
+        /// Its type.
+        ty: Type,
+    },
+}
+
+impl Rejected {
+    /// The most bytes of a line that are quoted back.
+    pub const MAX_TEXT: usize = 256;
+}

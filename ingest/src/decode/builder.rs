@@ -1,0 +1,1 @@
+//! The columnar builder of one block.

@@ -1,0 +1,1 @@
+//! Timestamp literals and the range of timestamps.
