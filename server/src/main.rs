@@ -1,2 +1,39 @@
-//! Tidelake.
-fn main() {}
+//! The `tidelake` binary: server, shell, import and export, compaction, inspection and a demo.
+
+mod cli;
+mod client;
+mod compact;
+mod demo;
+mod inspect;
+mod serve;
+mod settings;
+mod shell;
+mod transfer;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => return fail(&anyhow::Error::new(e).context("cannot start the runtime")),
+    };
+    let result = runtime.block_on(cli::run(cli));
+    // Work that ignores its cancellation must not keep the process alive.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(5));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => fail(&e),
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "the last word of a command line program")]
+fn fail(error: &anyhow::Error) -> ExitCode {
+    eprintln!("tidelake: {error:#}");
+    ExitCode::FAILURE
+}

@@ -1,1 +1,11 @@
-//! Tests.
+//! End to end: the real binary, real clients, an S3 server that is not ours.
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
+
+mod bad_input;
+mod cli;
+mod crash;
+mod engines;
+mod layering;
+mod store_contract;
+mod w1;
+mod writers;

@@ -1,1 +1,25 @@
-//! Shared fixtures.
+//! What the end-to-end tests share: the real binary on free ports, an S3 server, and clients of the public wire.
+
+pub mod clients;
+pub mod process;
+pub mod s3;
+
+pub use clients::{Flight, Http};
+pub use process::Server;
+pub use s3::S3Server;
+
+/// The value of an environment variable that `tests/run` sets, or `None` where a test may be skipped.
+///
+/// # Panics
+/// When it is missing and `TIDELAKE_REQUIRE_ALL` is set: there a skip is a failure.
+pub fn tool(variable: &str) -> Option<String> {
+    let value = std::env::var(variable).ok().filter(|v| !v.is_empty());
+    if value.is_none() {
+        assert!(std::env::var_os("TIDELAKE_REQUIRE_ALL").is_none(), "{variable} is not set; ./tests/run sets it");
+        #[expect(clippy::print_stderr, reason = "a skip must be loud")]
+        {
+            eprintln!("SKIPPED: {variable} is not set; ./tests/run sets it");
+        }
+    }
+    value
+}

@@ -1,0 +1,79 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{
+    compact, demo, inspect, serve,
+    settings::{self, Layer, Settings},
+    shell, transfer,
+};
+
+/// A time-series database whose bucket is the database.
+#[derive(Debug, Parser)]
+#[command(name = "tidelake", version, about, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve HTTP and Flight SQL over a directory or a bucket
+    Serve(StoreArgs),
+    /// Load the W1 data into a server of its own, run the paper's queries, print and go on serving
+    Demo(demo::DemoArgs),
+    /// Ask questions: an interactive shell over Flight SQL
+    Sql(shell::ShellArgs),
+    /// Send a CSV, NDJSON, line protocol or Parquet file to a server
+    Import(transfer::ImportArgs),
+    /// Write a table or a query's rows as a CSV, NDJSON, line protocol or Parquet file
+    Export(transfer::ExportArgs),
+    /// Fold the log into data files and merge them, now
+    Compact(StoreArgs),
+    /// Show databases, tables, files, tag manifests and sizes of a root
+    Inspect(inspect::InspectArgs),
+}
+
+/// Where the root is and how it is served.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StoreArgs {
+    /// A TOML file of settings [default: tidelake.toml here, if there is one]
+    #[arg(long, env = "TIDELAKE_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) layer: Layer,
+}
+
+impl StoreArgs {
+    /// The checked settings.
+    pub(crate) fn settings(self) -> anyhow::Result<Settings> {
+        let file = self.config.or_else(settings::default_file);
+        Ok(Settings::resolve(file.as_deref(), self.layer)?)
+    }
+}
+
+/// Which server a client command talks to.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ServerArgs {
+    /// The server
+    #[arg(long, env = "TIDELAKE_URL", default_value = "http://127.0.0.1:8086")]
+    pub(crate) url: String,
+    /// The database of unqualified tables
+    #[arg(long, short = 'd', env = "TIDELAKE_DATABASE")]
+    pub(crate) database: Option<String>,
+}
+
+/// Runs the chosen command to its end.
+pub(crate) async fn run(cli: Cli) -> anyhow::Result<()> {
+    match cli.command {
+        Command::Serve(args) => serve::run(args.settings()?).await,
+        Command::Demo(args) => demo::run(args).await,
+        Command::Sql(args) => shell::run(args).await,
+        Command::Import(args) => transfer::import(args).await,
+        Command::Export(args) => transfer::export(args).await,
+        Command::Compact(args) => compact::run(args.settings()?).await,
+        Command::Inspect(args) => inspect::run(args).await,
+    }
+}

@@ -1,0 +1,22 @@
+//! `tidelake compact`: fold and merge a root from outside any server; safe beside running ones.
+
+use std::sync::Arc;
+
+use tidelake_ingest::write::Ingest;
+
+use crate::{serve, settings::Settings};
+
+/// Folds the whole log and merges every partition, then prints what was done.
+#[expect(clippy::print_stdout, reason = "the command's result")]
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
+    serve::log_to_stderr(&settings)?;
+    let root = serve::open_root(&settings).await?;
+    let ingest = Ingest::open(root, serve::ingest_config(&settings), Arc::new(tidelake_ingest::clock::SystemClock::new())).await?;
+    let report = ingest.compact(tidelake_ingest::compact::CompactRequest::Full).await?;
+    ingest.shutdown().await;
+    println!(
+        "folded {} segments ({} rows), merged {} files ({} rows), dropped {} overwritten rows, wrote {} files ({} bytes)",
+        report.segments, report.folded_rows, report.merged_files, report.merged_rows, report.duplicates, report.files, report.bytes
+    );
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! `tidelake demo`: the paper's data and queries on a server of its own, then a server to play with.
+
+use std::{
+    io::IsTerminal,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use tidelake_loadtest::{
+    Devices,
+    answer::Value,
+    drive::{
+        self, Existing, HttpOptions, WriteOptions,
+        query::{Addresses, Asker, Door},
+    },
+    answer::Value,
+    generate::{Order, Source},
+    oracle::Oracle,
+    verify::verify,
+    workload::{Function, Question},
+};
+
+use crate::{
+    serve::{self, Server},
+    settings::{Layer, Settings, Text},
+};
+
+/// Options of the demo.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Devices; each has --rows rows
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    devices: u32,
+    /// Rows of each device
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rows: u32,
+    /// End after the queries instead of serving on
+    #[arg(long)]
+    exit: bool,
+    /// Address of HTTP and Flight SQL; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:8086")]
+    listen: String,
+}
+
+/// Runs each question this often; the table shows the median.
+const RUNS: usize = 5;
+
+/// Loads, asks, checks, prints, and serves on.
+#[expect(clippy::print_stdout, reason = "the demo is its output")]
+pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<()> {
+    let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
+    let store = directory.path().to_str().context("the temporary directory's name is not UTF-8")?.to_owned();
+    let layer = Layer {
+        store: Some(Text(store)),
+        listen: Some(Text(args.listen.clone())),
+        log: Some(Text("warn".to_owned())),
+        ..Layer::default()
+    };
+    let settings = Settings::resolve(None, layer)?;
+    serve::log_to_stderr(&settings)?;
+    let server = match Server::start(settings.clone()).await {
+        Ok(server) => server,
+        // Something serves there already, most likely InfluxDB: any free port will do for a demo.
+        Err(_) => Server::start(Settings { listen: ([127, 0, 0, 1], 0).into(), ..settings }).await?,
+    };
+    let set = Devices { devices: args.devices, rows: args.rows, seed: 1 };
+    println!("Tidelake {} in {}", env!("CARGO_PKG_VERSION"), directory.path().display());
+    let asked = async {
+        load(&server, set).await?;
+        compact(&server).await?;
+        ask(&server, set).await
+    };
+    tokio::select! {
+        done = asked => done?,
+        () = serve::stop_signal() => {
+            server.stop().await?;
+            anyhow::bail!("interrupted");
+        }
+    }
+
+    let address = server.address;
+    println!("\nConnect while it runs:");
+    println!("  tidelake sql --url http://{address}");
+    println!("  curl http://{address}/api/v1/sql -d 'select avg(temperature) from db.devices where devgroup<10'");
+    println!("  jdbc:arrow-flight-sql://{address}?useEncryption=false");
+    if !args.exit && std::io::stdout().is_terminal() {
+        println!("\nServing until Ctrl-C; the data goes with it.");
+        serve::stop_signal().await;
+    }
+    server.stop().await
+}
+
+/// Writes the devices through the HTTP endpoint, as line protocol, with a bar.
+#[expect(clippy::print_stdout, reason = "the demo is its output")]
+async fn load(server: &Server, set: Devices) -> anyhow::Result<()> {
+    let url = format!("http://{}", server.address);
+    drive::create_database(&url, &HttpOptions::default(), Existing::Keep).await?;
+    let style = ProgressStyle::with_template("loading {bar:30} {human_pos}/{human_len} rows, {per_sec}");
+    let bar = Arc::new(ProgressBar::new(set.len()).with_style(style.context("a constant template")?));
+    let shown = bar.clone();
+    let sample = drive::write(&Source::Generated(set, Order::Device), &WriteOptions::new(url), &move |rows| {
+        shown.set_position(rows);
+    })
+    .await?;
+    bar.finish_and_clear();
+    println!(
+        "loaded {} rows in {:.2} s: {} rows/s, line protocol over HTTP, 4 clients × 2000 rows, each acknowledged after fsync",
+        HumanCount(sample.rows),
+        sample.seconds,
+        HumanCount(sample.rows_per_second as u64)
+    );
+    Ok(())
+}
+
+/// Waits until the whole log is in data files.
+#[expect(clippy::print_stdout, reason = "the demo is its output")]
+async fn compact(server: &Server) -> anyhow::Result<()> {
+    let started = Instant::now();
+    // Segments younger than the fold's margin are left alone: once more after it has passed.
+    server.ingest.compact(tidelake_ingest::compact::CompactRequest::Fold).await?;
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    server.ingest.compact(tidelake_ingest::compact::CompactRequest::Full).await?;
+    let root = server.ingest.root();
+    let catalog = root.catalog();
+    let (mut rows, mut bytes, mut files) = (0, 0, 0);
+    for database in catalog.databases() {
+        for table in catalog.tables(database.id) {
+            for (_, partition) in catalog.partitions(table.id) {
+                rows += partition.rows;
+                bytes += partition.bytes;
+                files += partition.files;
+            }
+        }
+    }
+    println!(
+        "compacted in {:.2} s: {} rows in {files} Parquet files with tag manifests, {} = {:.2} bytes/row",
+        started.elapsed().as_secs_f64(),
+        HumanCount(rows),
+        HumanBytes(bytes),
+        bytes as f64 / rows.max(1) as f64
+    );
+    Ok(())
+}
+
+/// Asks the paper's questions over Flight SQL, compares each answer with the generator's rows, and prints a table.
+#[expect(clippy::print_stdout, reason = "the demo is its output")]
+async fn ask(server: &Server, set: Devices) -> anyhow::Result<()> {
+    let oracle = Oracle::new(set);
+    let address = server.address;
+    let addresses = Addresses { url: format!("http://{address}"), flight: Some(format!("http://{address}")) };
+    let mut asker = Asker::connect(Door::Flight, &addresses, &HttpOptions::default()).await?;
+    let mut table = Table::new();
+    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(["", "statement", "rows", "median", "answer"]);
+    let questions = [Question::Q1 { group: 0 }]
+        .into_iter()
+        .chain(Function::ALL.map(|function| Question::Q2 { function, percent: 10 }))
+        .chain([10, 100].map(|percent| Question::Q3 { percent }))
+        .chain([10, 100].map(|percent| Question::Q4 { percent }));
+    for question in questions {
+        let (sample, answer) = asker.sample(&question.name(), &question.sql(), RUNS).await?;
+        verify(&oracle, &question, &answer)?;
+        let first = answer.columns.first().map(|_| answer.row(0)).unwrap_or_default();
+        let values: Vec<String> = first.iter().take(3).map(text).collect();
+        let more = if answer.rows() > 1 || first.len() > 3 { ", …" } else { "" };
+        table.add_row([
+            question.name(),
+            question.sql(),
+            HumanCount(sample.rows).to_string(),
+            format!("{:.2} ms", sample.median_ms()),
+            format!("{}{more}", values.join(", ")),
+        ]);
+    }
+    for column in [2, 3] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    println!("{table}\nevery answer equals the one computed from the generator's rows");
+    Ok(())
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "NULL".to_owned(),
+        Value::Int(v) => v.to_string(),
+        Value::Float(v) => format!("{v:.6}"),
+        Value::Text(v) => v.clone(),
+    }
+}

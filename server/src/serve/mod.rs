@@ -1,0 +1,168 @@
+//! `tidelake serve`: ingest, query and operations in one process, on one port.
+
+mod listen;
+mod operations;
+mod writer;
+
+use std::{future::Future, net::SocketAddr, sync::Arc};
+
+use anyhow::Context;
+use axum::Router;
+use tidelake_format::{
+    meta::Root,
+    snapshot::{SnapshotOptions, SnapshotReader},
+    store::Store,
+};
+use tidelake_ingest::{clock::SystemClock, config::IngestConfig, write::Ingest};
+use tidelake_query::engine::{Engine, EngineConfig};
+use tokio::{net::TcpListener, sync::watch};
+use tracing_subscriber::EnvFilter;
+
+use crate::settings::{LogFormat, Settings};
+
+/// Serves until Ctrl-C or SIGTERM, then finishes what was begun and flushes.
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
+    log_to_stderr(&settings)?;
+    let server = Server::start(settings).await?;
+    announce(&server);
+    let stop = server.stop.clone();
+    tokio::spawn(async move {
+        stop_signal().await;
+        tracing::info!("stopping: finishing requests and flushing");
+        stop.send_replace(true);
+    });
+    server.wait().await
+}
+
+#[expect(clippy::print_stdout, reason = "a person started this and wants to know where to connect")]
+fn announce(server: &Server) {
+    let address = server.address;
+    println!("Tidelake {} serves {}", env!("CARGO_PKG_VERSION"), server.store);
+    println!("  HTTP        http://{address}  (/write, /api/v2/write, /api/put, /rest/sql, /api/v1/sql, /health, /metrics)");
+    println!("  Flight SQL  grpc://{address}  jdbc:arrow-flight-sql://{address}?useEncryption=false");
+    println!("  Shell       tidelake sql --url http://{address}");
+}
+
+/// A running server.
+pub(crate) struct Server {
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    /// Its write path.
+    pub(crate) ingest: Ingest,
+    store: String,
+    stop: watch::Sender<bool>,
+    tasks: Vec<tokio::task::JoinHandle<anyhow::Result<()>>>,
+}
+
+impl Server {
+    /// Opens the root, binds the addresses and serves in the background.
+    ///
+    /// # Errors
+    /// When the root cannot be opened or an address is taken, naming it.
+    pub(crate) async fn start(settings: Settings) -> anyhow::Result<Self> {
+        let metrics = operations::install_metrics()?;
+        let root = open_root(&settings).await?;
+        let store = root.store().describe();
+        let options =
+            SnapshotOptions { max_staleness: settings.max_staleness, tail_cache_bytes: settings.tail_cache };
+        let snapshots = Arc::new(SnapshotReader::new(root.clone(), options));
+        let ingest = Ingest::open(root.clone(), ingest_config(&settings), Arc::new(SystemClock::new())).await?;
+        let engine = Engine::new(
+            root.clone(),
+            snapshots,
+            Arc::new(writer::IngestWriter::new(ingest.clone())),
+            EngineConfig {
+                memory_bytes: settings.query_memory,
+                partitions: std::thread::available_parallelism().map_or(1, usize::from),
+                timeout: settings.query_timeout,
+                concurrency: settings.query_concurrency,
+            },
+        );
+        let flight = listen::flight_router(&engine);
+        let http = Router::new()
+            .merge(tidelake_ingest::http::router(ingest.clone()))
+            .merge(tidelake_query::http::router(engine))
+            .merge(operations::router(root, ingest.clone(), metrics));
+
+        let (stop, stopped) = watch::channel(false);
+        let listener = bind(settings.listen).await?;
+        let address = listener.local_addr()?;
+        let mut tasks = Vec::new();
+        if let Some(flight_address) = settings.flight_listen {
+            let listener = bind(flight_address).await?;
+            tasks.push(tokio::spawn(listen::serve(listener, flight.clone(), stopped.clone())));
+        }
+        tasks.push(tokio::spawn(listen::serve(listener, http.merge(flight), stopped)));
+        Ok(Self { address, ingest, store, stop, tasks })
+    }
+
+    /// Waits until it was stopped, then flushes.
+    pub(crate) async fn wait(self) -> anyhow::Result<()> {
+        for task in self.tasks {
+            task.await.context("a listener stopped")??;
+        }
+        self.ingest.shutdown().await;
+        Ok(())
+    }
+
+    /// Stops accepting, finishes what was begun, flushes.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        self.stop.send_replace(true);
+        self.wait().await
+    }
+}
+
+async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+}
+
+/// Opens the root that the settings name, creating it when the store is empty.
+pub(crate) async fn open_root(settings: &Settings) -> anyhow::Result<Root> {
+    let store = Store::open(&settings.store, &settings.store_options)?;
+    let name = store.describe();
+    Root::open(store).await.with_context(|| format!("cannot open the root {name}"))
+}
+
+/// The settings of the write path.
+pub(crate) fn ingest_config(settings: &Settings) -> IngestConfig {
+    let mut config = IngestConfig {
+        buffer_bytes: settings.ingest_buffer,
+        body_bytes: settings.max_body,
+        auto_create_database: settings.auto_create_database,
+        ..IngestConfig::default()
+    };
+    config.group_bytes = config.group_bytes.min(config.buffer_bytes);
+    config.compact.fold_age_ms = u64::try_from(settings.fold_interval.as_millis()).unwrap_or(u64::MAX);
+    config.compact.interval_ms = config.compact.fold_age_ms.clamp(100, config.compact.interval_ms);
+    config
+}
+
+/// Sends log lines to standard error as the settings say; a second call changes nothing.
+pub(crate) fn log_to_stderr(settings: &Settings) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(&settings.log).with_context(|| format!("log: not a filter: {:?}", settings.log))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // The only error is that a subscriber is set already.
+    let _ = match settings.log_format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    };
+    Ok(())
+}
+
+/// Resolves at Ctrl-C or SIGTERM.
+pub(crate) fn stop_signal() -> impl Future<Output = ()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let terminate = signal(SignalKind::terminate());
+    async move {
+        let terminated = async {
+            match terminate {
+                Ok(mut stream) => stream.recv().await,
+                Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminated => {}
+        }
+    }
+}

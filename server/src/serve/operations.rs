@@ -1,0 +1,115 @@
+//! What an operator asks: is it alive, what does it count, compact now.
+
+use anyhow::Context;
+use axum::{
+    Json, Router,
+    extract::{Query, State},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use serde_json::json;
+use tidelake_format::{Error, Kind, meta::Root};
+use tidelake_ingest::{compact::CompactRequest, write::Ingest};
+
+#[derive(Clone)]
+struct Operations {
+    root: Root,
+    ingest: Ingest,
+    metrics: PrometheusHandle,
+}
+
+/// Makes the process count; a second server in it shares the counters.
+pub(super) fn install_metrics() -> anyhow::Result<PrometheusHandle> {
+    static HANDLE: std::sync::OnceLock<PrometheusHandle> = std::sync::OnceLock::new();
+    if let Some(handle) = HANDLE.get() {
+        return Ok(handle.clone());
+    }
+    let seconds = [0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
+    let handle = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &seconds)?
+        .install_recorder()
+        .context("cannot install the metrics recorder")?;
+    Ok(HANDLE.get_or_init(|| handle).clone())
+}
+
+/// `/health`, `/metrics` and `/api/v1/compact`.
+pub(super) fn router(root: Root, ingest: Ingest, metrics: PrometheusHandle) -> Router {
+    Router::new()
+        .route("/health", get(health))
+        .route("/metrics", get(render_metrics))
+        .route("/api/v1/compact", post(compact))
+        .with_state(Operations { root, ingest, metrics })
+}
+
+/// 200 while the process serves; says which version of the root it knows.
+async fn health(State(state): State<Operations>) -> Response {
+    let version = state.root.catalog().version;
+    Json(json!({
+        "name": "tidelake",
+        "message": "ready for queries and writes",
+        "status": "pass",
+        "checks": [],
+        "version": env!("CARGO_PKG_VERSION"),
+        "root_version": version.0,
+    }))
+    .into_response()
+}
+
+async fn render_metrics(State(state): State<Operations>) -> Response {
+    let mut text = state.metrics.render();
+    text.push_str(&state.root.store().counters().to_prometheus());
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}
+
+#[derive(serde::Deserialize)]
+struct Compact {
+    #[serde(default)]
+    until: Until,
+}
+
+/// How far `/api/v1/compact` goes.
+#[derive(Default, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Until {
+    Fold,
+    Due,
+    #[default]
+    Full,
+}
+
+/// Folds what the log holds (`until=fold`), does the merges that are due (`due`) or merges every partition (`full`, the
+/// default) before it answers.
+async fn compact(State(state): State<Operations>, Query(query): Query<Compact>) -> Response {
+    let request = match query.until {
+        Until::Fold => CompactRequest::Fold,
+        Until::Due => CompactRequest::Due,
+        Until::Full => CompactRequest::Full,
+    };
+    match state.ingest.compact(request).await {
+        Ok(report) => Json(json!({
+            "segments": report.segments,
+            "folded_rows": report.folded_rows,
+            "merged_files": report.merged_files,
+            "merged_rows": report.merged_rows,
+            "duplicates": report.duplicates,
+            "files": report.files,
+            "bytes": report.bytes,
+        }))
+        .into_response(),
+        Err(e) => failure(&e),
+    }
+}
+
+fn failure(error: &Error) -> Response {
+    let status = match error.kind() {
+        Kind::Invalid | Kind::Unsupported => StatusCode::BAD_REQUEST,
+        Kind::NotFound => StatusCode::NOT_FOUND,
+        Kind::Conflict => StatusCode::CONFLICT,
+        Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let body = json!({"error": {"kind": format!("{:?}", error.kind()), "message": error.to_string()}});
+    (status, Json(body)).into_response()
+}

@@ -1,0 +1,55 @@
+//! The query side's door to the write path.
+
+use arrow::array::RecordBatch;
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use tidelake_format::{Error, Result};
+use tidelake_ingest::write::{self, Ingest};
+use tidelake_query::writer::{IfExists, IngestTarget, WriteOutcome, Writer};
+
+/// Hands writing statements and batches to the write path of this process.
+pub(super) struct IngestWriter {
+    ingest: Ingest,
+}
+
+impl IngestWriter {
+    pub(super) fn new(ingest: Ingest) -> Self {
+        Self { ingest }
+    }
+}
+
+#[async_trait]
+impl Writer for IngestWriter {
+    async fn execute(
+        &self,
+        database: Option<&str>,
+        sql: &str,
+        parameters: Option<RecordBatch>,
+    ) -> Result<WriteOutcome> {
+        let done = self.ingest.execute(database, sql, parameters.as_ref()).await?;
+        Ok(WriteOutcome { affected_rows: done.affected_rows, token: done.token, use_database: done.use_database })
+    }
+
+    async fn ingest(
+        &self,
+        target: IngestTarget,
+        batches: BoxStream<'static, Result<RecordBatch>>,
+    ) -> Result<WriteOutcome> {
+        let database = target.database.ok_or_else(|| {
+            Error::invalid("no database is chosen; name one as the schema or in a 'database' header")
+                .with("table", &target.table)
+        })?;
+        let target = write::IngestTarget {
+            database,
+            table: target.table,
+            if_absent: if target.create { write::IfAbsent::Create } else { write::IfAbsent::Fail },
+            if_exists: match target.if_exists {
+                IfExists::Fail => write::IfExists::Fail,
+                IfExists::Append => write::IfExists::Append,
+                IfExists::Replace => write::IfExists::Replace,
+            },
+        };
+        let written = self.ingest.ingest_batches(target, batches).await?;
+        Ok(WriteOutcome { affected_rows: written.accepted, token: written.token, use_database: None })
+    }
+}

@@ -1,0 +1,325 @@
+//! Settings: defaults, then a TOML file, then `TIDELAKE_*` variables, then flags; all faults are listed at once.
+
+use std::{collections::BTreeMap, fmt, net::SocketAddr, path::Path, path::PathBuf, str::FromStr, time::Duration};
+
+use serde::Deserialize;
+
+/// One layer of settings as it was written; every layer has the same names.
+///
+/// Values are text until [`Settings::resolve`] checks them, so that one start lists every fault of every layer.
+#[derive(Debug, Clone, Default, PartialEq, clap::Args, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Layer {
+    /// Where the data is: a directory, or s3://bucket/prefix [default: ./tidelake-data]
+    #[arg(long, env = "TIDELAKE_STORE", value_name = "URL")]
+    pub(crate) store: Option<Text>,
+    /// An option of the object store as name=value, such as endpoint=http://127.0.0.1:9000; may repeat
+    #[arg(long = "store-option", value_name = "NAME=VALUE", env = "TIDELAKE_STORE_OPTIONS", value_delimiter = ',')]
+    #[serde(skip)]
+    pub(crate) store_option: Vec<String>,
+    /// The same options as a table of the file
+    #[arg(skip)]
+    pub(crate) store_options: BTreeMap<String, Text>,
+    /// Address of HTTP and Flight SQL [default: 127.0.0.1:8086]
+    #[arg(long, env = "TIDELAKE_LISTEN", value_name = "ADDR")]
+    pub(crate) listen: Option<Text>,
+    /// A second address that serves Flight SQL alone
+    #[arg(long, env = "TIDELAKE_FLIGHT_LISTEN", value_name = "ADDR")]
+    pub(crate) flight_listen: Option<Text>,
+    /// Whether a write to an unknown database creates it [default: true]
+    #[arg(long, env = "TIDELAKE_AUTO_CREATE_DATABASE", value_name = "BOOL")]
+    pub(crate) auto_create_database: Option<Text>,
+    /// The largest request body after decompression [default: 64MiB]
+    #[arg(long, env = "TIDELAKE_MAX_BODY", value_name = "SIZE")]
+    pub(crate) max_body: Option<Text>,
+    /// Rows that wait to be stored, at most; beyond it writers are told to come back [default: 256MiB]
+    #[arg(long, env = "TIDELAKE_INGEST_BUFFER", value_name = "SIZE")]
+    pub(crate) ingest_buffer: Option<Text>,
+    /// How often the log is folded into data files [default: 5s]
+    #[arg(long, env = "TIDELAKE_FOLD_INTERVAL", value_name = "DURATION")]
+    pub(crate) fold_interval: Option<Text>,
+    /// Memory of all queries together; they spill beyond it [default: 2GiB]
+    #[arg(long, env = "TIDELAKE_QUERY_MEMORY", value_name = "SIZE")]
+    pub(crate) query_memory: Option<Text>,
+    /// The longest a query may take [default: 5m]
+    #[arg(long, env = "TIDELAKE_QUERY_TIMEOUT", value_name = "DURATION")]
+    pub(crate) query_timeout: Option<Text>,
+    /// Queries that run at once; more wait [default: 16]
+    #[arg(long, env = "TIDELAKE_QUERY_CONCURRENCY", value_name = "COUNT")]
+    pub(crate) query_concurrency: Option<Text>,
+    /// Decoded log segments kept in memory [default: 256MiB]
+    #[arg(long, env = "TIDELAKE_TAIL_CACHE", value_name = "SIZE")]
+    pub(crate) tail_cache: Option<Text>,
+    /// How old the state may be that a query without a token sees [default: 0s on a directory, 1s elsewhere]
+    #[arg(long, env = "TIDELAKE_MAX_STALENESS", value_name = "DURATION")]
+    pub(crate) max_staleness: Option<Text>,
+    /// Format of the log on standard error: text or json [default: text]
+    #[arg(long, env = "TIDELAKE_LOG_FORMAT", value_name = "FORMAT")]
+    pub(crate) log_format: Option<Text>,
+    /// What is logged, such as info or tidelake_ingest=debug [default: info]
+    #[arg(long, env = "TIDELAKE_LOG", value_name = "FILTER")]
+    pub(crate) log: Option<Text>,
+}
+
+/// A setting as written: text, or a TOML number or boolean.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Text(pub(crate) String);
+
+impl FromStr for Text {
+    type Err = std::convert::Infallible;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        Ok(Text(s.to_owned()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(d)? {
+            toml::Value::String(s) => Ok(Text(s)),
+            toml::Value::Integer(i) => Ok(Text(i.to_string())),
+            toml::Value::Boolean(b) => Ok(Text(b.to_string())),
+            other => Err(serde::de::Error::custom(format!("expected text, a number or a boolean, found {other}"))),
+        }
+    }
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Checked settings of a server.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) store: String,
+    pub(crate) store_options: Vec<(String, String)>,
+    pub(crate) listen: SocketAddr,
+    pub(crate) flight_listen: Option<SocketAddr>,
+    pub(crate) auto_create_database: bool,
+    pub(crate) max_body: usize,
+    pub(crate) ingest_buffer: usize,
+    pub(crate) fold_interval: Duration,
+    pub(crate) query_memory: usize,
+    pub(crate) query_timeout: Duration,
+    pub(crate) query_concurrency: usize,
+    pub(crate) tail_cache: usize,
+    pub(crate) max_staleness: Option<Duration>,
+    pub(crate) log_format: LogFormat,
+    pub(crate) log: String,
+}
+
+/// Every fault of the settings, one a line.
+#[derive(Debug)]
+pub(crate) struct Faults(Vec<String>);
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of the settings cannot be used:", self.0.len())?;
+        self.0.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
+    }
+}
+
+impl std::error::Error for Faults {}
+
+impl Settings {
+    /// Merges the file (if any) under the flags and checks everything.
+    ///
+    /// # Errors
+    /// All faults together: an unreadable file, unknown names, values that do not parse or are out of range.
+    pub(crate) fn resolve(file: Option<&Path>, flags: Layer) -> Result<Self, Faults> {
+        let mut faults = Vec::new();
+        let below = file.map(|path| read_layer(path, &mut faults)).unwrap_or_default();
+        let mut check = Checker { faults: &mut faults };
+        let pick = |flag: &Option<Text>, file: &Option<Text>| flag.clone().or_else(|| file.clone()).map(|t| t.0);
+
+        let mut store_options: Vec<_> = below.store_options.into_iter().map(|(k, v)| (k, v.0)).collect();
+        for option in &flags.store_option {
+            match option.split_once('=') {
+                Some((name, value)) => store_options.push((name.to_owned(), value.to_owned())),
+                None => check.fault("store-option", "name=value", option),
+            }
+        }
+        let settings = Settings {
+            store: pick(&flags.store, &below.store).unwrap_or_else(|| "./tidelake-data".to_owned()),
+            store_options,
+            listen: check.or("listen", pick(&flags.listen, &below.listen), "127.0.0.1:8086", address),
+            flight_listen: pick(&flags.flight_listen, &below.flight_listen)
+                .map(|v| check.or("flight_listen", Some(v), "127.0.0.1:0", address)),
+            auto_create_database: check.or(
+                "auto_create_database",
+                pick(&flags.auto_create_database, &below.auto_create_database),
+                "true",
+                boolean,
+            ),
+            max_body: check.or("max_body", pick(&flags.max_body, &below.max_body), "64MiB", size),
+            ingest_buffer: check.or("ingest_buffer", pick(&flags.ingest_buffer, &below.ingest_buffer), "256MiB", size),
+            fold_interval: check.or("fold_interval", pick(&flags.fold_interval, &below.fold_interval), "5s", duration),
+            query_memory: check.or("query_memory", pick(&flags.query_memory, &below.query_memory), "2GiB", size),
+            query_timeout: check.or("query_timeout", pick(&flags.query_timeout, &below.query_timeout), "5m", duration),
+            query_concurrency: check.or(
+                "query_concurrency",
+                pick(&flags.query_concurrency, &below.query_concurrency),
+                "16",
+                count,
+            ),
+            tail_cache: check.or("tail_cache", pick(&flags.tail_cache, &below.tail_cache), "256MiB", size),
+            max_staleness: pick(&flags.max_staleness, &below.max_staleness)
+                .map(|v| check.or("max_staleness", Some(v), "0s", duration)),
+            log_format: check.or("log_format", pick(&flags.log_format, &below.log_format), "text", log_format),
+            log: pick(&flags.log, &below.log).unwrap_or_else(|| "info".to_owned()),
+        };
+        if faults.is_empty() { Ok(settings) } else { Err(Faults(faults)) }
+    }
+}
+
+/// Where settings are read from when `--config` names no file: `tidelake.toml` here, if it exists.
+pub(crate) fn default_file() -> Option<PathBuf> {
+    let path = PathBuf::from("tidelake.toml");
+    path.is_file().then_some(path)
+}
+
+fn read_layer(path: &Path, faults: &mut Vec<String>) -> Layer {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(e) => {
+            faults.push(format!("{}: {e}", path.display()));
+            return Layer::default();
+        }
+    };
+    // Names are checked one by one: serde would stop at the first unknown one.
+    let mut table: toml::Table = match text.parse() {
+        Ok(table) => table,
+        Err(e) => {
+            faults.push(format!("{}: {}", path.display(), e.to_string().trim_end()));
+            return Layer::default();
+        }
+    };
+    let names: Vec<String> = table.keys().cloned().collect();
+    for name in names {
+        let one = toml::Table::from_iter([(name.clone(), table[&name].clone())]);
+        if let Err(e) = one.try_into::<Layer>() {
+            faults.push(format!("{}: {name}: {}", path.display(), e.message()));
+            table.remove(&name);
+        }
+    }
+    table.try_into().unwrap_or_default()
+}
+
+struct Checker<'a> {
+    faults: &'a mut Vec<String>,
+}
+
+impl Checker<'_> {
+    fn fault(&mut self, name: &str, expected: &str, found: &str) {
+        self.faults.push(format!("{name}: expected {expected}, found {found:?}"));
+    }
+
+    fn or<T>(
+        &mut self,
+        name: &str,
+        value: Option<String>,
+        default: &str,
+        parse: fn(&str) -> Result<T, &'static str>,
+    ) -> T {
+        let fallback = || parse(default).unwrap_or_else(|e| panic!("the default of {name} is {e}"));
+        match value {
+            None => fallback(),
+            Some(value) => parse(&value).unwrap_or_else(|expected| {
+                self.fault(name, expected, &value);
+                fallback()
+            }),
+        }
+    }
+}
+
+fn address(s: &str) -> Result<SocketAddr, &'static str> {
+    s.parse().map_err(|_| "an address such as 127.0.0.1:8086")
+}
+
+fn boolean(s: &str) -> Result<bool, &'static str> {
+    s.parse().map_err(|_| "true or false")
+}
+
+fn count(s: &str) -> Result<usize, &'static str> {
+    s.parse().ok().filter(|n| *n > 0).ok_or("a whole number above 0")
+}
+
+fn log_format(s: &str) -> Result<LogFormat, &'static str> {
+    match s {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("text or json"),
+    }
+}
+
+/// Bytes: a whole number with B, KiB, MiB, GiB or none.
+fn size(s: &str) -> Result<usize, &'static str> {
+    let expected = "a size such as 64MiB (B, KiB, MiB, GiB)";
+    let (number, unit) = s.split_at(s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len()));
+    let scale = match unit.trim() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return Err(expected),
+    };
+    let bytes = number.parse::<usize>().ok().and_then(|n| n.checked_mul(scale));
+    bytes.filter(|n| *n > 0).ok_or(expected)
+}
+
+/// A whole number with ms, s, m or h.
+pub(crate) fn duration(s: &str) -> Result<Duration, &'static str> {
+    let expected = "a duration such as 500ms, 5s, 5m or 1h";
+    let (number, unit) = s.split_at(s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len()));
+    let ms = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(expected),
+    };
+    let ms = number.parse::<u64>().ok().and_then(|n| n.checked_mul(ms)).ok_or(expected)?;
+    // A year bounds every wait of the server and keeps deadlines far from overflow.
+    if ms > 365 * 86_400_000 { Err("a duration of at most a year") } else { Ok(Duration::from_millis(ms)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn flags_stand_above_the_file_and_the_file_above_defaults() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        writeln!(file, "listen = '127.0.0.1:1'\nquery_concurrency = 3\n[store_options]\nendpoint = 'http://e'").unwrap();
+        let flags = Layer { listen: Some(Text("127.0.0.1:2".into())), ..Layer::default() };
+        let s = Settings::resolve(Some(file.path()), flags).unwrap();
+        assert_eq!((s.listen.port(), s.query_concurrency, s.max_body), (2, 3, 64 << 20));
+        assert_eq!(s.store_options, [("endpoint".to_owned(), "http://e".to_owned())]);
+    }
+
+    #[test]
+    fn every_fault_is_listed_at_once() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        writeln!(file, "lissten = 'x'\nfold_interval = '5 parsecs'\nmax_body = [1]").unwrap();
+        let flags = Layer { query_memory: Some(Text("lots".into())), ..Layer::default() };
+        let faults = Settings::resolve(Some(file.path()), flags).unwrap_err().to_string();
+        for name in ["lissten", "fold_interval", "max_body", "query_memory"] {
+            assert!(faults.contains(name), "{name} is missing in: {faults}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_durations_have_units_and_limits() {
+        assert_eq!(size("2GiB"), Ok(2 << 30));
+        assert!(size("0").is_err() && size("1GB").is_err() && size("99999999999GiB").is_err());
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert!(duration("5").is_err() && duration("99999999999999999999h").is_err() && duration("9999999h").is_err());
+    }
+}

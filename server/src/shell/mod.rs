@@ -1,0 +1,197 @@
+//! `tidelake sql`: an interactive shell, or statements from `-c` or standard input.
+
+mod complete;
+mod print;
+
+use std::{io::IsTerminal, path::PathBuf, time::Instant};
+
+use anyhow::Context;
+use clap::Args;
+use rustyline::{Config, Editor, error::ReadlineError, history::FileHistory};
+
+use self::{
+    complete::{ShellHelper, Words},
+    print::{Format, Printer},
+};
+use crate::{cli::ServerArgs, client::Client};
+
+/// Options of the shell.
+#[derive(Debug, Args)]
+pub(crate) struct ShellArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Run this and end; may repeat
+    #[arg(long, short = 'c', value_name = "SQL")]
+    command: Vec<String>,
+    /// How rows are printed
+    #[arg(long, short = 'f', value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// Rows printed at most by the table format; 0 prints all
+    #[arg(long, default_value_t = 1_000)]
+    max_rows: usize,
+    /// Where the history is kept [default: ~/.tidelake_history]
+    #[arg(long, env = "TIDELAKE_HISTORY", value_name = "FILE")]
+    history: Option<PathBuf>,
+}
+
+/// Runs the shell until its end of input, `\q`, or the last `-c`.
+pub(crate) async fn run(args: ShellArgs) -> anyhow::Result<()> {
+    let mut client = Client::connect(&args.server).await?;
+    let mut printer = Printer::new(args.format, args.max_rows);
+    if !args.command.is_empty() {
+        for sql in &args.command {
+            execute(&mut client, &mut printer, sql).await?;
+        }
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() {
+        let text = std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?;
+        for sql in statements(&text).0 {
+            execute(&mut client, &mut printer, sql).await?;
+        }
+        return Ok(());
+    }
+    interactive(&args, client, printer).await
+}
+
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "an interactive shell talks on the terminal")]
+async fn interactive(args: &ShellArgs, mut client: Client, mut printer: Printer) -> anyhow::Result<()> {
+    let config = Config::builder().history_ignore_space(true).auto_add_history(true).build();
+    let mut editor: Editor<ShellHelper, FileHistory> = Editor::with_config(config)?;
+    let history = args.history.clone().or_else(|| std::env::home_dir().map(|home| home.join(".tidelake_history")));
+    if let Some(path) = &history {
+        // The first start has no history yet.
+        let _ = editor.load_history(path);
+    }
+    editor.set_helper(Some(ShellHelper::new(Words::load(&mut client).await)));
+    println!("Connected to {}. Statements end with ';'. \\? lists commands, \\q ends.", args.server.url);
+
+    let mut pending = String::new();
+    loop {
+        let prompt = match (&*pending, client.database()) {
+            ("", Some(database)) => format!("{database}> "),
+            ("", None) => "tidelake> ".to_owned(),
+            _ => "     ...> ".to_owned(),
+        };
+        match editor.readline(&prompt) {
+            Ok(line) if pending.is_empty() && line.trim_start().starts_with('\\') => {
+                match command(line.trim(), &mut client, &mut printer).await {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(e) => eprintln!("error: {e:#}"),
+                }
+            }
+            Ok(line) => {
+                pending.push_str(&line);
+                pending.push('\n');
+                let (complete, rest) = statements(&pending);
+                for sql in complete {
+                    let started = Instant::now();
+                    match execute(&mut client, &mut printer, sql).await {
+                        Ok(rows) => println!("{rows}, {:.3} s\n", started.elapsed().as_secs_f64()),
+                        Err(e) => eprintln!("error: {e:#}\n"),
+                    }
+                }
+                pending = rest.trim_start().to_owned();
+            }
+            Err(ReadlineError::Interrupted) => pending.clear(),
+            Err(ReadlineError::Eof) => break,
+            Err(e) => return Err(e.into()),
+        }
+    }
+    if let Some(path) = &history {
+        editor.save_history(path).with_context(|| format!("cannot keep the history in {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Runs a `\` command; false ends the shell.
+#[expect(clippy::print_stdout, reason = "an interactive shell talks on the terminal")]
+async fn command(line: &str, client: &mut Client, printer: &mut Printer) -> anyhow::Result<bool> {
+    let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    match (name, argument.trim()) {
+        ("\\q", _) => return Ok(false),
+        ("\\?", _) => println!(
+            "\\d            tables of the database\n\\d TABLE      columns of a table\n\\l            databases\n\\u DATABASE   \
+             use a database\n\\f FORMAT     table, csv, json, ndjson\n\\q            end"
+        ),
+        ("\\l", _) => {
+            execute(client, printer, "show databases").await?;
+        }
+        ("\\d", "") => {
+            execute(client, printer, "show stables").await?;
+        }
+        ("\\d", table) => {
+            execute(client, printer, &format!("describe {table}")).await?;
+        }
+        ("\\u", database) if !database.is_empty() => client.use_database(database),
+        ("\\f", format) => printer.set_format(format)?,
+        _ => anyhow::bail!("unknown command {line:?}; \\? lists all"),
+    }
+    Ok(true)
+}
+
+/// What a statement did, in words.
+struct Done(String);
+
+impl std::fmt::Display for Done {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+async fn execute(client: &mut Client, printer: &mut Printer, sql: &str) -> anyhow::Result<Done> {
+    // The database of a connection is a header of the client: the server keeps no session for it.
+    let mut words = sql.trim().trim_end_matches(';').split_whitespace();
+    if words.next().is_some_and(|w| w.eq_ignore_ascii_case("use")) {
+        let (Some(name), None) = (words.next(), words.next()) else { anyhow::bail!("expected: USE database") };
+        let name = name.trim_matches(['`', '"']);
+        let mut probe = client.collect("show databases").await?;
+        probe.retain(|batch| batch.num_rows() > 0);
+        let known = probe.iter().any(|batch| print::first_column_contains(batch, name));
+        anyhow::ensure!(known, "database not found: {name:?}; SHOW DATABASES lists all");
+        client.use_database(name);
+        return Ok(Done(format!("using {name}")));
+    }
+    let reply = client.execute(sql).await?;
+    Ok(Done(printer.print(reply).await?))
+}
+
+/// Splits text into statements at `;` outside quotes and comments, and the rest after the last one.
+fn statements(text: &str) -> (Vec<&str>, &str) {
+    let (mut out, mut start, mut quote) = (Vec::new(), 0, None);
+    let bytes = text.as_bytes();
+    let mut i = 0;
+    while i < bytes.len() {
+        match (quote, bytes[i]) {
+            (None, b'-') if bytes.get(i + 1) == Some(&b'-') => {
+                i += bytes[i..].iter().position(|b| *b == b'\n').unwrap_or(bytes.len() - i);
+                continue;
+            }
+            (None, b @ (b'\'' | b'"' | b'`')) => quote = Some(b),
+            (Some(q), b) if b == q => quote = None,
+            (None, b';') => {
+                if !text[start..i].trim().is_empty() {
+                    out.push(text[start..i].trim());
+                }
+                start = i + 1;
+            }
+            _ => {}
+        }
+        i += 1;
+    }
+    (out, &text[start..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::statements;
+
+    #[test]
+    fn statements_end_at_semicolons_outside_quotes_and_comments() {
+        let (all, rest) = statements("select ';' ; -- no; end\nselect 2;\n select");
+        assert_eq!(all, ["select ';'", "-- no; end\nselect 2"]);
+        assert_eq!(rest.trim(), "select");
+        assert_eq!(statements(";;").0, Vec::<&str>::new());
+    }
+}

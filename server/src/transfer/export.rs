@@ -1,0 +1,149 @@
+//! A table's or a query's rows into a file.
+
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    path::PathBuf,
+};
+
+use anyhow::{Context, bail};
+use arrow::{
+    array::{AsArray, RecordBatch},
+    datatypes::SchemaRef,
+};
+use clap::Args;
+use futures::StreamExt;
+use parquet::{
+    arrow::ArrowWriter,
+    basic::{Compression, ZstdLevel},
+    file::properties::WriterProperties,
+};
+
+use super::{FileFormat, line_protocol, rows_bar};
+use crate::{cli::ServerArgs, client::Client};
+
+/// Options of an export.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    /// The file to write; it must not exist
+    file: PathBuf,
+    /// All rows of this supertable
+    #[arg(long, short = 't', conflicts_with = "query", required_unless_present = "query")]
+    table: Option<String>,
+    /// The rows of this query
+    #[arg(long, short = 'q')]
+    query: Option<String>,
+    /// The format of the file [default: by its ending]
+    #[arg(long, short = 'f', value_enum)]
+    format: Option<FileFormat>,
+}
+
+/// Writes the rows, with a count of them; an unfinished file is removed.
+#[expect(clippy::print_stdout, reason = "the command's result")]
+pub(crate) async fn export(args: ExportArgs) -> anyhow::Result<()> {
+    let format = args.format.map_or_else(|| FileFormat::of(&args.file), Ok)?;
+    let mut client = Client::connect(&args.server).await?;
+    let roles = match (&args.table, format) {
+        (Some(table), FileFormat::Line) => Some(roles(&mut client, table).await?),
+        (None, FileFormat::Line) => bail!("line protocol needs --table: a query's rows have no tags"),
+        _ => None,
+    };
+    let sql = match (&args.query, &args.table) {
+        (Some(query), _) => query.clone(),
+        (None, Some(table)) => format!("select * from {table}"),
+        (None, None) => bail!("name a --table or a --query"),
+    };
+    let mut reply = client.execute(&sql).await?;
+    let file = File::create_new(&args.file).with_context(|| format!("cannot create {}", args.file.display()))?;
+    let bar = rows_bar();
+    let written = async {
+        let mut sink = Sink::new(format, BufWriter::new(file), &reply.schema, roles)?;
+        while let Some(batch) = reply.batches.next().await {
+            let batch = batch?;
+            sink.write(&batch)?;
+            bar.inc(batch.num_rows() as u64);
+        }
+        sink.finish()
+    }
+    .await;
+    if let Err(e) = written {
+        std::fs::remove_file(&args.file).with_context(|| format!("cannot remove the unfinished {}", args.file.display()))?;
+        return Err(e);
+    }
+    println!("{} rows exported to {}", bar.position(), args.file.display());
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// Tags and time of a table, from DESCRIBE (columns field, type, length, note).
+async fn roles(client: &mut Client, table: &str) -> anyhow::Result<line_protocol::Roles> {
+    let mut roles = line_protocol::Roles { table: String::new(), tags: Vec::new(), time: String::new() };
+    roles.table = table.rsplit('.').next().unwrap_or(table).trim_matches(['`', '"']).to_owned();
+    for batch in client.collect(&format!("describe {table}")).await? {
+        let text = |i: usize| batch.column(i).as_string_opt::<i32>().context("DESCRIBE answered in an unknown shape");
+        let (names, notes) = (text(0)?, text(3)?);
+        for row in 0..batch.num_rows() {
+            if roles.time.is_empty() {
+                roles.time = names.value(row).to_owned();
+            } else if notes.value(row) == "TAG" {
+                roles.tags.push(names.value(row).to_owned());
+            }
+        }
+    }
+    Ok(roles)
+}
+
+enum Sink {
+    Csv(arrow::csv::Writer<BufWriter<File>>),
+    Ndjson(arrow::json::LineDelimitedWriter<BufWriter<File>>),
+    Line(BufWriter<File>, line_protocol::Roles),
+    Parquet(Box<ArrowWriter<BufWriter<File>>>),
+}
+
+impl Sink {
+    fn new(
+        format: FileFormat,
+        file: BufWriter<File>,
+        schema: &SchemaRef,
+        roles: Option<line_protocol::Roles>,
+    ) -> anyhow::Result<Self> {
+        Ok(match (format, roles) {
+            (FileFormat::Csv, _) => Sink::Csv(arrow::csv::Writer::new(file)),
+            (FileFormat::Ndjson, _) => Sink::Ndjson(arrow::json::LineDelimitedWriter::new(file)),
+            (FileFormat::Parquet, _) => {
+                let zstd = Compression::ZSTD(ZstdLevel::try_new(1)?);
+                let properties = WriterProperties::builder().set_compression(zstd).build();
+                Sink::Parquet(Box::new(ArrowWriter::try_new(file, schema.clone(), Some(properties))?))
+            }
+            (FileFormat::Line, Some(roles)) => Sink::Line(file, roles),
+            (FileFormat::Line, None) => bail!("line protocol needs the roles of the columns"),
+        })
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> anyhow::Result<()> {
+        match self {
+            Sink::Csv(w) => w.write(batch)?,
+            Sink::Ndjson(w) => w.write(batch)?,
+            Sink::Line(w, roles) => line_protocol::write(w, batch, roles)?,
+            Sink::Parquet(w) => w.write(batch)?,
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> anyhow::Result<()> {
+        let mut file = match self {
+            Sink::Csv(w) => w.into_inner(),
+            Sink::Ndjson(mut w) => {
+                w.finish()?;
+                w.into_inner()
+            }
+            Sink::Line(w, _) => w,
+            Sink::Parquet(w) => w.into_inner()?,
+        };
+        file.flush()?;
+        file.get_ref().sync_all()?;
+        Ok(())
+    }
+}

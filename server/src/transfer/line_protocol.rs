@@ -1,0 +1,201 @@
+//! Line protocol: files sent to `/write`, and rows written as lines.
+
+use std::{
+    fmt::Write as _,
+    fs::File,
+    io::{BufRead, BufReader, Write},
+    time::Duration,
+};
+
+use anyhow::Context;
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch},
+    datatypes::{DataType, TimestampNanosecondType},
+    util::display::{ArrayFormatter, FormatOptions},
+};
+use indicatif::ProgressBar;
+
+/// Bytes of one request.
+const REQUEST_BYTES: usize = 4 << 20;
+/// How often a busy server is asked again before giving up.
+const ATTEMPTS: u32 = 10;
+
+/// Sends a file in requests of whole lines; returns the lines that hold a point.
+pub(super) async fn send(
+    url: &str,
+    database: &str,
+    precision: &str,
+    file: File,
+    bar: &ProgressBar,
+) -> anyhow::Result<u64> {
+    let http = reqwest::Client::builder().timeout(Duration::from_secs(120)).build()?;
+    let mut endpoint = url::Url::parse(url).with_context(|| format!("{url} is no URL"))?;
+    endpoint.set_path("/write");
+    endpoint.query_pairs_mut().append_pair("db", database).append_pair("precision", precision);
+
+    let mut reader = BufReader::with_capacity(1 << 20, file);
+    let (mut rows, mut first_line) = (0, 1);
+    loop {
+        let (mut body, mut lines) = (Vec::with_capacity(REQUEST_BYTES), 0);
+        while body.len() < REQUEST_BYTES {
+            let start = body.len();
+            if reader.read_until(b'\n', &mut body)? == 0 {
+                break;
+            }
+            lines += 1;
+            // A newline inside a quoted string does not end the point.
+            while !balanced(&body[start..]) && reader.read_until(b'\n', &mut body)? > 0 {
+                lines += 1;
+            }
+            rows += u64::from(!matches!(body[start..].trim_ascii_start().first(), None | Some(b'#')));
+        }
+        if body.is_empty() {
+            return Ok(rows);
+        }
+        bar.inc(body.len() as u64);
+        post(&http, endpoint.clone(), body).await.with_context(|| format!("in the request that starts at line {first_line}"))?;
+        first_line += lines;
+    }
+}
+
+async fn post(http: &reqwest::Client, endpoint: url::Url, body: Vec<u8>) -> anyhow::Result<()> {
+    let body = bytes::Bytes::from(body);
+    for attempt in 0.. {
+        let reply = http.post(endpoint.clone()).body(body.clone()).send().await?;
+        let status = reply.status();
+        if status.is_success() {
+            return Ok(());
+        }
+        let text = reply.text().await.unwrap_or_default();
+        let busy = status == reqwest::StatusCode::SERVICE_UNAVAILABLE || (status.is_server_error() && text.contains("timeout"));
+        anyhow::ensure!(busy && attempt < ATTEMPTS, "the server answered {status}: {}", text.trim());
+        tokio::time::sleep(Duration::from_millis(50 << attempt.min(6))).await;
+    }
+    unreachable!("the loop returns or fails")
+}
+
+/// Whether quotes outside escapes are closed.
+fn balanced(line: &[u8]) -> bool {
+    let (mut open, mut i) = (false, 0);
+    while i < line.len() {
+        match line[i] {
+            b'\\' => i += 1,
+            b'"' => open = !open,
+            _ => {}
+        }
+        i += 1;
+    }
+    !open
+}
+
+/// Which columns of a batch are what.
+pub(super) struct Roles {
+    /// The measurement.
+    pub(super) table: String,
+    /// Names of tag columns.
+    pub(super) tags: Vec<String>,
+    /// Name of the time column.
+    pub(super) time: String,
+}
+
+/// Writes a batch as lines with nanosecond timestamps; a row without any field is left out, as it is no point.
+pub(super) fn write(out: &mut impl Write, batch: &RecordBatch, roles: &Roles) -> anyhow::Result<()> {
+    let schema = batch.schema();
+    let at = schema.index_of(&roles.time)?;
+    let time = arrow::compute::cast(batch.column(at), &DataType::Timestamp(arrow::datatypes::TimeUnit::Nanosecond, None))?;
+    let time = time.as_primitive::<TimestampNanosecondType>();
+    let is_tag = |name: &String| roles.tags.contains(name);
+    let columns = || schema.fields().iter().zip(batch.columns()).enumerate().filter(|(i, _)| *i != at);
+    let tags: Vec<_> = columns().filter(|(_, (f, _))| is_tag(f.name())).map(|(_, c)| Column::new(c.0.name(), c.1)).collect::<Result<_, _>>()?;
+    let fields: Vec<_> = columns().filter(|(_, (f, _))| !is_tag(f.name())).map(|(_, c)| Column::new(c.0.name(), c.1)).collect::<Result<_, _>>()?;
+    let mut line = String::new();
+    for row in 0..batch.num_rows() {
+        line.clear();
+        escape(&mut line, &roles.table, &[',', ' ']);
+        for tag in tags.iter().filter(|t| t.array.is_valid(row)) {
+            line.push(',');
+            escape(&mut line, tag.name, &[',', '=', ' ']);
+            line.push('=');
+            escape(&mut line, &tag.text.value(row).to_string(), &[',', '=', ' ']);
+        }
+        let mut separator = ' ';
+        for field in fields.iter().filter(|f| f.array.is_valid(row)) {
+            line.push(separator);
+            separator = ',';
+            escape(&mut line, field.name, &[',', '=', ' ']);
+            line.push('=');
+            field.write(&mut line, row)?;
+        }
+        if separator == ',' {
+            writeln!(out, "{line} {}", time.value(row))?;
+        }
+    }
+    Ok(())
+}
+
+struct Column<'a> {
+    name: &'a str,
+    array: &'a ArrayRef,
+    text: ArrayFormatter<'a>,
+}
+
+impl<'a> Column<'a> {
+    fn new(name: &'a str, array: &'a ArrayRef) -> anyhow::Result<Self> {
+        static OPTIONS: FormatOptions<'static> = FormatOptions::new();
+        Ok(Self { name, array, text: ArrayFormatter::try_new(array.as_ref(), &OPTIONS)? })
+    }
+
+    fn write(&self, line: &mut String, row: usize) -> anyhow::Result<()> {
+        let text = self.text.value(row);
+        match self.array.data_type() {
+            DataType::Utf8 => {
+                line.push('"');
+                escape(line, self.array.as_string::<i32>().value(row), &['"', '\\']);
+                line.push('"');
+            }
+            t if t.is_integer() => write!(line, "{text}i")?,
+            _ => write!(line, "{text}")?,
+        }
+        Ok(())
+    }
+}
+
+fn escape(out: &mut String, text: &str, special: &[char]) {
+    for c in text.chars() {
+        if special.contains(&c) {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Int64Array, StringArray, TimestampMillisecondArray};
+
+    use super::*;
+
+    #[test]
+    fn rows_become_lines_with_escapes_and_without_nulls() {
+        let batch = RecordBatch::try_from_iter_with_nullable([
+            ("ts", Arc::new(TimestampMillisecondArray::from(vec![1, 2])) as ArrayRef, false),
+            ("n", Arc::new(Int64Array::from(vec![Some(3), None])) as _, true),
+            ("note", Arc::new(StringArray::from(vec![Some("a \"b\""), None])) as _, true),
+            ("site name", Arc::new(StringArray::from(vec!["x,y", "z"])) as _, true),
+        ])
+        .unwrap();
+        let roles = Roles { table: "my table".into(), tags: vec!["site name".into()], time: "ts".into() };
+        let mut out = Vec::new();
+        write(&mut out, &batch, &roles).unwrap();
+        let expected = "my\\ table,site\\ name=x\\,y n=3i,note=\"a \\\"b\\\"\" 1000000\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_quoted_newline_does_not_end_a_line() {
+        assert!(!balanced(b"m f=\"a\n"));
+        assert!(balanced(b"m f=\"a\\\"b\" 1\n"));
+    }
+}

@@ -1,0 +1,16 @@
+//! One conformance suite for every store; here on an S3-compatible server that is not ours.
+
+use tidelake_format::store::{Store, conformance};
+use tidelake_tests::S3Server;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_s3_compatible_server_keeps_the_contract() {
+    let Some(s3) = S3Server::start() else { return };
+    conformance::run(&Store::open(&s3.root("contract"), &s3.options()).unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_keeps_the_contract() {
+    let directory = tempfile::tempdir().unwrap();
+    conformance::run(&Store::open(directory.path().to_str().unwrap(), &[]).unwrap()).await;
+}

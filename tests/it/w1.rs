@@ -1,0 +1,109 @@
+//! The paper's queries on 1e6 rows, against the oracle computed from the generator's rows: from log segments alone, from
+//! data files, from merged ones, after a restart, and on an S3-compatible server that is not ours.
+
+use std::time::Duration;
+
+use tidelake_loadtest::{
+    Devices,
+    drive::{
+        self, Existing, HttpOptions, Protocol, WriteOptions,
+        query::{Addresses, Asker, Door},
+    },
+    generate::{Order, Source},
+    oracle::Oracle,
+    verify::verify,
+    workload,
+};
+use tidelake_tests::{Http, S3Server, Server};
+
+/// 1e6 rows.
+const SET: Devices = Devices { devices: 1_000, rows: 1_000, seed: 7 };
+
+async fn write(server: &Server, set: Devices, protocol: Protocol, order: Order) {
+    let mut options = WriteOptions::new(server.url());
+    options.flight = Some(server.url());
+    options.protocol = protocol;
+    let sample = drive::write(&Source::Generated(set, order), &options, &|_| {}).await.unwrap();
+    assert_eq!(sample.rows, set.len());
+}
+
+async fn create(server: &Server) {
+    drive::create_database(&server.url(), &HttpOptions::default(), Existing::Drop).await.unwrap();
+}
+
+/// Every question at every percentage through the given doors.
+async fn verify_all(server: &Server, oracle: &Oracle, doors: &[Door]) {
+    let addresses = Addresses { url: server.url(), flight: Some(server.url()) };
+    for door in doors {
+        let mut asker = Asker::connect(*door, &addresses, &HttpOptions::default()).await.unwrap();
+        for question in workload::all_queries(&workload::Q1_GROUPS, &workload::PERCENTS) {
+            let (raw, _) = asker.ask(&question.sql()).await.unwrap_or_else(|e| panic!("{}: {e:#}", question.sql()));
+            let answer = raw.into_answer().unwrap_or_else(|e| panic!("{}: {e:#}", question.sql()));
+            verify(oracle, &question, &answer).unwrap_or_else(|e| panic!("{} door: {e:#}", door.name()));
+        }
+    }
+}
+
+/// Folds everything that was written so far, the youngest segments included.
+async fn fold_all(server: &Server) {
+    // Segments younger than the fold's margin (2 s on a directory, 5 s elsewhere) are left alone.
+    tokio::time::sleep(Duration::from_millis(6_500)).await;
+    Http::new(&server.url()).compact("fold").await;
+}
+
+async fn through_every_state(store: &str, environment: &[(&str, String)]) {
+    let oracle = Oracle::new(SET);
+    let only_on_demand = ["--fold-interval", "1h"];
+    let server = Server::start_with(store, only_on_demand, environment);
+    create(&server).await;
+    write(&server, SET, Protocol::Line, Order::Device).await;
+    verify_all(&server, &oracle, &[Door::Flight, Door::HttpJson]).await;
+
+    fold_all(&server).await;
+    verify_all(&server, &oracle, &[Door::Flight, Door::HttpArrow]).await;
+
+    // The same rows again, in another order: each key is in two files now, and still counts once.
+    write(&server, SET, Protocol::Line, Order::Time).await;
+    verify_all(&server, &oracle, &[Door::Flight]).await;
+    fold_all(&server).await;
+    verify_all(&server, &oracle, &[Door::Flight]).await;
+    let report = Http::new(&server.url()).compact("full").await;
+    assert!(report["merged_files"].as_u64().unwrap() >= 2, "{report}");
+    assert_eq!(report["duplicates"], SET.len(), "{report}");
+    verify_all(&server, &oracle, &[Door::Flight, Door::Rest]).await;
+
+    server.stop();
+    let server = Server::start_with(store, only_on_demand, environment);
+    verify_all(&server, &oracle, &[Door::Flight, Door::HttpJson]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_papers_queries_equal_the_oracle_in_every_state_on_a_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    through_every_state(directory.path().to_str().unwrap(), &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_papers_queries_equal_the_oracle_in_every_state_on_a_bucket() {
+    let Some(s3) = S3Server::start() else { return };
+    through_every_state(&s3.root("w1"), &s3.environment()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_protocol_stores_the_same_rows() {
+    let set = Devices { devices: 100, rows: 200, seed: 3 };
+    let oracle = Oracle::new(set);
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path().to_str().unwrap(), [] as [&str; 0]);
+    for protocol in [Protocol::TdEngine, Protocol::Flight, Protocol::Line] {
+        create(&server).await;
+        write(&server, set, protocol, Order::Device).await;
+        verify_all(&server, &oracle, &[Door::Flight]).await;
+    }
+    // OpenTSDB's model has one metric a table.
+    write(&server, set, Protocol::OpenTsdb, Order::Device).await;
+    let rows = Http::new(&server.url()).sql("select count(value), sum(value) from db.temperature").await;
+    let expected: i64 = set.ids().flat_map(|id| set.rows(id)).map(|row| i64::from(row.temperature)).sum();
+    assert_eq!(rows[0][0], set.len());
+    assert_eq!(rows[0][1].as_f64().unwrap(), expected as f64);
+}
