@@ -1,155 +1,219 @@
 //! The store: any object store under a prefix, with the one function that creates objects.
+//!
+//! Objects are written once and never overwritten, so a reader sees the same bytes under a key for ever. Every
+//! request is counted ([`StoreCounters`]). Faults of the store are [`Kind::Unavailable`](crate::Kind::Unavailable)
+//! with the key; an absent object is [`Kind::NotFound`](crate::Kind::NotFound).
 
 mod ambient;
+pub mod conformance;
+mod counters;
+mod create;
+mod directory;
+pub mod faults;
+mod list;
+mod open;
+#[cfg(test)]
+mod tests;
 
-use std::{ops::Range, sync::Arc};
+use std::{fmt, ops::Range, sync::Arc};
 
 use bytes::Bytes;
-use object_store::{ObjectStore, path::Path};
+use object_store::{
+    GetOptions, OBJECT_STORE_COALESCE_DEFAULT, ObjectStore, ObjectStoreExt, coalesce_ranges, list::PaginatedListStore,
+    path::Path,
+};
 
 pub use ambient::{Ambient, Moment, System};
+pub use counters::StoreCounters;
+pub use create::Created;
 pub use object_store::ObjectMeta;
 
-use crate::error::{Error, Result};
-
-/// What [`Store::create`] found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Created {
-    /// This call created the object.
-    New,
-    /// The object was there with these very bytes: the reply to an earlier attempt was lost.
-    Ours,
-    /// Somebody else created it with other bytes.
-    Lost,
-}
-
-/// Requests and bytes so far, by kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StoreCounters {
-    /// PUT requests.
-    pub put: u64,
-    /// Bytes of PUT requests.
-    pub put_bytes: u64,
-    /// GET requests, ranges included.
-    pub get: u64,
-    /// Bytes of GET replies.
-    pub get_bytes: u64,
-    /// HEAD requests.
-    pub head: u64,
-    /// LIST requests (pages).
-    pub list: u64,
-    /// DELETE requests.
-    pub delete: u64,
-}
+use crate::{
+    error::{Error, Result},
+    layout,
+};
+use {counters::Counters, directory::Directory};
 
 /// An object store under a prefix. Cheap to clone.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Store {
-    inner: Arc<dyn ObjectStore>,
-    prefix: Path,
+    shared: Arc<Shared>,
 }
 
-fn later<T>() -> Result<T> {
-    Err(Error::internal("not built yet"))
+#[derive(Clone)]
+struct Shared {
+    object: Arc<dyn ObjectStore>,
+    /// Where the store can list page by page.
+    pages: Option<Arc<dyn PaginatedListStore>>,
+    /// Where the store is a directory: the same object as `object`.
+    directory: Option<Arc<Directory>>,
+    prefix: Path,
+    describe: String,
+    ambient: Arc<dyn Ambient>,
+    counters: Arc<Counters>,
+}
+
+impl Shared {
+    fn new(object: Arc<dyn ObjectStore>, prefix: Path) -> Self {
+        let describe = format!("{object}/{prefix}");
+        let counters = Arc::default();
+        Self { object, pages: None, directory: None, prefix, describe, ambient: System::shared(), counters }
+    }
+}
+
+impl From<Shared> for Store {
+    fn from(shared: Shared) -> Self {
+        Self { shared: Arc::new(shared) }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Store").field(&self.shared.describe).finish()
+    }
 }
 
 impl Store {
-    /// Wraps a store; keys are relative to `prefix`.
-    pub fn new(inner: Arc<dyn ObjectStore>, prefix: Path) -> Self {
-        Self { inner, prefix }
+    /// Wraps a store; keys are relative to `prefix`. The store must create if absent (`PutMode::Create`) and read
+    /// its own writes, listings included.
+    pub fn new(object: Arc<dyn ObjectStore>, prefix: Path) -> Self {
+        Shared::new(object, prefix).into()
     }
 
-    /// An empty store in memory.
-    pub fn in_memory() -> Self {
-        Self::new(Arc::new(object_store::memory::InMemory::new()), Path::default())
+    /// The same store with another clock and randomness.
+    #[must_use]
+    pub fn with_ambient(&self, ambient: Arc<dyn Ambient>) -> Self {
+        Shared { ambient, ..Shared::clone(&self.shared) }.into()
     }
 
-    /// Opens `/dir`, `./dir`, `file:///dir`, `memory:` or `s3://bucket/prefix`; S3 takes `AWS_*` from the
-    /// environment and then `options` (`endpoint`, `region`, …).
-    ///
-    /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) for a URL or option that is not understood.
-    pub fn open(_url: &str, _options: &[(String, String)]) -> Result<Self> {
-        later()
+    /// The same store with faults injected into its requests.
+    #[must_use]
+    pub fn with_faults(&self, plan: impl Fn(&faults::Request<'_>) -> faults::Fault + Send + Sync + 'static) -> Self {
+        let object = Arc::new(faults::Faulty::new(self.shared.object.clone(), Arc::new(plan)));
+        Shared { object, pages: None, ..Shared::clone(&self.shared) }.into()
     }
 
-    /// Whether this is a directory on a file system, where listing is cheap and consistent.
+    /// Whether this is a directory on a file system, where looking is cheap and at once up to date.
     pub fn is_directory(&self) -> bool {
-        false
+        self.shared.directory.is_some()
     }
 
     /// The URL without secrets.
     pub fn describe(&self) -> String {
-        format!("{}/{}", self.inner, self.prefix)
+        self.shared.describe.clone()
     }
 
-    /// The clock and randomness that everything on this store uses.
+    /// The clock and randomness of everything that works on this store.
     pub fn ambient(&self) -> &Arc<dyn Ambient> {
-        unreachable!()
+        &self.shared.ambient
     }
 
-    /// Creates an object, once and for all, if its key is absent.
-    ///
-    /// # Errors
-    /// [`Kind::Unavailable`](crate::Kind::Unavailable) when the outcome is unknown at the deadline.
-    pub async fn create(&self, _key: &str, _bytes: Bytes) -> Result<Created> {
-        later()
+    /// Requests and bytes so far, of this handle and its clones.
+    pub fn counters(&self) -> StoreCounters {
+        self.shared.counters.read()
     }
 
     /// The whole object.
     ///
     /// # Errors
     /// [`Kind::NotFound`](crate::Kind::NotFound), [`Kind::Unavailable`](crate::Kind::Unavailable).
-    pub async fn get(&self, _key: &str) -> Result<Bytes> {
-        later()
+    pub async fn get(&self, key: &str) -> Result<Bytes> {
+        Ok(self.get_with_meta(key).await?.0)
+    }
+
+    /// The whole object and its last-modified.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub async fn get_with_meta(&self, key: &str) -> Result<(Bytes, ObjectMeta)> {
+        let shared = &self.shared;
+        shared.counters.get();
+        let found = shared.object.get(&self.path(key)?).await.map_err(|e| failed(key, e))?;
+        let meta = found.meta.clone();
+        let bytes = found.bytes().await.map_err(|e| failed(key, e))?;
+        shared.counters.got(bytes.len());
+        Ok((bytes, meta))
     }
 
     /// One range of bytes.
     ///
     /// # Errors
-    /// As [`Store::get`].
-    pub async fn get_range(&self, _key: &str, _range: Range<u64>) -> Result<Bytes> {
-        later()
+    /// As [`Store::get`]; [`Kind::Corrupt`](crate::Kind::Corrupt) when the object ends before the range does.
+    pub async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let shared = &self.shared;
+        shared.counters.get();
+        let options = GetOptions::new().with_range(Some(range.clone()));
+        let found = match shared.object.get_opts(&self.path(key)?, options).await {
+            Ok(found) => found.bytes().await,
+            Err(e) => Err(e),
+        };
+        match found {
+            Ok(bytes) => {
+                shared.counters.got(bytes.len());
+                whole(key, &range, bytes.len() as u64).map(|()| bytes)
+            }
+            Err(e) => Err(self.too_short(key, &range, failed(key, e)).await),
+        }
     }
 
-    /// Several ranges, near ones in one request, the requests in parallel.
+    /// Several ranges in the order asked for; near ones in one request, the requests in parallel.
     ///
     /// # Errors
-    /// As [`Store::get`].
-    pub async fn get_ranges(&self, _key: &str, _ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        later()
+    /// As [`Store::get_range`].
+    pub async fn get_ranges(&self, key: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let shared = &self.shared;
+        if ranges.is_empty() {
+            return Ok(Vec::new());
+        }
+        if shared.directory.is_none() {
+            let fetch = |range: Range<u64>| self.get_range(key, range);
+            return coalesce_ranges(ranges, fetch, OBJECT_STORE_COALESCE_DEFAULT).await;
+        }
+        shared.counters.get();
+        match shared.object.get_ranges(&self.path(key)?, ranges).await {
+            Ok(found) => {
+                shared.counters.got(found.iter().map(Bytes::len).sum());
+                Ok(found)
+            }
+            Err(e) => {
+                let last = ranges.iter().max_by_key(|r| r.end).expect("there are ranges");
+                Err(self.too_short(key, last, failed(key, e)).await)
+            }
+        }
+    }
+
+    /// Why a range could not be read: stores do not agree on how they say that an object is too short.
+    async fn too_short(&self, key: &str, range: &Range<u64>, error: Error) -> Error {
+        match self.head(key).await {
+            Ok(meta) if meta.size < range.end => whole(key, range, meta.size.saturating_sub(range.start)).err(),
+            _ => None,
+        }
+        .unwrap_or(error)
     }
 
     /// Size and last-modified.
     ///
     /// # Errors
     /// As [`Store::get`].
-    pub async fn head(&self, _key: &str) -> Result<ObjectMeta> {
-        later()
-    }
-
-    /// Every object under `prefix` (whole path segments), sorted by key; locations are relative to the root.
-    ///
-    /// # Errors
-    /// [`Kind::Unavailable`](crate::Kind::Unavailable).
-    pub async fn list(&self, _prefix: &str) -> Result<Vec<ObjectMeta>> {
-        later()
-    }
-
-    /// The object of the smallest key under `prefix`, in one request.
-    ///
-    /// # Errors
-    /// [`Kind::Unavailable`](crate::Kind::Unavailable).
-    pub async fn first(&self, _prefix: &str) -> Result<Option<ObjectMeta>> {
-        later()
+    pub async fn head(&self, key: &str) -> Result<ObjectMeta> {
+        self.shared.counters.head();
+        let found = self.shared.object.head(&self.path(key)?).await;
+        found.map_err(|e| failed(key, e))
     }
 
     /// Deletes an object; one that is absent is deleted already.
     ///
     /// # Errors
     /// [`Kind::Unavailable`](crate::Kind::Unavailable).
-    pub async fn delete(&self, _key: &str) -> Result<()> {
-        later()
+    pub async fn delete(&self, key: &str) -> Result<()> {
+        self.shared.counters.delete();
+        match self.shared.object.delete(&self.path(key)?).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(e) => Err(failed(key, e)),
+        }
     }
 
     /// The store's own clock in milliseconds since the epoch: puts an object, reads its last-modified, deletes it.
@@ -157,11 +221,55 @@ impl Store {
     /// # Errors
     /// [`Kind::Unavailable`](crate::Kind::Unavailable).
     pub async fn clock_ms(&self) -> Result<i64> {
-        later()
+        let key = layout::clock_key(self.ambient().random_id());
+        self.create(&key, Bytes::from_static(b"clock")).await?;
+        let now = self.head(&key).await?.last_modified.timestamp_millis();
+        // One that stays is collected later.
+        if let Err(error) = self.delete(&key).await {
+            tracing::debug!(key, %error, "a clock object stays");
+        }
+        Ok(now)
     }
 
-    /// Requests and bytes so far, of this handle and its clones.
-    pub fn counters(&self) -> StoreCounters {
-        StoreCounters::default()
+    /// Makes what is visible under a prefix durable: on a directory, another process may have linked an object
+    /// and not yet synced; elsewhere visible is durable.
+    ///
+    /// # Errors
+    /// [`Kind::Unavailable`](crate::Kind::Unavailable).
+    pub async fn sync(&self, prefix: &str) -> Result<()> {
+        match &self.shared.directory {
+            Some(directory) => directory.sync(&self.path(prefix)?).await.map_err(|e| failed(prefix, e)),
+            None => Ok(()),
+        }
     }
+
+    /// The names of the directories under a prefix where that costs no request; `None` elsewhere.
+    pub(crate) fn directories(&self, prefix: &str) -> Result<Option<Vec<String>>> {
+        let Some(directory) = &self.shared.directory else { return Ok(None) };
+        self.shared.counters.list();
+        directory.directories(&self.path(prefix)?).map(Some).map_err(|e| failed(prefix, e))
+    }
+
+    fn path(&self, key: &str) -> Result<Path> {
+        let key = Path::parse(key).map_err(|e| Error::internal("not a key").with("key", key).source(e))?;
+        Ok(if self.shared.prefix.as_ref().is_empty() {
+            key
+        } else {
+            self.shared.prefix.parts().chain(key.parts()).collect()
+        })
+    }
+}
+
+fn whole(key: &str, range: &Range<u64>, found: u64) -> Result<()> {
+    if found != range.end - range.start {
+        return Err(Error::corrupt("an object ends before a range that it should hold")
+            .with("key", key)
+            .with("expected", format!("bytes {}..{}", range.start, range.end))
+            .with("found", format!("{found} bytes")));
+    }
+    Ok(())
+}
+
+fn failed(key: &str, e: object_store::Error) -> Error {
+    Error::from(e).with("key", key)
 }

@@ -1,0 +1,123 @@
+//! The one function that creates objects, for log and chain alike.
+
+use std::{error::Error as _, io, time::Duration};
+
+use bytes::Bytes;
+use object_store::{ObjectStore, PutMode};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{Store, failed};
+use crate::error::{Error, Result};
+
+/// What [`Store::create`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Created {
+    /// This call created the object.
+    New,
+    /// The object was there with these very bytes: the reply to an earlier attempt was lost.
+    Ours,
+    /// Somebody else created it with other bytes.
+    Lost,
+}
+
+impl Created {
+    /// Whether the object now holds the bytes that the caller brought.
+    pub fn is_ours(self) -> bool {
+        matches!(self, Created::New | Created::Ours)
+    }
+}
+
+const FIRST_WAIT: Duration = Duration::from_millis(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+impl Store {
+    /// How long [`Store::create`] tries where the caller sets no deadline.
+    pub const CREATE_DEADLINE: Duration = Duration::from_secs(60);
+
+    /// Creates an object, once and for all, if its key is absent; durable when this returns.
+    ///
+    /// A failed or uncertain attempt is repeated with the same bytes, after random waits that double up to 1 s,
+    /// for [`Store::CREATE_DEADLINE`]. When the store says that the key exists, the object is read back: equal
+    /// bytes are ours (a lost reply), other bytes are somebody else's, and an absent object is put again.
+    ///
+    /// # Errors
+    /// [`Kind::Unavailable`](crate::Kind::Unavailable) when the outcome is unknown at the deadline (the object may
+    /// be there, or appear later), or at once when the store cannot take it (no space, no permission).
+    pub async fn create(&self, key: &str, bytes: Bytes) -> Result<Created> {
+        self.create_within(key, bytes, Self::CREATE_DEADLINE).await
+    }
+
+    /// [`Store::create`] with a deadline of the caller's.
+    ///
+    /// # Errors
+    /// As [`Store::create`].
+    pub async fn create_within(&self, key: &str, bytes: Bytes, deadline: Duration) -> Result<Created> {
+        let deadline = Instant::now() + deadline;
+        let mut wait = FIRST_WAIT;
+        loop {
+            let fault = match timeout_at(deadline, self.attempt(key, &bytes)).await {
+                Ok(Ok(Some(created))) => return Ok(created),
+                Ok(Ok(None)) => Error::unavailable("the store says both that the object exists and that it does not"),
+                Ok(Err(fault)) => fault?,
+                Err(_) => Error::unavailable("no answer"),
+            };
+            let pause = wait.mul_f64(0.5 + (self.ambient().random() >> 11) as f64 / (1_u64 << 53) as f64);
+            if Instant::now() + pause >= deadline {
+                return Err(Error::unavailable("outcome unknown: the store did not answer before the deadline")
+                    .with("key", key)
+                    .source(fault));
+            }
+            tracing::debug!(key, error = %fault, "creating an object again");
+            sleep(pause).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+    }
+
+    /// One attempt: what was found, `None` where the store contradicts itself; the error is `Ok(fault)` where
+    /// another attempt may do.
+    async fn attempt(&self, key: &str, bytes: &Bytes) -> Result<Option<Created>, Result<Error>> {
+        let shared = &self.shared;
+        shared.counters.put(bytes.len());
+        match shared.object.put_opts(&self.path(key).map_err(Err)?, bytes.clone().into(), PutMode::Create.into()).await
+        {
+            Ok(_) => return Ok(Some(Created::New)),
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {}
+            Err(e) if is_final(&e) => return Err(Err(failed(key, e))),
+            Err(e) => return Err(Ok(failed(key, e))),
+        }
+        match self.get(key).await {
+            Ok(found) if found == *bytes => Ok(Some(Created::Ours)),
+            Ok(_) => Ok(Some(Created::Lost)),
+            Err(e) if e.kind() == crate::Kind::NotFound => Ok(None),
+            Err(e) => Err(Ok(e)),
+        }
+    }
+}
+
+/// Whether the object was certainly not created and another attempt will not do either.
+fn is_final(e: &object_store::Error) -> bool {
+    use object_store::Error as E;
+    match e {
+        E::InvalidPath { .. }
+        | E::NotSupported { .. }
+        | E::NotImplemented { .. }
+        | E::PermissionDenied { .. }
+        | E::Unauthenticated { .. }
+        | E::NotFound { .. }
+        | E::UnknownConfigurationKey { .. } => true,
+        _ => {
+            let mut source = e.source();
+            while let Some(e) = source {
+                if let Some(e) = e.downcast_ref::<io::Error>() {
+                    use io::ErrorKind::*;
+                    return matches!(
+                        e.kind(),
+                        StorageFull | QuotaExceeded | ReadOnlyFilesystem | PermissionDenied | InvalidFilename
+                    );
+                }
+                source = e.source();
+            }
+            false
+        }
+    }
+}

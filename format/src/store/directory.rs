@@ -1,0 +1,420 @@
+//! An object store that is a directory on a local file system, durable and atomic.
+//!
+//! An object becomes visible by a hard link from a staging file, so it is there whole or not at all, and only one
+//! of several creators makes it. Durable means: the file is synced, then linked, then its directory is synced and
+//! every directory above it that this process has not seen synced. Finding an object that exists syncs it and its
+//! directories too: only then may a caller rely on it. Only creating is supported; nothing is ever overwritten.
+//!
+//! Small reads and lookups are done in place, since a hop to a blocking thread costs more than they do.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind, Write},
+    ops::Range,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path as FsPath, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{StreamExt, stream::BoxStream};
+use object_store::{
+    Attributes, CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, path::Path,
+};
+use parking_lot::Mutex;
+
+/// Where staging files lie, below the root; never listed.
+const STAGING: &str = ".staging";
+/// A staging file older than this belongs to no attempt that still runs.
+const STAGING_AGE: Duration = Duration::from_secs(3_600);
+/// Reads up to this size are done in place.
+const INLINE_BYTES: u64 = 256 << 10;
+/// Ranges of one file nearer than this are read together.
+const NEAR_BYTES: u64 = 4 << 10;
+/// How many directories are remembered as synced.
+const KNOWN_DIRECTORIES: usize = 65_536;
+
+/// The store; `Arc` it.
+#[derive(Debug)]
+pub(super) struct Directory {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    root: PathBuf,
+    /// Tells the staging files of this process from those of others.
+    run: u64,
+    staged: AtomicU64,
+    /// Inode by directory whose whole chain up to the root is known to be synced.
+    synced: Mutex<HashMap<PathBuf, u64>>,
+}
+
+impl fmt::Display for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "file://{}", self.inner.root.display())
+    }
+}
+
+impl Directory {
+    /// Opens a directory, making it where it is missing, and collects staging files left by crashes.
+    pub(super) fn open(root: &FsPath, run: u64) -> io::Result<Self> {
+        let root = std::path::absolute(root)?;
+        let missing = root.ancestors().take_while(|d| !d.exists()).count();
+        fs::create_dir_all(root.join(STAGING))?;
+        // Directories made on the way must survive a crash as well: each stands in the one above it.
+        for above in root.ancestors().skip(1).take(missing) {
+            File::open(above)?.sync_all()?;
+        }
+        let root = fs::canonicalize(root)?;
+        let inner = Inner { root, run, staged: AtomicU64::new(0), synced: Mutex::default() };
+        inner.collect_staging();
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Syncs a directory, so that what was linked in it stays.
+    pub(super) async fn sync(&self, prefix: &Path) -> Result<()> {
+        let (inner, path) = (self.inner.clone(), self.inner.path(prefix));
+        blocking(move || if path.exists() { inner.sync_chain(&path) } else { Ok(()) }).await
+    }
+
+    /// The object of the smallest name in one directory.
+    pub(super) fn first(&self, prefix: &Path) -> Result<Option<ObjectMeta>> {
+        let names = match fs::read_dir(self.inner.path(prefix)) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(generic(e)),
+        };
+        let mut smallest: Option<String> = None;
+        for entry in names {
+            let entry = entry.map_err(generic)?;
+            let (Ok(name), Ok(kind)) = (entry.file_name().into_string(), entry.file_type()) else { continue };
+            if kind.is_file() && smallest.as_ref().is_none_or(|s| name < *s) {
+                smallest = Some(name);
+            }
+        }
+        let Some(name) = smallest else { return Ok(None) };
+        let location = prefix.clone().join(name.as_str());
+        let meta = fs::metadata(self.inner.path(&location)).map_err(|e| at(&location, e))?;
+        Ok(Some(object_meta(location, &meta)?))
+    }
+
+    /// The names of the directories in one directory, in no order.
+    pub(super) fn directories(&self, prefix: &Path) -> Result<Vec<String>> {
+        let entries = match fs::read_dir(self.inner.path(prefix)) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(generic(e)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(generic)?;
+            if entry.file_type().is_ok_and(|t| t.is_dir()) {
+                names.extend(entry.file_name().into_string());
+            }
+        }
+        Ok(names)
+    }
+}
+
+impl Inner {
+    fn path(&self, location: &Path) -> PathBuf {
+        let mut path = self.root.clone();
+        path.extend(location.parts().map(|p| p.as_ref().to_owned()));
+        path
+    }
+
+    fn collect_staging(&self) {
+        let Ok(entries) = fs::read_dir(self.root.join(STAGING)) else { return };
+        for entry in entries.flatten() {
+            let modified = entry.metadata().and_then(|m| m.modified());
+            let age = modified.ok().and_then(|m| SystemTime::now().duration_since(m).ok());
+            if age.is_some_and(|age| age > STAGING_AGE) {
+                // Another process may collect it at the same time.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    fn create(&self, location: &Path, payload: &PutPayload) -> Result<()> {
+        let n = self.staged.fetch_add(1, Ordering::Relaxed);
+        let staging = self.root.join(STAGING).join(format!("{:016x}-{n}", self.run));
+        let created = self.create_from(&staging, location, payload);
+        // The link, where it was made, stays; a leftover is collected when the root is opened.
+        let _ = fs::remove_file(&staging);
+        created
+    }
+
+    fn create_from(&self, staging: &FsPath, location: &Path, payload: &PutPayload) -> Result<()> {
+        let target = self.path(location);
+        let parent = target.parent().expect("an object has a name below the root").to_owned();
+        let mut file = match OpenOptions::new().write(true).create_new(true).open(staging) {
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                fs::create_dir_all(staging.parent().expect("staging files lie in a directory")).map_err(generic)?;
+                OpenOptions::new().write(true).create_new(true).open(staging).map_err(generic)?
+            }
+            other => other.map_err(generic)?,
+        };
+        payload.iter().try_for_each(|part| file.write_all(part)).and_then(|()| file.sync_all()).map_err(generic)?;
+        // A collector may remove an empty directory between its making and the link.
+        for attempt in 0.. {
+            match fs::hard_link(staging, &target) {
+                Ok(()) => break,
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+                    File::open(&target).and_then(|f| f.sync_all()).map_err(|e| at(location, e))?;
+                    self.forget(&parent);
+                    self.sync_chain(&parent)?;
+                    return Err(Error::AlreadyExists { path: location.to_string(), source: e.into() });
+                }
+                Err(e) if e.kind() == ErrorKind::NotFound && attempt < 8 => {
+                    fs::create_dir_all(&parent).map_err(generic)?;
+                }
+                Err(e) => return Err(generic(e)),
+            }
+        }
+        self.sync_chain(&parent)
+    }
+
+    /// Syncs a directory, and those above it unless they are known to be synced.
+    fn sync_chain(&self, directory: &FsPath) -> Result<()> {
+        let opened = File::open(directory).map_err(generic)?;
+        let inode = opened.metadata().map_err(generic)?.ino();
+        opened.sync_all().map_err(generic)?;
+        if self.synced.lock().get(directory) == Some(&inode) {
+            return Ok(());
+        }
+        let mut above = directory;
+        while above != self.root {
+            above = above.parent().expect("every object lies below the root");
+            File::open(above).and_then(|d| d.sync_all()).map_err(generic)?;
+        }
+        let mut synced = self.synced.lock();
+        if synced.len() >= KNOWN_DIRECTORIES {
+            synced.clear();
+        }
+        synced.insert(directory.to_owned(), inode);
+        Ok(())
+    }
+
+    fn forget(&self, directory: &FsPath) {
+        self.synced.lock().remove(directory);
+    }
+
+    fn delete(&self, location: &Path) -> Result<()> {
+        let path = self.path(location);
+        fs::remove_file(&path).map_err(|e| at(location, e))?;
+        // A writer's directory goes with its last segment; others that are not empty stay.
+        let parent = path.parent().expect("an object has a name below the root");
+        if location.parts().count() > 2 && fs::remove_dir(parent).is_ok() {
+            self.forget(parent);
+        }
+        Ok(())
+    }
+
+    fn walk(&self, directory: &FsPath, location: &Path, found: &mut Vec<ObjectMeta>) -> Result<()> {
+        let entries = match fs::read_dir(directory) {
+            Ok(entries) => entries,
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(()),
+            Err(e) => return Err(generic(e)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(generic)?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if name == STAGING && directory == self.root {
+                continue;
+            }
+            let below = location.clone().join(name.as_str());
+            if entry.file_type().map_err(generic)?.is_dir() {
+                self.walk(&entry.path(), &below, found)?;
+            } else {
+                match entry.metadata() {
+                    Ok(meta) => found.push(object_meta(below, &meta)?),
+                    // Deleted since.
+                    Err(e) if e.kind() == ErrorKind::NotFound => {}
+                    Err(e) => return Err(generic(e)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn list(&self, prefix: Option<&Path>, after: Option<&Path>) -> Result<Vec<ObjectMeta>> {
+        let prefix = prefix.cloned().unwrap_or_default();
+        let mut found = Vec::new();
+        self.walk(&self.path(&prefix), &prefix, &mut found)?;
+        found.retain(|m| after.is_none_or(|after| m.location > *after));
+        found.sort_unstable_by(|a, b| a.location.cmp(&b.location));
+        Ok(found)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Directory {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
+        if opts.mode != PutMode::Create || !opts.attributes.is_empty() {
+            return Err(unsupported("anything but creating an object without attributes"));
+        }
+        let (inner, location) = (self.inner.clone(), location.clone());
+        blocking(move || inner.create(&location, &payload)).await?;
+        Ok(PutResult { e_tag: None, version: None })
+    }
+
+    async fn put_multipart_opts(&self, _: &Path, _: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
+        Err(unsupported("a multipart upload"))
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let path = self.inner.path(location);
+        let (file, meta) = if options.head {
+            (None, fs::metadata(&path))
+        } else {
+            let file = File::open(&path).map_err(|e| at(location, e))?;
+            let meta = file.metadata();
+            (Some(file), meta)
+        };
+        let meta = meta.map_err(|e| at(location, e))?;
+        if !meta.is_file() {
+            return Err(at(location, ErrorKind::NotFound.into()));
+        }
+        let meta = object_meta(location.clone(), &meta)?;
+        options.check_preconditions(&meta)?;
+        let range = match &options.range {
+            Some(range) => range.as_range(meta.size).map_err(|e| generic(io::Error::other(e)))?,
+            None => 0..meta.size,
+        };
+        let payload = match file {
+            Some(file) if range.end - range.start > INLINE_BYTES => GetResultPayload::File(file, path),
+            Some(file) => {
+                let bytes = read_at(&file, &range).map_err(|e| at(location, e))?;
+                GetResultPayload::Stream(futures::stream::once(async { Ok(bytes) }).boxed())
+            }
+            None => GetResultPayload::Stream(futures::stream::empty().boxed()),
+        };
+        Ok(GetResult { payload, meta, range, attributes: Attributes::default() })
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let file = File::open(self.inner.path(location)).map_err(|e| at(location, e))?;
+        let (location, ranges) = (location.clone(), ranges.to_vec());
+        let inline = ranges.iter().map(|r| r.end.saturating_sub(r.start)).sum::<u64>() <= INLINE_BYTES;
+        let read = move || read_ranges(&file, &ranges).map_err(|e| at(&location, e));
+        if inline { read() } else { blocking(read).await }
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        let inner = self.inner.clone();
+        locations
+            .map(move |location| {
+                let inner = inner.clone();
+                async move {
+                    let location = location?;
+                    blocking(move || inner.delete(&location).map(|()| location)).await
+                }
+            })
+            .buffered(4)
+            .boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.listing(prefix.cloned(), None)
+    }
+
+    fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.listing(prefix.cloned(), Some(offset.clone()))
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        let prefix = prefix.cloned().unwrap_or_default();
+        let names = self.directories(&prefix)?;
+        let shown = names.into_iter().filter(|n| !(n == STAGING && prefix.as_ref().is_empty()));
+        let mut common_prefixes: Vec<_> = shown.map(|n| prefix.clone().join(n.as_str())).collect();
+        common_prefixes.sort_unstable();
+        let inner = self.inner.clone();
+        let depth = prefix.parts().count() + 1;
+        let mut objects = blocking(move || inner.list(Some(&prefix), None)).await?;
+        objects.retain(|m| m.location.parts().count() == depth);
+        Ok(ListResult { common_prefixes, objects })
+    }
+
+    async fn copy_opts(&self, _: &Path, _: &Path, _: CopyOptions) -> Result<()> {
+        Err(unsupported("a copy"))
+    }
+}
+
+impl Directory {
+    fn listing(&self, prefix: Option<Path>, after: Option<Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let inner = self.inner.clone();
+        futures::stream::once(blocking(move || inner.list(prefix.as_ref(), after.as_ref())))
+            .flat_map(|listed| match listed {
+                Ok(found) => futures::stream::iter(found.into_iter().map(Ok)).boxed(),
+                Err(e) => futures::stream::once(async { Err(e) }).boxed(),
+            })
+            .boxed()
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|source| Error::JoinError { source })?
+}
+
+fn read_at(file: &File, range: &Range<u64>) -> io::Result<Bytes> {
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    file.read_exact_at(&mut bytes, range.start)?;
+    Ok(bytes.into())
+}
+
+fn read_ranges(file: &File, ranges: &[Range<u64>]) -> io::Result<Vec<Bytes>> {
+    let size = file.metadata()?.len();
+    if let Some(bad) = ranges.iter().find(|r| r.start > r.end || r.end > size) {
+        let reason = format!("range {}..{} of an object of {size} bytes", bad.start, bad.end);
+        return Err(io::Error::new(ErrorKind::UnexpectedEof, reason));
+    }
+    let mut order: Vec<usize> = (0..ranges.len()).collect();
+    order.sort_unstable_by_key(|i| ranges[*i].start);
+    let mut found = vec![Bytes::new(); ranges.len()];
+    let mut at = 0;
+    while at < order.len() {
+        let mut span = ranges[order[at]].clone();
+        let mut end = at + 1;
+        while end < order.len() && ranges[order[end]].start <= span.end.saturating_add(NEAR_BYTES) {
+            span.end = span.end.max(ranges[order[end]].end);
+            end += 1;
+        }
+        let bytes = read_at(file, &span)?;
+        for i in &order[at..end] {
+            found[*i] = bytes.slice((ranges[*i].start - span.start) as usize..(ranges[*i].end - span.start) as usize);
+        }
+        at = end;
+    }
+    Ok(found)
+}
+
+fn object_meta(location: Path, meta: &fs::Metadata) -> Result<ObjectMeta> {
+    let modified = meta.modified().map_err(generic)?;
+    Ok(ObjectMeta { location, last_modified: modified.into(), size: meta.len(), e_tag: None, version: None })
+}
+
+fn at(location: &Path, e: io::Error) -> Error {
+    match e.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => {
+            Error::NotFound { path: location.to_string(), source: e.into() }
+        }
+        _ => generic(e),
+    }
+}
+
+fn generic(e: io::Error) -> Error {
+    Error::Generic { store: "directory", source: e.into() }
+}
+
+fn unsupported(what: &str) -> Error {
+    Error::NotSupported { source: format!("a directory store does not do {what}").into() }
+}

@@ -1,0 +1,146 @@
+//! A store whose requests fail by plan: before or after they took effect, or late. For tests.
+
+use std::{fmt, ops::Range, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt, stream::BoxStream};
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, path::Path,
+};
+
+/// What a request does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Creates an object.
+    Put,
+    /// Reads one, or a range of it, or only its size.
+    Get,
+    /// Lists a prefix.
+    List,
+    /// Deletes an object.
+    Delete,
+}
+
+/// A request about to be made.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// What it does.
+    pub operation: Operation,
+    /// The key, or the prefix of a list, in the store beneath.
+    pub key: &'a str,
+}
+
+/// What happens to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing: it is passed on.
+    None,
+    /// It fails without any effect.
+    Refused,
+    /// It takes effect, and its reply is lost.
+    LostReply,
+    /// It is passed on after a wait.
+    Late(Duration),
+}
+
+/// Says what happens to each request.
+pub type Plan = Arc<dyn Fn(&Request<'_>) -> Fault + Send + Sync>;
+
+pub(super) struct Faulty {
+    inner: Arc<dyn ObjectStore>,
+    plan: Plan,
+}
+
+impl Faulty {
+    pub(super) fn new(inner: Arc<dyn ObjectStore>, plan: Plan) -> Self {
+        Self { inner, plan }
+    }
+
+    async fn run<T>(&self, operation: Operation, key: &Path, work: impl Future<Output = Result<T>>) -> Result<T> {
+        run(&self.plan, operation, key, work).await
+    }
+}
+
+async fn run<T>(plan: &Plan, operation: Operation, key: &Path, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let lost = |what: &str| Err(Error::Generic { store: "faulty", source: what.into() });
+    match plan(&Request { operation, key: key.as_ref() }) {
+        Fault::None => work.await,
+        Fault::Refused => lost("refused by plan"),
+        Fault::LostReply => {
+            let _ = work.await;
+            lost("reply lost by plan")
+        }
+        Fault::Late(wait) => {
+            tokio::time::sleep(wait).await;
+            work.await
+        }
+    }
+}
+
+impl fmt::Debug for Faulty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Faulty").field(&self.inner).finish()
+    }
+}
+
+impl fmt::Display for Faulty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "faulty {}", self.inner)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Faulty {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
+        self.run(Operation::Put, location, self.inner.put_opts(location, payload, opts)).await
+    }
+
+    async fn put_multipart_opts(&self, location: &Path, opts: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
+        self.run(Operation::Put, location, self.inner.put_multipart_opts(location, opts)).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.run(Operation::Get, location, self.inner.get_opts(location, options)).await
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.run(Operation::Get, location, self.inner.get_ranges(location, ranges)).await
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        let (inner, plan) = (self.inner.clone(), self.plan.clone());
+        locations
+            .then(move |location| {
+                let (inner, plan) = (inner.clone(), plan.clone());
+                async move {
+                    let location = location?;
+                    run(&plan, Operation::Delete, &location, inner.delete(&location)).await?;
+                    Ok(location)
+                }
+            })
+            .boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let key = prefix.cloned().unwrap_or_default();
+        let (plan, listed) = (self.plan.clone(), self.inner.list(prefix).collect::<Vec<_>>());
+        let listed = async move { run(&plan, Operation::List, &key, listed.map(Ok)).await };
+        futures::stream::once(listed)
+            .flat_map(|listed| match listed {
+                Ok(found) => futures::stream::iter(found).boxed(),
+                Err(e) => futures::stream::once(async { Err(e) }).boxed(),
+            })
+            .boxed()
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        let key = prefix.cloned().unwrap_or_default();
+        self.run(Operation::List, &key, self.inner.list_with_delimiter(prefix)).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.run(Operation::Put, to, self.inner.copy_opts(from, to, options)).await
+    }
+}

@@ -1,0 +1,117 @@
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use super::*;
+use crate::error::Kind;
+
+fn directory() -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path().join("a/b").to_str().unwrap(), &[]).unwrap();
+    (dir, store)
+}
+
+#[tokio::test]
+async fn memory_keeps_every_promise() {
+    conformance::check(&Store::in_memory()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_prefix_keeps_every_promise_and_stays_inside() {
+    let inner: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
+    let store = Store::new(inner.clone(), Path::from("some/where"));
+    conformance::check(&store).await.unwrap();
+    store.create("x/y", "1".into()).await.unwrap();
+    assert_eq!(inner.get(&Path::from("some/where/x/y")).await.unwrap().bytes().await.unwrap(), "1");
+    assert_eq!(store.list("x").await.unwrap()[0].location, Path::from("x/y"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_directory_keeps_every_promise() {
+    let (_dir, store) = directory();
+    assert!(store.is_directory());
+    conformance::check(&store).await.unwrap();
+    conformance::check(&store).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_directory_collects_old_staging_files_when_it_is_opened_and_never_lists_them() {
+    let (dir, store) = directory();
+    let staging = dir.path().join("a/b/.staging");
+    store.create("log/w/0", "x".into()).await.unwrap();
+    assert_eq!(std::fs::read_dir(&staging).unwrap().count(), 0);
+    for name in ["old", "young"] {
+        std::fs::write(staging.join(name), "half an obj").unwrap();
+    }
+    let old = std::time::SystemTime::now() - Duration::from_secs(7_200);
+    std::fs::File::options().write(true).open(staging.join("old")).unwrap().set_modified(old).unwrap();
+    assert!(store.list(".staging").await.unwrap().len() == 2);
+    let again = Store::open(dir.path().join("a/b").to_str().unwrap(), &[]).unwrap();
+    assert!(!staging.join("old").exists() && staging.join("young").exists());
+    assert_eq!(again.get("log/w/0").await.unwrap(), "x");
+}
+
+#[tokio::test]
+async fn a_writers_directory_goes_with_its_last_object_and_can_come_back() {
+    let (dir, store) = directory();
+    store.create("log/w/0", "x".into()).await.unwrap();
+    store.delete("log/w/0").await.unwrap();
+    assert!(!dir.path().join("a/b/log/w").exists() && dir.path().join("a/b/log").exists());
+    assert_eq!(store.create("log/w/0", "y".into()).await.unwrap(), Created::New);
+    assert_eq!(store.directories("log").unwrap(), Some(vec!["w".to_owned()]));
+}
+
+#[tokio::test]
+async fn requests_are_counted() {
+    let store = Store::in_memory();
+    let before = store.counters();
+    store.create("a/b", "four".into()).await.unwrap();
+    store.get("a/b").await.unwrap();
+    store.get_ranges("a/b", &[0..1, 2..3]).await.unwrap();
+    store.first("a").await.unwrap();
+    store.delete("a/b").await.unwrap();
+    let spent = store.counters().since(&before);
+    let expected = StoreCounters { put: 1, put_bytes: 4, get: 2, get_bytes: 7, head: 0, list: 1, delete: 1 };
+    assert_eq!(spent, expected);
+    assert_eq!(spent.requests(), 5);
+}
+
+#[tokio::test]
+async fn a_store_that_never_answers_gives_unavailable_at_the_deadline() {
+    let store = Store::in_memory().with_faults(|_| faults::Fault::Late(Duration::from_secs(3_600)));
+    let started = tokio::time::Instant::now();
+    let e = store.create_within("a/b", "x".into(), Duration::from_millis(50)).await.unwrap_err();
+    assert_eq!((e.kind(), e.context("key")), (Kind::Unavailable, Some("a/b")));
+    assert!(started.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn faults_that_no_retry_mends_are_told_at_once() {
+    let (dir, store) = directory();
+    std::fs::write(dir.path().join("a/b/file"), "").unwrap();
+    let started = tokio::time::Instant::now();
+    let name = "n".repeat(300);
+    assert!(store.create(&format!("x/{name}"), "x".into()).await.is_err());
+    assert!(started.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn urls_that_are_not_stores_are_invalid() {
+    let option = [("endpoint".to_owned(), "http://localhost:1".to_owned())];
+    for (url, options) in [
+        ("", &[][..]),
+        ("s3://", &[]),
+        ("gs://bucket", &[]),
+        ("file://host/dir", &[]),
+        ("s3://user:secret@bucket/x", &[]),
+        ("memory:", &option),
+        ("s3://bucket", &[("not_an_option".to_owned(), String::new())]),
+    ] {
+        let e = Store::open(url, options).unwrap_err();
+        assert_eq!(e.kind(), Kind::Invalid, "{url}: {e}");
+        assert!(!e.to_string().contains("secret"));
+    }
+    let s3 = Store::open("s3://bucket/a/b/", &option).unwrap();
+    assert_eq!(s3.describe(), "s3://bucket/a/b");
+    assert!(!s3.is_directory());
+}
