@@ -2,10 +2,17 @@
 //!
 //! Pure: batches in, batches out.
 
+mod columns;
 mod hash;
 mod order;
 mod sort;
+mod unite;
 
 pub use hash::content_hash;
+
 pub use order::{SeriesOrder, series_order};
-pub use sort::{merge_sorted, sort_newest};
+pub use sort::{Dropped, Newest, merge_sorted, sort_newest, sort_newest_counted};
+pub(crate) use unite::{unite_columns, unite_series};
+
+#[cfg(test)]
+mod tests;
