@@ -7,12 +7,19 @@ use arrow::{
     datatypes::{Field, SchemaRef},
 };
 use datafusion::{execution::SendableRecordBatchStream, logical_expr::LogicalPlan};
-use tidelake_format::{Result, meta::Root, snapshot::SnapshotReader};
+use tidelake_format::{
+    Result,
+    meta::{Catalog, Root},
+    snapshot::SnapshotReader,
+};
 
 use crate::{
     session::Session,
     writer::{WriteOutcome, Writer},
 };
+
+/// The name of the one catalog, whose schemas are the databases.
+pub const CATALOG: &str = "tidelake";
 
 /// A statement that was parsed, and planned when it reads.
 #[derive(Debug, Clone)]
@@ -77,6 +84,14 @@ impl Engine {
     /// The door to the write path.
     pub fn writer(&self) -> &Arc<dyn Writer> {
         &self.writer
+    }
+
+    /// The databases and tables as the session sees them: those of a snapshot that holds its tokens.
+    ///
+    /// # Errors
+    /// Unavailable when the store cannot be asked or a token is not to be seen.
+    pub async fn catalog(&self, session: &Session) -> Result<Arc<Catalog>> {
+        Ok(self._snapshots.snapshot(&session.tokens).await?.catalog.clone())
     }
 
     /// Parses a statement and, when it reads, plans it.
