@@ -1,0 +1,23 @@
+//! The clients: what a load test sends and how it counts.
+//!
+//! Encoding is cheap on purpose ([`encode`]), and so is the HTTP client ([`http`]): both share the machine with the
+//! server that they measure. Every wait is bounded, and only what the server acknowledged is counted.
+
+pub mod compact;
+pub(crate) mod digits;
+pub mod encode;
+#[cfg(test)]
+mod fake;
+pub mod flight;
+pub mod http;
+pub mod latency;
+pub mod query;
+pub mod write;
+
+pub use http::{Client, HttpOptions, Reply};
+pub use latency::Latencies;
+pub use query::{Door, QuerySample};
+pub use write::{Durability, Protocol, WriteOptions, WriteSample, create_database, write};
+
+/// Hears how many rows have been acknowledged so far, by all clients together. Called often: it should only store.
+pub type Progress<'a> = &'a (dyn Fn(u64) + Send + Sync);

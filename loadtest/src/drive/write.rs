@@ -1,0 +1,400 @@
+//! Writing: R rows a request × C clients over one protocol.
+
+use super::encode::{Batch, Text};
+use super::http::{Client, HttpOptions, Repeats, Reply};
+use super::latency::{Latencies, Percentiles};
+use super::{Progress, flight};
+use crate::generate::{Feed, Source};
+use crate::workload::{CREATE_SUPERTABLE, DATABASE};
+use anyhow::{Context, Error, Result, bail};
+use futures::StreamExt;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How rows travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// InfluxDB line protocol, `POST /write`.
+    Line,
+    /// TDengine SQL, `POST /rest/sql/db`.
+    #[value(name = "tdengine")]
+    TdEngine,
+    /// OpenTSDB JSON, `POST /api/put`: two points a row.
+    #[value(name = "opentsdb")]
+    OpenTsdb,
+    /// Arrow batches, Flight SQL ingest by DoPut.
+    Flight,
+}
+
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Protocol; 4] = [Self::Line, Self::TdEngine, Self::OpenTsdb, Self::Flight];
+
+    /// The name in settings and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Line => "line",
+            Self::TdEngine => "tdengine",
+            Self::OpenTsdb => "opentsdb",
+            Self::Flight => "flight",
+        }
+    }
+}
+
+/// When the server is asked to acknowledge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// After the rows are in the store: the server's default.
+    #[default]
+    Stored,
+    /// From memory (`no_sync`): a crash may lose what was acknowledged. HTTP only.
+    Buffered,
+}
+
+/// What is written, how and to whom.
+#[derive(Debug, Clone)]
+pub struct WriteOptions {
+    /// The HTTP endpoint, `http://host:port`.
+    pub url: String,
+    /// The Flight SQL endpoint, `grpc://host:port`; needed by [`Protocol::Flight`] alone.
+    pub flight: Option<String>,
+    /// How rows travel.
+    pub protocol: Protocol,
+    /// Rows of one request; of one Arrow batch for Flight.
+    pub rows_per_request: usize,
+    /// Clients that write at once, each with its own connection and its share of the devices.
+    pub clients: usize,
+    /// When the server is asked to acknowledge.
+    pub durability: Durability,
+    /// Rows of one DoPut: the server makes them visible together, and acknowledges them together. Default 4 194 304.
+    pub rows_per_stream: u64,
+    /// Bounds of the HTTP clients.
+    pub http: HttpOptions,
+    /// Longest time of one DoPut. Default 600 s.
+    pub stream_timeout: Duration,
+}
+
+impl WriteOptions {
+    /// 2000 rows a request, 4 clients, line protocol, stored before they are acknowledged.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            flight: None,
+            protocol: Protocol::Line,
+            rows_per_request: 2000,
+            clients: 4,
+            durability: Durability::Stored,
+            rows_per_stream: 4 << 20,
+            http: HttpOptions::default(),
+            stream_timeout: Duration::from_secs(600),
+        }
+    }
+}
+
+/// What one run of writing gave.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WriteSample {
+    /// How the rows travelled.
+    pub protocol: Protocol,
+    /// When the server was asked to acknowledge.
+    pub durability: Durability,
+    /// Rows of one request.
+    pub rows_per_request: usize,
+    /// Clients at once.
+    pub clients: usize,
+    /// Rows that the server acknowledged.
+    pub rows: u64,
+    /// The same by client: each acknowledged the first so many rows of its [`Feed`].
+    pub rows_by_client: Vec<u64>,
+    /// Requests (DoPut streams for Flight) that were acknowledged.
+    pub requests: u64,
+    /// Bytes of their bodies (0 for Flight).
+    pub bytes: u64,
+    /// From the first request to the last reply.
+    pub seconds: f64,
+    /// Rows acknowledged a second.
+    pub rows_per_second: f64,
+    /// Time from a request to its reply, repetitions included.
+    pub latency: Percentiles,
+    /// Requests repeated because the server was busy.
+    pub repeated_busy: u64,
+    /// Requests repeated because the connection failed.
+    pub repeated_broken: u64,
+    /// The last read-your-write token of each client that got one.
+    pub tokens: Vec<String>,
+}
+
+/// Writes all rows of `source`.
+///
+/// # Errors
+/// The first client's failure: a refused request, one that stayed unanswered beyond its deadline, a row of a text file
+/// that cannot be read. The other clients are not interrupted.
+pub async fn write(source: &Source, options: &WriteOptions, progress: Progress<'_>) -> Result<WriteSample> {
+    let (sample, failure) = write_until_failure(source, options, progress).await?;
+    match failure {
+        None => Ok(sample),
+        Some(error) => Err(error.context(format!("after {} acknowledged rows", sample.rows))),
+    }
+}
+
+/// Writes until all rows are acknowledged or every client has ended; a failure comes with what was acknowledged before
+/// it, for tests that kill the server.
+///
+/// # Errors
+/// Settings that cannot work.
+pub async fn write_until_failure(
+    source: &Source,
+    options: &WriteOptions,
+    progress: Progress<'_>,
+) -> Result<(WriteSample, Option<Error>)> {
+    if options.rows_per_request == 0 || options.clients == 0 {
+        bail!("at least one row a request and one client are needed");
+    }
+    let total = AtomicU64::new(0);
+    let acknowledged = |rows: u64| progress(total.fetch_add(rows, Relaxed) + rows);
+    let start = Instant::now();
+    let clients = source.feeds(options.clients).into_iter().map(|feed| {
+        let acknowledged = &acknowledged;
+        async move {
+            let mut share = Share::default();
+            let result = match text_of(options.protocol) {
+                Some(text) => write_text(text, feed, options, &mut share, acknowledged).await,
+                None => write_arrow(feed, options, &mut share, acknowledged).await,
+            };
+            (share, result.err())
+        }
+    });
+    // All clients run on the calling task: their work is a small part of the server's, and one thread leaves it the rest
+    // of the machine. `buffered` keeps their order and polls only those that a reply woke.
+    let results = futures::stream::iter(clients).buffered(options.clients).collect().await;
+    Ok(gather(options, start.elapsed(), results))
+}
+
+fn gather(
+    options: &WriteOptions,
+    took: Duration,
+    results: Vec<(Share, Option<Error>)>,
+) -> (WriteSample, Option<Error>) {
+    let mut sum = Share::default();
+    let (mut rows_by_client, mut tokens, mut failure) = (Vec::new(), Vec::new(), None);
+    for (share, error) in results {
+        sum.rows += share.rows;
+        sum.requests += share.requests;
+        sum.bytes += share.bytes;
+        sum.repeats.busy += share.repeats.busy;
+        sum.repeats.broken += share.repeats.broken;
+        sum.latencies.merge(&share.latencies);
+        rows_by_client.push(share.rows);
+        tokens.extend(share.token);
+        failure = failure.or(error);
+    }
+    let sample = WriteSample {
+        protocol: options.protocol,
+        durability: options.durability,
+        rows_per_request: options.rows_per_request,
+        clients: options.clients,
+        rows: sum.rows,
+        rows_by_client,
+        requests: sum.requests,
+        bytes: sum.bytes,
+        seconds: took.as_secs_f64(),
+        rows_per_second: sum.rows as f64 / took.as_secs_f64().max(1e-9),
+        latency: sum.latencies.percentiles(),
+        repeated_busy: sum.repeats.busy,
+        repeated_broken: sum.repeats.broken,
+        tokens,
+    };
+    (sample, failure)
+}
+
+/// What one client did.
+#[derive(Debug, Default)]
+struct Share {
+    rows: u64,
+    requests: u64,
+    bytes: u64,
+    repeats: Repeats,
+    latencies: Latencies,
+    token: Option<String>,
+}
+
+fn text_of(protocol: Protocol) -> Option<Text> {
+    match protocol {
+        Protocol::Line => Some(Text::Line),
+        Protocol::TdEngine => Some(Text::TdEngine),
+        Protocol::OpenTsdb => Some(Text::OpenTsdb),
+        Protocol::Flight => None,
+    }
+}
+
+/// Path, query and content type of a writing request.
+fn target_of(text: Text, durability: Durability) -> (String, &'static str) {
+    let no_sync = match durability {
+        Durability::Stored => "",
+        Durability::Buffered => "&no_sync=true",
+    };
+    match text {
+        Text::Line => (format!("/write?db={DATABASE}&precision=ms{no_sync}"), "text/plain; charset=utf-8"),
+        Text::TdEngine => (format!("/rest/sql/{DATABASE}?req_id=1{no_sync}"), "text/plain; charset=utf-8"),
+        Text::OpenTsdb => (format!("/api/put?db={DATABASE}{no_sync}"), "application/json"),
+    }
+}
+
+async fn write_text(
+    text: Text,
+    mut feed: Feed,
+    options: &WriteOptions,
+    share: &mut Share,
+    acknowledged: &(dyn Fn(u64) + Sync),
+) -> Result<()> {
+    let mut client = Client::new(&options.url, options.http.clone())?;
+    let (target, content_type) = target_of(text, options.durability);
+    let mut body = Vec::new();
+    loop {
+        body.clear();
+        text.begin(&mut body);
+        let rows = feed.next(options.rows_per_request, &mut |device, rows| text.push(&mut body, device, rows))?;
+        if rows == 0 {
+            return Ok(());
+        }
+        text.end(&mut body);
+        let start = Instant::now();
+        let (reply, repeats) = client.send_again("POST", &target, content_type, &body).await?;
+        share.latencies.record(start.elapsed());
+        check(text, &reply, rows).with_context(|| format!("POST {target}"))?;
+        share.repeats.busy += repeats.busy;
+        share.repeats.broken += repeats.broken;
+        share.rows += rows as u64;
+        share.requests += 1;
+        share.bytes += body.len() as u64;
+        share.token = reply.token.or(share.token.take());
+        acknowledged(rows as u64);
+    }
+}
+
+/// Whether a reply acknowledges all rows of its request.
+fn check(text: Text, reply: &Reply, rows: usize) -> Result<()> {
+    if !reply.is_success() {
+        bail!("{}", reply.excerpt());
+    }
+    if text == Text::TdEngine {
+        let affected = affected_rows(&reply.body)?;
+        if affected != rows as u64 {
+            bail!("expected {rows} affected rows, found {affected}: {}", reply.excerpt());
+        }
+    }
+    Ok(())
+}
+
+/// The number of rows in the TDengine reply to a writing statement.
+///
+/// # Errors
+/// A reply of another shape, or one that carries an error (whose HTTP status is 200).
+pub fn affected_rows(body: &[u8]) -> Result<u64> {
+    #[derive(Deserialize)]
+    struct Affected {
+        code: i64,
+        #[serde(default)]
+        desc: String,
+        #[serde(default)]
+        data: Vec<Vec<serde_json::Value>>,
+    }
+    let shown = || String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned();
+    let reply: Affected = serde_json::from_slice(body).with_context(|| format!("no TDengine reply: {}", shown()))?;
+    if reply.code != 0 {
+        bail!("TDengine error {:#06x}: {}", reply.code, reply.desc);
+    }
+    let value = reply.data.first().and_then(|row| row.first()).and_then(serde_json::Value::as_u64);
+    value.with_context(|| format!("expected a number of affected rows, found {}", shown()))
+}
+
+async fn write_arrow(
+    mut feed: Feed,
+    options: &WriteOptions,
+    share: &mut Share,
+    acknowledged: &(dyn Fn(u64) + Sync),
+) -> Result<()> {
+    let url = options.flight.as_deref().context("writing over Flight needs the Flight SQL endpoint")?;
+    let channel = flight::connect(url, options.http.request_timeout).await?;
+    let per_stream = usize::try_from(options.rows_per_stream.max(1)).unwrap_or(usize::MAX);
+    loop {
+        let start = Instant::now();
+        // Batches are made while the stream runs; the feed comes back when it has ended.
+        let (sender, receiver) = tokio::sync::mpsc::channel(4);
+        let per_request = options.rows_per_request;
+        let produce = tokio::task::spawn_blocking(move || {
+            let mut sent = 0;
+            while sent < per_stream {
+                let mut batch = Batch::default();
+                let wanted = per_request.min(per_stream - sent);
+                let made = feed.next(wanted, &mut |device, rows| batch.push(device, rows));
+                let rows = made.as_ref().copied().unwrap_or(0);
+                let item = made.and_then(|rows| if rows == 0 { Ok(None) } else { Ok(Some(batch.finish()?)) });
+                let Some(item) = item.transpose() else { break };
+                sent += rows;
+                let failed = item.is_err();
+                if sender.blocking_send(item).is_err() || failed {
+                    break;
+                }
+            }
+            (feed, sent)
+        });
+        let mut receiver = receiver;
+        let Some(first) = receiver.recv().await else { return Ok(()) };
+        let rest = futures::stream::unfold(receiver, |mut receiver| async move {
+            receiver.recv().await.map(|batch| (batch, receiver))
+        });
+        let batches = futures::stream::iter([first]).chain(rest);
+        let rows = flight::ingest(channel.clone(), batches, options.stream_timeout).await?;
+        let (returned, sent) = produce.await.context("the producer of batches ended")?;
+        feed = returned;
+        if rows != sent as u64 {
+            bail!("DoPut of {sent} rows: the server acknowledged {rows}");
+        }
+        share.latencies.record(start.elapsed());
+        share.rows += rows;
+        share.requests += 1;
+        acknowledged(rows);
+    }
+}
+
+/// Creates database `db` (precision ms) and the papers' supertable over `/rest/sql`; with `Existing::Drop`, drops what was
+/// there.
+///
+/// # Errors
+/// What the server answers.
+pub async fn create_database(url: &str, options: &HttpOptions, existing: Existing) -> Result<()> {
+    let mut client = Client::new(url, options.clone())?;
+    if existing == Existing::Drop {
+        rest(&mut client, &format!("drop database if exists {DATABASE};")).await?;
+    }
+    rest(&mut client, &format!("create database if not exists {DATABASE} precision 'ms';")).await?;
+    let create = CREATE_SUPERTABLE.replacen("create table ", "create table if not exists ", 1);
+    rest(&mut client, if existing == Existing::Drop { CREATE_SUPERTABLE } else { &create }).await
+}
+
+/// What becomes of a database that is there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// It stays, and rows are added.
+    Keep,
+    /// It is dropped, as the papers did between runs.
+    Drop,
+}
+
+async fn rest(client: &mut Client, sql: &str) -> Result<()> {
+    let target = format!("/rest/sql/{DATABASE}");
+    // The database may not exist yet, so only statements about tables name it in the path.
+    let target = if sql.contains(" database ") { "/rest/sql" } else { target.as_str() };
+    let reply = client.send("POST", target, "text/plain; charset=utf-8", sql.as_bytes()).await?;
+    if !reply.is_success() {
+        bail!("{sql}: {}", reply.excerpt());
+    }
+    affected_rows(&reply.body).with_context(|| sql.to_owned()).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! The papers' text files: one row a line, `devid devname devgroup ts temperature humidity`, separated by spaces.
+//!
+//! The papers' generator names its files `testdata0.csv`, `testdata1.csv`, … and prints whole numbers; the reader also
+//! takes a humidity with decimals. Files of that generator and of ours read the same.
+
+use super::{Device, Devices, Row};
+use crate::drive::digits::{push_f32, push_int};
+use anyhow::{Context, Result, bail};
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Longest line that is read, in bytes: far beyond any row, and a bound for a file that is no text.
+const MAX_LINE: usize = 4096;
+/// Devices in one file, as in the papers' 100 files of 100 devices.
+const DEVICES_PER_FILE: u32 = 100;
+
+/// Writes a data set as text files of 100 devices each, and returns how many bytes they hold.
+///
+/// The directory is created; files of these names in it are replaced. `progress` hears the number of rows written.
+///
+/// # Errors
+/// Anything that the file system refuses.
+pub fn write_files(set: &Devices, dir: &Path, progress: &mut dyn FnMut(u64)) -> Result<u64> {
+    std::fs::create_dir_all(dir).with_context(|| format!("create directory {}", dir.display()))?;
+    let (mut bytes, mut rows_done) = (0, 0);
+    let (mut rows, mut line) = (Vec::new(), Vec::new());
+    for (number, first) in set.ids().step_by(DEVICES_PER_FILE as usize).enumerate() {
+        let path = dir.join(format!("testdata{number}.csv"));
+        let write = |error| anyhow::Error::new(error).context(format!("write {}", path.display()));
+        let mut file = BufWriter::with_capacity(1 << 20, File::create(&path).map_err(write)?);
+        for devid in first..(first + DEVICES_PER_FILE).min(set.devices + 1) {
+            let device = Device::numbered(devid);
+            rows.clear();
+            set.extend(devid, 0..set.rows, &mut rows);
+            for row in &rows {
+                line.clear();
+                push_line(&mut line, &device, row);
+                file.write_all(&line).map_err(write)?;
+                bytes += line.len() as u64;
+            }
+            rows_done += rows.len() as u64;
+            progress(rows_done);
+        }
+        file.flush().map_err(write)?;
+    }
+    Ok(bytes)
+}
+
+fn push_line(line: &mut Vec<u8>, device: &Device, row: &Row) {
+    push_int(line, i64::from(device.devid));
+    line.push(b' ');
+    line.extend_from_slice(device.devname.as_bytes());
+    line.push(b' ');
+    push_int(line, i64::from(device.devgroup));
+    line.push(b' ');
+    push_int(line, row.ts);
+    line.push(b' ');
+    push_int(line, i64::from(row.temperature));
+    line.push(b' ');
+    push_f32(line, row.humidity);
+    line.push(b'\n');
+}
+
+/// The data files of a directory: names `testdata<number>.csv`, by number.
+///
+/// # Errors
+/// The directory cannot be read, or holds no such file.
+pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).with_context(|| format!("read directory {}", dir.display()))? {
+        let path = entry?.path();
+        let number = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .and_then(|name| name.strip_prefix("testdata")?.strip_suffix(".csv")?.parse::<u64>().ok());
+        found.extend(number.map(|number| (number, path)));
+    }
+    if found.is_empty() {
+        bail!("no data in {}: expected files testdata0.csv, testdata1.csv, …", dir.display());
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
+/// Reads files one after the other.
+#[derive(Debug)]
+pub(super) struct Reader {
+    /// Still to be opened, last first.
+    waiting: Vec<PathBuf>,
+    open: Option<(PathBuf, BufReader<File>, u64)>,
+    line: Vec<u8>,
+    /// A row that was read but belongs to the next run.
+    held: Option<(Device, Row)>,
+    buffer: Vec<Row>,
+}
+
+impl Reader {
+    pub(super) fn new(mut paths: Vec<PathBuf>) -> Self {
+        paths.reverse();
+        Self { waiting: paths, open: None, line: Vec::new(), held: None, buffer: Vec::new() }
+    }
+
+    pub(super) fn next(&mut self, rows: usize, each: &mut dyn FnMut(&Device, &[Row])) -> Result<usize> {
+        let mut done = 0;
+        while done < rows {
+            let Some((device, first)) = self.next_row()? else { break };
+            self.buffer.clear();
+            self.buffer.push(first);
+            while done + self.buffer.len() < rows {
+                match self.next_row()? {
+                    Some((next, row)) if next == device => self.buffer.push(row),
+                    other => {
+                        self.held = other;
+                        break;
+                    }
+                }
+            }
+            done += self.buffer.len();
+            each(&device, &self.buffer);
+        }
+        Ok(done)
+    }
+
+    fn next_row(&mut self) -> Result<Option<(Device, Row)>> {
+        if let Some(held) = self.held.take() {
+            return Ok(Some(held));
+        }
+        loop {
+            let Some((path, reader, number)) = &mut self.open else {
+                let Some(path) = self.waiting.pop() else { return Ok(None) };
+                let file = File::open(&path).with_context(|| format!("open {}", path.display()))?;
+                self.open = Some((path, BufReader::with_capacity(1 << 20, file), 0));
+                continue;
+            };
+            self.line.clear();
+            let limited = &mut std::io::Read::take(&mut *reader, MAX_LINE as u64);
+            let read = limited.read_until(b'\n', &mut self.line).with_context(|| format!("read {}", path.display()))?;
+            if read == 0 {
+                self.open = None;
+                continue;
+            }
+            *number += 1;
+            let parsed = parse_line(&self.line).with_context(|| format!("{} line {number}", path.display()))?;
+            return Ok(Some(parsed));
+        }
+    }
+}
+
+/// Parses one line, with or without its end.
+///
+/// # Errors
+/// Too few or too many words, or a word that is no number of its type.
+pub fn parse_line(line: &[u8]) -> Result<(Device, Row)> {
+    let text = std::str::from_utf8(line).context("not UTF-8")?;
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let [devid, devname, devgroup, ts, temperature, humidity] = words[..] else {
+        bail!("expected 6 words (devid devname devgroup ts temperature humidity), found {}", words.len());
+    };
+    let number = |name: &'static str, word: &str| {
+        word.parse::<i64>().with_context(|| format!("{name}: expected an integer, found {word:?}"))
+    };
+    let device = Device {
+        devid: u32::try_from(number("devid", devid)?).context("devid out of range")?,
+        devname: devname.to_owned(),
+        devgroup: u32::try_from(number("devgroup", devgroup)?).context("devgroup out of range")?,
+    };
+    let row = Row {
+        ts: number("ts", ts)?,
+        temperature: i32::try_from(number("temperature", temperature)?).context("temperature out of range")?,
+        humidity: humidity.parse().with_context(|| format!("humidity: expected a number, found {humidity:?}"))?,
+    };
+    Ok((device, row))
+}

@@ -1,0 +1,202 @@
+//! Sizes of a root directory, memory of a process, and what the machine is.
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
+
+/// Objects of one kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kind {
+    /// How many.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What they occupy on disk, as `du` counts.
+    pub disk_bytes: u64,
+}
+
+/// What a server's root directory holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// Parquet files.
+    pub data: Kind,
+    /// Tag manifests.
+    pub tags: Kind,
+    /// Rollups.
+    pub rollup: Kind,
+    /// Log segments.
+    pub log: Kind,
+    /// Versions of the chain.
+    pub meta: Kind,
+    /// Anything else.
+    pub other: Kind,
+}
+
+impl Size {
+    /// All kinds together.
+    pub fn total(&self) -> Kind {
+        let kinds = [self.data, self.tags, self.rollup, self.log, self.meta, self.other];
+        kinds.into_iter().fold(Kind::default(), |sum, kind| Kind {
+            objects: sum.objects + kind.objects,
+            bytes: sum.bytes + kind.bytes,
+            disk_bytes: sum.disk_bytes + kind.disk_bytes,
+        })
+    }
+
+    /// The kinds with their names.
+    pub fn kinds(&self) -> [(&'static str, Kind); 6] {
+        [
+            ("data files", self.data),
+            ("tag manifests", self.tags),
+            ("rollups", self.rollup),
+            ("log segments", self.log),
+            ("chain", self.meta),
+            ("other", self.other),
+        ]
+    }
+}
+
+/// Measures a root directory (`<root>/data`, `<root>/log`, `<root>/meta`, …). Objects that vanish meanwhile are not
+/// counted.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn size(root: &Path) -> Result<Size> {
+    let mut size = Size::default();
+    fs::read_dir(root).with_context(|| format!("read directory {}", root.display()))?;
+    add(root, root, &mut size);
+    Ok(size)
+}
+
+fn add(root: &Path, dir: &Path, size: &mut Size) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        if metadata.is_dir() {
+            add(root, &path, size);
+            continue;
+        }
+        let top = path.strip_prefix(root).ok().and_then(|path| path.iter().next()).and_then(|part| part.to_str());
+        let kind = match (top, path.extension().and_then(|extension| extension.to_str())) {
+            (Some("data"), Some("parquet")) => &mut size.data,
+            (Some("data"), Some("tags")) => &mut size.tags,
+            (Some("data"), Some("rollup")) => &mut size.rollup,
+            (Some("log"), _) => &mut size.log,
+            (Some("meta"), _) => &mut size.meta,
+            _ => &mut size.other,
+        };
+        kind.objects += 1;
+        kind.bytes += metadata.len();
+        kind.disk_bytes += disk_bytes(&metadata);
+    }
+}
+
+#[cfg(unix)]
+fn disk_bytes(metadata: &fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::blocks(metadata) * 512
+}
+
+#[cfg(not(unix))]
+fn disk_bytes(metadata: &fs::Metadata) -> u64 {
+    metadata.len()
+}
+
+/// Memory of a process, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Resident now.
+    pub resident: u64,
+    /// The most that was ever resident.
+    pub peak: u64,
+}
+
+/// The memory of a process on this machine, from `/proc/<pid>/status`.
+///
+/// # Errors
+/// No such process, or a system without `/proc`.
+pub fn memory(pid: u32) -> Result<Memory> {
+    let path = format!("/proc/{pid}/status");
+    let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+    Ok(Memory { resident: kilobytes(&text, "VmRSS:")?, peak: kilobytes(&text, "VmHWM:")? })
+}
+
+/// The bytes of a line such as `VmRSS:   1234 kB`.
+fn kilobytes(text: &str, name: &str) -> Result<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no line {name}"))?;
+    let number = line.trim().trim_end_matches("kB").trim();
+    let kilobytes: u64 = number.parse().with_context(|| format!("{name} expected a number of kB, found {line:?}"))?;
+    Ok(kilobytes * 1024)
+}
+
+/// The machine that a report comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The processor's name.
+    pub cpu: String,
+    /// Cores that this process may use.
+    pub cores: usize,
+    /// Memory in bytes.
+    pub memory: u64,
+    /// Operating system and architecture.
+    pub system: String,
+}
+
+/// Describes this machine; what cannot be found is empty or 0.
+pub fn machine() -> Machine {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let cpu = read("/proc/cpuinfo");
+    let cpu = cpu.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(": "));
+    Machine {
+        cpu: cpu.map(|(_, name)| name.trim().to_owned()).unwrap_or_default(),
+        cores: std::thread::available_parallelism().map_or(0, usize::from),
+        memory: kilobytes(&read("/proc/meminfo"), "MemTotal:").unwrap_or(0),
+        system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+    }
+}
+
+/// The commit of the source tree around the working directory, with `-dirty` when tracked files differ; `None` without git.
+pub fn commit() -> Option<String> {
+    let command = std::process::Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output();
+    let output = command.ok().filter(|output| output.status.success())?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_counted_by_kind() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = [
+            ("meta/1", 3),
+            ("log/aa/0", 10),
+            ("log/aa/1", 10),
+            ("data/1/0/x.parquet", 1000),
+            ("data/1/0/y.tags", 50),
+            ("data/1/0/z.rollup", 7),
+            ("idem/k", 1),
+        ];
+        for (name, bytes) in files {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, vec![0; bytes]).unwrap();
+        }
+        let size = size(dir.path()).unwrap();
+        let found: Vec<(u64, u64)> = size.kinds().iter().map(|(_, kind)| (kind.objects, kind.bytes)).collect();
+        assert_eq!(found, [(1, 1000), (1, 50), (1, 7), (2, 20), (1, 3), (1, 1)]);
+        assert_eq!((size.total().objects, size.total().bytes), (7, 1081));
+        assert!(super::size(&dir.path().join("none")).unwrap_err().to_string().contains("none"));
+    }
+
+    #[test]
+    fn this_process_has_memory_and_this_machine_cores() {
+        let memory = memory(std::process::id()).unwrap();
+        assert!(memory.peak >= memory.resident && memory.resident > 1 << 20);
+        assert!(machine().cores > 0 && machine().memory > 1 << 28);
+        assert!(super::memory(u32::MAX).is_err());
+    }
+}

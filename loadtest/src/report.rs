@@ -1,0 +1,142 @@
+//! What a load test leaves behind: raw samples in JSON, and a Markdown page with the papers' figures beside ours.
+
+mod markdown;
+
+pub use markdown::markdown;
+
+use crate::drive::compact::CompactSample;
+use crate::drive::{QuerySample, WriteSample};
+use crate::generate::{Devices, Order};
+use crate::measure::{Machine, Memory, Size};
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Version of the JSON's shape; grows when a reader of an older one would be wrong.
+pub const VERSION: u32 = 1;
+
+/// Everything that one load test measured, with the conditions that it measured under.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Report {
+    /// [`VERSION`].
+    pub version: u32,
+    /// When it began, RFC 3339 in UTC.
+    pub started: String,
+    /// The source tree's commit, where known.
+    pub commit: Option<String>,
+    /// The machine, which server and clients share.
+    pub machine: Machine,
+    /// The command line.
+    pub command: Vec<String>,
+    /// The data set.
+    pub data: Devices,
+    /// The order in which clients wrote it.
+    pub order: Order,
+    /// Loading the data that the queries ran on.
+    pub load: Option<WriteSample>,
+    /// Cells of the write matrix.
+    pub matrix: Vec<WriteSample>,
+    /// Compaction after loading.
+    pub compact: Option<CompactSample>,
+    /// Every statement through every door, with all its runs.
+    pub queries: Vec<QuerySample>,
+    /// What the answers were compared with, and the outcome.
+    pub verified: Verified,
+    /// What the root held after loading and compaction.
+    pub size: Option<Size>,
+    /// The server's memory at the end.
+    pub server_memory: Option<Memory>,
+    /// The same questions put to other engines on the same machine, in the same run.
+    pub peers: Vec<PeerSample>,
+}
+
+/// How many answers were right.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verified {
+    /// Answers equal to the oracle's.
+    pub right: u64,
+    /// The others, each with its first difference.
+    pub wrong: Vec<String>,
+}
+
+/// One engine's answer to one question, as an adapter of `peers/` reports it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PeerSample {
+    /// The engine and what it read: `datafusion (default files)`.
+    pub peer: String,
+    /// The engine's version.
+    pub version: String,
+    /// The question's name: `q2 avg 10 %`.
+    pub name: String,
+    /// The statement, in the engine's words.
+    pub sql: String,
+    /// Each run in order, in milliseconds.
+    pub millis: Vec<f64>,
+    /// The rows of the answer.
+    pub rows: Vec<Vec<serde_json::Value>>,
+    /// Whether the engine ran inside the adapter's process, with no network between.
+    pub in_process: bool,
+}
+
+impl PeerSample {
+    /// The median of all runs, in milliseconds.
+    pub fn median_ms(&self) -> f64 {
+        crate::drive::query::median(&self.millis)
+    }
+}
+
+impl Report {
+    /// A report of this machine and this command, with nothing measured yet.
+    pub fn new(data: Devices, order: Order) -> Self {
+        Self {
+            version: VERSION,
+            started: chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
+            commit: crate::measure::commit(),
+            machine: crate::measure::machine(),
+            command: std::env::args().collect(),
+            data,
+            order,
+            load: None,
+            matrix: Vec::new(),
+            compact: None,
+            queries: Vec::new(),
+            verified: Verified::default(),
+            size: None,
+            server_memory: None,
+            peers: Vec::new(),
+        }
+    }
+
+    /// Writes `report.json` and `report.md` into a directory, which is made when it is not there, and gives their paths.
+    ///
+    /// # Errors
+    /// Anything that the file system refuses.
+    pub fn write(&self, dir: &Path) -> Result<[PathBuf; 2]> {
+        std::fs::create_dir_all(dir).with_context(|| format!("create directory {}", dir.display()))?;
+        let paths = [dir.join("report.json"), dir.join("report.md")];
+        let texts = [serde_json::to_string_pretty(self)?, markdown(self)];
+        for (path, text) in paths.iter().zip(texts) {
+            std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
+        }
+        Ok(paths)
+    }
+
+    /// Reads a `report.json`.
+    ///
+    /// # Errors
+    /// No such file, another shape, or a newer version.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+        let report: Self = serde_json::from_str(&text).with_context(|| format!("{} is no report", path.display()))?;
+        anyhow::ensure!(
+            report.version <= VERSION,
+            "{}: expected a report of version {VERSION} or older, found {}",
+            path.display(),
+            report.version
+        );
+        Ok(report)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,383 @@
+//! The report as a page to read.
+
+use super::{PeerSample, Report};
+use crate::drive::{Door, Protocol, QuerySample, WriteSample};
+use crate::workload::figures::{self, WRITES};
+use crate::workload::{CLIENTS, PERCENTS, Q1_GROUPS, Question, ROWS_PER_REQUEST, all_queries};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// The whole page.
+pub fn markdown(report: &Report) -> String {
+    let mut page = String::new();
+    page.push_str("# Load test: thermohygrometers\n\n");
+    conditions(&mut page, report);
+    load(&mut page, report);
+    matrix(&mut page, report);
+    queries(&mut page, report);
+    peers(&mut page, report);
+    size(&mut page, report);
+    verified(&mut page, report);
+    page
+}
+
+fn conditions(page: &mut String, report: &Report) {
+    let data = &report.data;
+    let machine = &report.machine;
+    let commit = report.commit.as_deref().unwrap_or("unknown");
+    section(page, "Conditions");
+    bullet(page, &format!("Begun {}, commit `{commit}`.", report.started));
+    bullet(
+        page,
+        &format!(
+            "{}, {} cores, {} of memory, {}; server and clients share it.",
+            machine.cpu,
+            machine.cores,
+            bytes(machine.memory),
+            machine.system
+        ),
+    );
+    bullet(
+        page,
+        &format!(
+            "{} devices × {} rows = {} rows, seed {}.",
+            grouped(u64::from(data.devices)),
+            grouped(u64::from(data.rows)),
+            grouped(data.len()),
+            data.seed
+        ),
+    );
+    bullet(page, &format!("`{}`", report.command.join(" ")));
+    if let Some(memory) = report.server_memory {
+        let (now, peak) = (bytes(memory.resident), bytes(memory.peak));
+        bullet(page, &format!("Memory of the server: {now} at the end, {peak} at its peak."));
+    }
+    bullet(
+        page,
+        "The papers' figures are for 100 000 000 rows on an i3-7100 (2 cores, 4 threads), 8 GB, one hard disk. \
+         Another machine, so read them as a scale and not as a race.",
+    );
+    page.push('\n');
+}
+
+fn load(page: &mut String, report: &Report) {
+    let Some(load) = &report.load else { return };
+    section(page, "Loading");
+    write_table(page, &[load]);
+    if let Some(compact) = &report.compact {
+        paragraph(page, &format!("Compaction afterwards: {:.2} s.", compact.seconds));
+    }
+}
+
+fn write_table(page: &mut String, samples: &[&WriteSample]) {
+    let header = [
+        "protocol",
+        "rows/request",
+        "clients",
+        "rows",
+        "seconds",
+        "rows/s",
+        "MB/s",
+        "p50 ms",
+        "p99 ms",
+        "max ms",
+        "repeated",
+    ];
+    let rows = samples.iter().map(|sample| {
+        let latency = sample.latency;
+        vec![
+            format!("{}{}", sample.protocol.name(), buffered(sample)),
+            sample.rows_per_request.to_string(),
+            sample.clients.to_string(),
+            grouped(sample.rows),
+            format!("{:.2}", sample.seconds),
+            grouped(sample.rows_per_second as u64),
+            match sample.protocol {
+                Protocol::Flight => String::new(),
+                _ => format!("{:.0}", sample.bytes as f64 / 1e6 / sample.seconds.max(1e-9)),
+            },
+            format!("{:.2}", latency.p50_ms),
+            format!("{:.2}", latency.p99_ms),
+            format!("{:.2}", latency.max_ms),
+            (sample.repeated_busy + sample.repeated_broken).to_string(),
+        ]
+    });
+    table(page, &header.map(str::to_owned), rows);
+}
+
+fn buffered(sample: &WriteSample) -> &'static str {
+    match sample.durability {
+        crate::drive::Durability::Stored => "",
+        crate::drive::Durability::Buffered => " (no_sync)",
+    }
+}
+
+/// Rows a second by rows per request and clients: ours for each protocol, then the papers'.
+fn matrix(page: &mut String, report: &Report) {
+    if report.matrix.is_empty() {
+        return;
+    }
+    section(page, "Writing, rows a second");
+    let header: Vec<String> =
+        ["system".to_owned(), "rows/request".to_owned()].into_iter().chain(CLIENTS.map(clients_text)).collect();
+    let mut rows = Vec::new();
+    let kinds: BTreeSet<(&str, &str)> =
+        report.matrix.iter().map(|sample| (sample.protocol.name(), buffered(sample))).collect();
+    for (protocol, buffered_text) in kinds {
+        let of_kind: Vec<&WriteSample> = (report.matrix.iter())
+            .filter(|sample| sample.protocol.name() == protocol && buffered(sample) == buffered_text)
+            .collect();
+        let sizes: BTreeSet<usize> = of_kind.iter().map(|sample| sample.rows_per_request).collect();
+        for size in sizes {
+            let cells = CLIENTS.map(|clients| {
+                let found = of_kind.iter().rfind(|cell| cell.rows_per_request == size && cell.clients == clients);
+                found.map(|cell| format!("**{}**", grouped(cell.rows_per_second as u64))).unwrap_or_default()
+            });
+            rows.push(
+                [format!("**Tidelake, {protocol}{buffered_text}**"), size.to_string()]
+                    .into_iter()
+                    .chain(cells)
+                    .collect(),
+            );
+        }
+    }
+    for paper in &WRITES {
+        for size in ROWS_PER_REQUEST {
+            let cells = CLIENTS.map(|clients| paper.cell(size, clients).map(grouped).unwrap_or_default());
+            if cells.iter().any(|cell| !cell.is_empty()) {
+                rows.push([paper.system.to_owned(), size.to_string()].into_iter().chain(cells).collect());
+            }
+        }
+    }
+    table(page, &header, rows.into_iter());
+}
+
+fn clients_text(clients: usize) -> String {
+    if clients == 1 { "1 client".to_owned() } else { clients.to_string() }
+}
+
+/// Milliseconds by question and percentage: ours through each door, TDengine's published ones below.
+fn queries(page: &mut String, report: &Report) {
+    let doors: BTreeSet<Door> = report.queries.iter().map(|sample| sample.door).collect();
+    if doors.is_empty() {
+        return;
+    }
+    section(page, "Queries, milliseconds");
+    paragraph(page, "Median of the runs, measured at the client from the request to the last byte of the answer.");
+    let find = |door: Door, question: &Question| {
+        let name = question.name();
+        report.queries.iter().find(|sample| sample.door == door && sample.name == name)
+    };
+    let percents = all_queries(&[], &PERCENTS);
+    let families: Vec<String> = all_queries(&[], &[100]).iter().map(Question::family).collect();
+    let header: Vec<String> = ["".to_owned(), "through".to_owned()]
+        .into_iter()
+        .chain(PERCENTS.map(|percent| format!("{percent} %")))
+        .collect();
+    let mut rows = Vec::new();
+    for family in &families {
+        let questions: Vec<&Question> = percents.iter().filter(|question| question.family() == *family).collect();
+        for &door in &doors {
+            let cells: Vec<String> = questions.iter().map(|question| ours(find(door, question))).collect();
+            if cells.iter().any(|cell| !cell.is_empty()) {
+                rows.push([family.clone(), format!("**{}**", door.name())].into_iter().chain(cells).collect());
+            }
+        }
+        let cells = questions.iter().map(|question| paper(figures::tdengine_seconds(question)));
+        rows.push([family.clone(), "TDengine".to_owned()].into_iter().chain(cells).collect());
+    }
+    table(page, &header, rows.into_iter());
+    q1(page, report, &doors);
+    let others = percents.iter().filter(|question| question.scale() == 100).filter_map(|question| {
+        let (cassandra, opentsdb) = figures::others_seconds(question);
+        (cassandra.is_some() || opentsdb.is_some()).then(|| vec![question.family(), paper(cassandra), paper(opentsdb)])
+    });
+    paragraph(page, "The papers' other systems over all rows, milliseconds:");
+    table(page, &["", "Cassandra", "OpenTSDB"].map(str::to_owned), others);
+    let named: BTreeSet<String> = all_queries(&Q1_GROUPS, &PERCENTS).iter().map(Question::name).collect();
+    let free: Vec<&QuerySample> = report.queries.iter().filter(|sample| !named.contains(&sample.name)).collect();
+    if !free.is_empty() {
+        paragraph(page, "Other statements:");
+        let header = ["statement", "through", "rows", "median ms", "runs"].map(str::to_owned);
+        let rows = free.iter().map(|sample| {
+            let statement = format!("`{}`", sample.sql.replace('|', "\\|"));
+            let runs = sample.millis.len().to_string();
+            vec![statement, sample.door.name().to_owned(), grouped(sample.rows), ours(Some(*sample)), runs]
+        });
+        table(page, &header, rows);
+    }
+}
+
+fn q1(page: &mut String, report: &Report, doors: &BTreeSet<Door>) {
+    let asked: BTreeSet<u32> = (Q1_GROUPS.into_iter())
+        .filter(|group| report.queries.iter().any(|sample| sample.name == Question::Q1 { group: *group }.name()))
+        .collect();
+    if asked.is_empty() {
+        return;
+    }
+    paragraph(page, "q1, all rows of one group (the papers': 1 000 000 rows a group; OpenTSDB took 5 920–7 510 ms):");
+    let header: Vec<String> = ["through".to_owned(), "rows".to_owned()]
+        .into_iter()
+        .chain(asked.iter().map(|group| format!("group {group}")))
+        .collect();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for &door in doors {
+        let samples: Vec<Option<&QuerySample>> = (asked.iter())
+            .map(|&group| {
+                let name = Question::Q1 { group }.name();
+                report.queries.iter().find(|sample| sample.door == door && sample.name == name)
+            })
+            .collect();
+        let Some(count) = samples.iter().flatten().map(|sample| sample.rows).max() else { continue };
+        let cells = samples.iter().map(|sample| ours(*sample));
+        rows.push([format!("**{}**", door.name()), grouped(count)].into_iter().chain(cells).collect());
+    }
+    for (system, seconds) in [("TDengine", figures::TDENGINE_Q1), ("Cassandra", figures::CASSANDRA_Q1)] {
+        let cells = asked.iter().map(|&group| paper(seconds.get(group as usize / 10).copied()));
+        rows.push([system.to_owned(), grouped(1_000_000)].into_iter().chain(cells).collect());
+    }
+    table(page, &header, rows.into_iter());
+}
+
+fn ours(sample: Option<&QuerySample>) -> String {
+    sample.map(|sample| format!("**{}**", millis(sample.median_ms()))).unwrap_or_default()
+}
+
+fn paper(seconds: Option<f64>) -> String {
+    seconds.map(|seconds| millis(seconds * 1e3)).unwrap_or_default()
+}
+
+/// Other engines of the same run, beside ours over Flight SQL.
+fn peers(page: &mut String, report: &Report) {
+    if report.peers.is_empty() {
+        return;
+    }
+    section(page, "Other engines in this run, milliseconds");
+    let in_process = report.peers.iter().any(|peer| peer.in_process);
+    paragraph(
+        page,
+        if in_process {
+            "Median of the runs. These engines ran inside the adapter's process, with no network between; ours is asked \
+             over Flight SQL by a client."
+        } else {
+            "Median of the runs."
+        },
+    );
+    let mut names: Vec<&str> = Vec::new();
+    let mut systems: Vec<(&str, &str)> = Vec::new();
+    for peer in &report.peers {
+        if !names.contains(&peer.name.as_str()) {
+            names.push(&peer.name);
+        }
+        if !systems.contains(&(peer.peer.as_str(), peer.version.as_str())) {
+            systems.push((&peer.peer, &peer.version));
+        }
+    }
+    let header: Vec<String> = ["".to_owned(), "**Tidelake**".to_owned()]
+        .into_iter()
+        .chain(systems.iter().map(|(peer, version)| format!("{peer} {version}")))
+        .collect();
+    let rows = names.iter().map(|name| {
+        let ours_sample = report.queries.iter().find(|sample| sample.door == Door::Flight && sample.name == *name);
+        let cells = systems.iter().map(|(peer, _)| {
+            let found: Option<&PeerSample> = report.peers.iter().find(|one| one.peer == *peer && one.name == *name);
+            found.map(|found| millis(found.median_ms())).unwrap_or_default()
+        });
+        [(*name).to_owned(), ours(ours_sample)].into_iter().chain(cells).collect()
+    });
+    table(page, &header, rows);
+}
+
+fn size(page: &mut String, report: &Report) {
+    let Some(size) = &report.size else { return };
+    section(page, "Size");
+    let loaded = report.load.as_ref().map_or(report.data.len(), |load| load.rows).max(1) as f64;
+    let row = |name: String, kind: crate::measure::Kind| {
+        let per_row = format!("{:.3}", kind.bytes as f64 / loaded);
+        vec![name, grouped(kind.objects), bytes(kind.bytes), bytes(kind.disk_bytes), per_row]
+    };
+    let kinds = size.kinds().into_iter().filter(|(_, kind)| kind.objects > 0);
+    let mut rows: Vec<Vec<String>> = kinds.map(|(name, kind)| row(name.to_owned(), kind)).collect();
+    rows.push(row("**all**".to_owned(), size.total()));
+    for (system, paper_bytes) in figures::SIZES {
+        let per_row = format!("{:.3}", paper_bytes as f64 / figures::ROWS as f64);
+        rows.push(vec![format!("{system} (1e8 rows)"), String::new(), String::new(), bytes(paper_bytes), per_row]);
+    }
+    let header = ["", "objects", "bytes", "on disk", "bytes a row"].map(str::to_owned);
+    table(page, &header, rows.into_iter());
+}
+
+fn verified(page: &mut String, report: &Report) {
+    let checked = report.verified.right + report.verified.wrong.len() as u64;
+    if checked == 0 {
+        return;
+    }
+    section(page, "Answers");
+    paragraph(
+        page,
+        &format!(
+            "{} of {} answers equal those computed from the generator's rows (integers exactly, floats to 1e-9).",
+            grouped(report.verified.right),
+            grouped(checked)
+        ),
+    );
+    for wrong in &report.verified.wrong {
+        bullet(page, &format!("WRONG: {}", wrong.replace('\n', " ")));
+    }
+}
+
+fn section(page: &mut String, title: &str) {
+    let _ = writeln!(page, "## {title}\n");
+}
+
+fn paragraph(page: &mut String, text: &str) {
+    let _ = writeln!(page, "{text}\n");
+}
+
+fn bullet(page: &mut String, text: &str) {
+    let _ = writeln!(page, "- {text}");
+}
+
+/// The first column to the left, the others to the right.
+fn table(page: &mut String, header: &[String], rows: impl Iterator<Item = Vec<String>>) {
+    let _ = writeln!(page, "| {} |", header.join(" | "));
+    let _ = writeln!(page, "|---|{}", "---:|".repeat(header.len().saturating_sub(1)));
+    for row in rows {
+        let _ = writeln!(page, "| {} |", row.join(" | "));
+    }
+    page.push('\n');
+}
+
+/// An integer with a space after each group of three digits.
+fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Milliseconds with as many decimals as mean something.
+fn millis(value: f64) -> String {
+    match value {
+        value if !value.is_finite() => String::new(),
+        value if value < 10.0 => format!("{value:.2}"),
+        value if value < 100.0 => format!("{value:.1}"),
+        value => grouped(value.round() as u64),
+    }
+}
+
+/// Bytes in decimal units.
+fn bytes(value: u64) -> String {
+    let value = value as f64;
+    match value {
+        value if value < 1e3 => format!("{value} B"),
+        value if value < 1e6 => format!("{:.1} kB", value / 1e3),
+        value if value < 1e9 => format!("{:.1} MB", value / 1e6),
+        value => format!("{:.2} GB", value / 1e9),
+    }
+}

@@ -1,0 +1,93 @@
+use super::*;
+use crate::drive::{Door, Durability, Latencies, Protocol};
+use crate::measure::Kind;
+use crate::workload::{Question, all_queries};
+
+fn write_sample(rows_per_request: usize, clients: usize, rows_per_second: f64) -> WriteSample {
+    WriteSample {
+        protocol: Protocol::Line,
+        durability: Durability::Stored,
+        rows_per_request,
+        clients,
+        rows: 1_000_000,
+        rows_by_client: vec![1_000_000],
+        requests: 500,
+        bytes: 80_000_000,
+        seconds: 1.25,
+        rows_per_second,
+        latency: Latencies::default().percentiles(),
+        repeated_busy: 0,
+        repeated_broken: 0,
+        tokens: vec!["t".into()],
+    }
+}
+
+fn report() -> Report {
+    let data = Devices { devices: 1000, rows: 1000, seed: 1 };
+    let mut report = Report::new(data, Order::Device);
+    report.load = Some(write_sample(2000, 4, 800_000.0));
+    report.matrix = vec![write_sample(2000, 4, 812_345.6), write_sample(1, 1, 9_876.0)];
+    report.queries = all_queries(&[0], &[10, 100])
+        .iter()
+        .map(|question| QuerySample {
+            name: question.name(),
+            sql: question.sql(),
+            door: Door::Flight,
+            rows: 1,
+            millis: vec![9.0, 1.5, 2.5],
+        })
+        .collect();
+    report.peers = vec![PeerSample {
+        peer: "duckdb (our files)".into(),
+        version: "2.0.0".into(),
+        name: Question::Q3 { percent: 100 }.name(),
+        sql: "select 1".into(),
+        millis: vec![42.0],
+        rows: vec![],
+        in_process: true,
+    }];
+    report.size = Some(Size { data: Kind { objects: 1, bytes: 1_305_000, disk_bytes: 1_306_624 }, ..Size::default() });
+    report.verified = Verified { right: 16, wrong: vec!["q1 group 0: row 5".into()] };
+    report
+}
+
+#[test]
+fn the_page_has_our_figures_beside_the_papers() {
+    let page = markdown(&report());
+    for line in [
+        "- 1 000 devices × 1 000 rows = 1 000 000 rows, seed 1.",
+        "| **Tidelake, line** | 2000 |  |  |  | **812 345** |  |  |  |",
+        "| TDengine | 2000 | 512 820 | 1 055 520 | 1 174 164 | 1 306 904 | 1 426 635 | 1 458 434 | 1 477 208 |",
+        "| q2 avg | **flight** | **2.50** |  |  |  |  |  |  |  |  | **2.50** |",
+        "| q4 | TDengine | 237 | 472 | 653 | 902 | 1 134 | 1 422 | 1 753 | 1 784 | 2 085 | 2 549 |",
+        "| q3 | 308 890 | 126 410 |",
+        "| q3 100 % | **2.50** | 42.0 |",
+        "| data files | 1 | 1.3 MB | 1.3 MB | 1.305 |",
+        "| TDengine (1e8 rows) |  |  | 459.0 MB | 4.590 |",
+        "- WRONG: q1 group 0: row 5",
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line}\nis not in\n{page}");
+    }
+}
+
+#[test]
+fn every_table_has_as_many_cells_in_each_row() {
+    let page = markdown(&report());
+    for table in page.split("\n\n").filter(|part| part.starts_with('|')) {
+        let widths: Vec<usize> = table.lines().map(|line| line.matches('|').count()).collect();
+        assert!(widths.iter().all(|width| *width == widths[0]), "{table}");
+    }
+}
+
+#[test]
+fn a_report_reads_back_and_a_newer_one_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = report();
+    let [json, page] = report.write(&dir.path().join("new")).unwrap();
+    let read = Report::read(&json).unwrap();
+    assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::to_value(&report).unwrap());
+    assert_eq!(std::fs::read_to_string(page).unwrap(), markdown(&read));
+    let newer = std::fs::read_to_string(&json).unwrap().replacen("\"version\": 1", "\"version\": 2", 1);
+    std::fs::write(&json, newer).unwrap();
+    assert!(Report::read(&json).unwrap_err().to_string().contains("version 1 or older, found 2"));
+}
