@@ -17,7 +17,7 @@ pub mod write;
 pub use http::{Client, HttpOptions, Reply};
 pub use latency::Latencies;
 pub use query::{Door, QuerySample};
-pub use write::{Durability, Protocol, WriteOptions, WriteSample, create_database, write};
+pub use write::{Durability, Existing, Protocol, WriteOptions, WriteSample, create_database, write};
 
 /// Hears how many rows have been acknowledged so far, by all clients together. Called often: it should only store.
 pub type Progress<'a> = &'a (dyn Fn(u64) + Send + Sync);
