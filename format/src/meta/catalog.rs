@@ -2,8 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{PartitionSummary, Watermark};
+use super::{
+    PartitionSummary, Watermark,
+    sections::{Databases, Section, Watermarks},
+};
 use crate::{
+    chain::{self, Chain, VersionObject},
+    error::Result,
     ids::{DatabaseId, TableId, Version, WriterId},
     schema::{Database, Supertable},
 };
@@ -13,12 +18,56 @@ use crate::{
 pub struct Catalog {
     /// The version of the chain.
     pub version: Version,
+    /// What it was read from; `None` for one that is in memory only.
+    pub(super) object: Option<Arc<VersionObject>>,
+    pub(super) next_database: u32,
+    pub(super) next_table: u32,
+    pub(super) names: Arc<Names>,
+    pub(super) partitions: Arc<BTreeMap<TableId, Arc<Partitions>>>,
+    pub(super) watermarks: [Arc<Watermarks>; 16],
+}
+
+/// Partition → summary.
+pub(super) type Partitions = BTreeMap<i64, PartitionSummary>;
+
+/// Databases and tables by id and by name.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Names {
     pub(super) databases: BTreeMap<DatabaseId, Arc<Database>>,
-    pub(super) database_names: BTreeMap<String, DatabaseId>,
+    database_names: BTreeMap<String, DatabaseId>,
     pub(super) tables: BTreeMap<TableId, Arc<Supertable>>,
-    pub(super) table_names: BTreeMap<(DatabaseId, String), TableId>,
-    pub(super) partitions: BTreeMap<TableId, Arc<BTreeMap<i64, PartitionSummary>>>,
-    pub(super) watermarks: BTreeMap<WriterId, Watermark>,
+    table_names: BTreeMap<DatabaseId, BTreeMap<String, TableId>>,
+}
+
+impl Names {
+    pub(super) fn set_databases(&mut self, databases: impl IntoIterator<Item = Arc<Database>>) {
+        self.databases = databases.into_iter().map(|d| (d.id, d)).collect();
+        self.database_names = self.databases.values().map(|d| (d.name.clone(), d.id)).collect();
+    }
+
+    pub(super) fn put_table(&mut self, table: Arc<Supertable>) {
+        self.remove_table(table.id);
+        self.table_names.entry(table.database).or_default().insert(table.name.clone(), table.id);
+        self.tables.insert(table.id, table);
+    }
+
+    pub(super) fn remove_table(&mut self, id: TableId) -> Option<Arc<Supertable>> {
+        let old = self.tables.remove(&id)?;
+        if let Some(names) = self.table_names.get_mut(&old.database)
+            && names.get(&old.name) == Some(&id)
+        {
+            names.remove(&old.name);
+        }
+        Some(old)
+    }
+}
+
+/// The value of exactly this name, else the only one whose name equals it without case.
+fn by_name<'a, T>(names: &'a BTreeMap<String, T>, name: &str) -> Option<&'a T> {
+    names.get(name).or_else(|| {
+        let mut same = names.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+        same.next().filter(|_| same.next().is_none()).map(|(_, value)| value)
+    })
 }
 
 impl Catalog {
@@ -28,61 +77,49 @@ impl Catalog {
         databases: impl IntoIterator<Item = Database>,
         tables: impl IntoIterator<Item = Supertable>,
     ) -> Self {
-        let mut catalog = Self { version, ..Self::default() };
-        for database in databases {
-            catalog.database_names.insert(database.name.clone(), database.id);
-            catalog.databases.insert(database.id, Arc::new(database));
-        }
+        let mut names = Names::default();
+        names.set_databases(databases.into_iter().map(Arc::new));
         for table in tables {
-            catalog.table_names.insert((table.database, table.name.clone()), table.id);
-            catalog.tables.insert(table.id, Arc::new(table));
+            names.put_table(Arc::new(table));
         }
-        catalog
+        Self {
+            version,
+            next_database: names.databases.keys().last().map_or(0, |d| d.0 + 1),
+            next_table: names.tables.keys().last().map_or(0, |t| t.0 + 1),
+            names: Arc::new(names),
+            ..Self::default()
+        }
     }
 
     /// The database of exactly this name, else the only one that equals it without case.
     pub fn database(&self, name: &str) -> Option<&Arc<Database>> {
-        let exact = self.database_names.get(name);
-        let id = exact.or_else(|| {
-            let mut same = self.database_names.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
-            same.next().filter(|_| same.next().is_none()).map(|(_, id)| id)
-        })?;
-        self.databases.get(id)
+        self.names.databases.get(by_name(&self.names.database_names, name)?)
     }
 
     /// The database of this id.
     pub fn database_by_id(&self, id: DatabaseId) -> Option<&Arc<Database>> {
-        self.databases.get(&id)
+        self.names.databases.get(&id)
     }
 
     /// The databases, by name.
     pub fn databases(&self) -> impl Iterator<Item = &Arc<Database>> {
-        self.database_names.values().filter_map(|id| self.databases.get(id))
+        self.names.database_names.values().filter_map(|id| self.names.databases.get(id))
     }
 
     /// The table of exactly this name in a database, else the only one that equals it without case.
     pub fn table(&self, database: DatabaseId, name: &str) -> Option<&Arc<Supertable>> {
-        let id = match self.table_names.get(&(database, name.to_owned())) {
-            Some(id) => *id,
-            None => {
-                let mut same = self.tables(database).filter(|t| t.name.eq_ignore_ascii_case(name));
-                same.next().filter(|_| same.next().is_none())?.id
-            }
-        };
-        self.tables.get(&id)
+        self.names.tables.get(by_name(self.names.table_names.get(&database)?, name)?)
     }
 
     /// The table of this id.
     pub fn table_by_id(&self, id: TableId) -> Option<&Arc<Supertable>> {
-        self.tables.get(&id)
+        self.names.tables.get(&id)
     }
 
     /// The tables of a database, by name.
     pub fn tables(&self, database: DatabaseId) -> impl Iterator<Item = &Arc<Supertable>> {
-        self.table_names
-            .range((database, String::new())..)
-            .take_while(move |((d, _), _)| *d == database)
-            .filter_map(|(_, id)| self.tables.get(id))
+        let names = self.names.table_names.get(&database).into_iter();
+        names.flat_map(|names| names.values().filter_map(|id| self.names.tables.get(id)))
     }
 
     /// The partitions of a table that have files, in the order of time.
@@ -92,11 +129,59 @@ impl Catalog {
 
     /// How far a writer's log is folded; `None` = nothing of it yet.
     pub fn watermark(&self, writer: WriterId) -> Option<&Watermark> {
-        self.watermarks.get(&writer)
+        self.watermarks[(writer.0 >> 124) as usize].get(&writer)
     }
 
     /// The watermarks, by writer.
     pub fn watermarks(&self) -> impl Iterator<Item = (WriterId, &Watermark)> {
-        self.watermarks.iter().map(|(w, m)| (*w, m))
+        self.watermarks.iter().flat_map(|digit| digit.iter().map(|(w, m)| (*w, m)))
+    }
+
+    /// Reads what differs from an earlier catalog and shares the rest with it.
+    pub(super) async fn load(chain: &Chain, object: Arc<VersionObject>, earlier: Option<&Catalog>) -> Result<Self> {
+        let mut catalog = earlier.cloned().unwrap_or_default();
+        let (changed, removed) = object.since(earlier.and_then(|e| e.object.as_deref()));
+        let wanted: Vec<_> = changed
+            .iter()
+            .filter(|name| Section::is_eager(name))
+            .filter_map(|name| Some((Section::parse(name)?, name.as_ref(), object.section(name)?)))
+            .collect();
+        let asked: Vec<_> = wanted.iter().map(|(_, name, at)| (*name, *at)).collect();
+        let bodies = chain.bodies(&object, &asked).await?;
+        let names = Arc::make_mut(&mut catalog.names);
+        let partitions = Arc::make_mut(&mut catalog.partitions);
+        for ((section, name, at), body) in wanted.into_iter().zip(bodies) {
+            match section {
+                Section::Databases => {
+                    let read: Databases = chain::parse(at, name, &body)?;
+                    (catalog.next_database, catalog.next_table) = (read.next_database, read.next_table);
+                    names.set_databases(read.databases.into_iter().map(Arc::new));
+                }
+                Section::Table(_) => names.put_table(Arc::new(chain::parse(at, name, &body)?)),
+                Section::Partitions(table) => {
+                    partitions.insert(table, Arc::new(chain::parse(at, name, &body)?));
+                }
+                Section::Log(digit) => {
+                    catalog.watermarks[usize::from(digit)] = chain::parse(at, name, &body).map(Arc::new)?
+                }
+                Section::Files(..) => {}
+            }
+        }
+        for section in removed.iter().filter_map(|name| Section::parse(name)) {
+            match section {
+                Section::Databases => names.set_databases([]),
+                Section::Table(table) => {
+                    names.remove_table(table);
+                }
+                Section::Partitions(table) => {
+                    partitions.remove(&table);
+                }
+                Section::Log(digit) => catalog.watermarks[usize::from(digit)] = Arc::default(),
+                Section::Files(..) => {}
+            }
+        }
+        catalog.version = object.version();
+        catalog.object = Some(object);
+        Ok(catalog)
     }
 }

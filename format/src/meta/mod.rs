@@ -3,8 +3,13 @@
 mod catalog;
 mod draft;
 mod entry;
+mod files;
 pub mod garbage;
+mod invariants;
 mod root;
+mod sections;
+#[cfg(test)]
+mod tests;
 
 pub use catalog::Catalog;
 pub use draft::Draft;

@@ -2,85 +2,354 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Catalog, Draft, FileEntry};
-use crate::{
-    error::{Error, Result},
-    ids::{TableId, Version},
-    store::Store,
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{
+    Catalog, Draft, FileEntry,
+    files::FileLists,
+    invariants,
+    sections::{DATABASES, Databases, Section},
 };
+use crate::{
+    chain::{Appended, Chain, Change, VersionObject},
+    error::{Error, Kind, Result},
+    ids::{TableId, Version},
+    layout,
+    store::{Moment, Store},
+};
+
+/// "There is no next version" says nothing once the version asked about was confirmed newest this long ago: the
+/// next one may have been collected.
+const CONFIRMED: Duration = Duration::from_secs(30 * 60);
+/// How long a commit tries.
+const COMMIT_DEADLINE: Duration = Duration::from_secs(60);
+/// How many new versions are asked for one by one before a LIST.
+const STEPS: usize = 3;
+const FIRST_WAIT: Duration = Duration::from_millis(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// One root: its store and the newest version known. Cheap to clone; one per process.
 #[derive(Debug, Clone)]
 pub struct Root {
-    store: Store,
+    inner: Arc<Inner>,
 }
 
-fn later<T>() -> Result<T> {
-    Err(Error::internal("not built yet"))
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    chain: Chain,
+    known: Mutex<Known>,
+    files: FileLists,
+    /// Held while the store is asked for newer versions.
+    asking: tokio::sync::Mutex<()>,
+    /// Held by one commit at a time: those of one process do not race each other.
+    committing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    catalog: Arc<Catalog>,
+    /// When the last answer was asked for that this version is the newest.
+    confirmed: Moment,
 }
 
 impl Root {
     /// Opens a root; creates version 0 where there is none.
     ///
     /// # Errors
-    /// [`Kind::Corrupt`](crate::Kind::Corrupt) or [`Kind::Unsupported`](crate::Kind::Unsupported), naming the
-    /// newest version's key; [`Kind::Unavailable`](crate::Kind::Unavailable).
-    pub async fn open(_store: Store) -> Result<Self> {
-        later()
+    /// [`Kind::Corrupt`] or [`Kind::Unsupported`], naming the newest version's key; [`Kind::Unavailable`].
+    pub async fn open(store: Store) -> Result<Self> {
+        let chain = Chain::new(store.clone(), Section::is_eager);
+        for _ in 0..8 {
+            let confirmed = Moment::now(store.ambient().as_ref());
+            let object = match chain.newest().await? {
+                Some(version) => chain.load(version, None).await?,
+                None => {
+                    let empty = [(DATABASES.to_owned(), Change::json(&Databases::default())?)].into();
+                    match chain.append(None, empty, COMMIT_DEADLINE).await? {
+                        Appended::Won(object) => Some(object),
+                        Appended::Lost => None,
+                    }
+                }
+            };
+            let Some(object) = object else { continue };
+            let catalog = match Catalog::load(&chain, object, None).await {
+                Ok(catalog) => Arc::new(catalog),
+                // Collected while it was read: there is a newer one.
+                Err(e) if e.kind() == Kind::NotFound => continue,
+                Err(e) => return Err(e),
+            };
+            let inner = Inner {
+                store,
+                chain,
+                known: Mutex::new(Known { catalog, confirmed }),
+                files: FileLists::default(),
+                asking: tokio::sync::Mutex::default(),
+                committing: tokio::sync::Mutex::default(),
+            };
+            return Ok(Self { inner: Arc::new(inner) });
+        }
+        Err(Error::corrupt("the newest version of the chain is listed but cannot be read whole")
+            .with("key", layout::META)
+            .with("store", store.describe()))
     }
 
     /// Its store.
     pub fn store(&self) -> &Store {
-        &self.store
+        &self.inner.store
+    }
+
+    pub(crate) fn chain(&self) -> &Chain {
+        &self.inner.chain
     }
 
     /// The newest version known, without asking the store.
     pub fn catalog(&self) -> Arc<Catalog> {
-        unreachable!()
+        self.inner.known.lock().catalog.clone()
     }
 
-    /// How long ago the last answer that [`Root::catalog`] is the newest was asked for.
+    /// How long ago the last answer that [`Root::catalog`] is the newest was asked for, by the larger of the wall
+    /// clock and the monotonic clock.
     pub fn confirmed_age(&self) -> Duration {
-        Duration::MAX
+        let confirmed = self.inner.known.lock().confirmed;
+        confirmed.age(self.ambient())
     }
 
-    /// Asks the store for newer versions and returns the newest; the question is asked after this call.
+    /// Asks the store for newer versions and returns the newest; the question is asked after this call, by one
+    /// GET where nothing is new. Callers at the same time share one question.
     ///
     /// # Errors
-    /// As [`Root::open`].
+    /// As [`Root::open`]. A newest version that cannot be read is an error: no older one stands in for it.
     pub async fn refresh(&self) -> Result<Arc<Catalog>> {
-        later()
+        let asked = Moment::now(self.ambient());
+        let _turn = self.inner.asking.lock().await;
+        let known = self.inner.known.lock().clone();
+        if known.confirmed.not_before(&asked) {
+            return Ok(known.catalog);
+        }
+        self.advance().await
     }
 
     /// Waits until a version is in the store.
     ///
     /// # Errors
-    /// [`Kind::Unavailable`](crate::Kind::Unavailable) at the deadline; as [`Root::open`].
-    pub async fn wait_for(&self, _version: Version, _deadline: Duration) -> Result<Arc<Catalog>> {
-        later()
+    /// [`Kind::Unavailable`] at the deadline; as [`Root::open`].
+    pub async fn wait_for(&self, version: Version, deadline: Duration) -> Result<Arc<Catalog>> {
+        let deadline = Instant::now() + deadline;
+        let mut wait = FIRST_WAIT;
+        loop {
+            let known = self.catalog();
+            let known = if known.version >= version { known } else { self.refresh().await? };
+            if known.version >= version {
+                return Ok(known);
+            }
+            if Instant::now() + wait > deadline {
+                return Err(Error::unavailable("a version is not in the store yet")
+                    .with("expected", version)
+                    .with("found", known.version));
+            }
+            sleep(wait).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
     }
 
     /// The files of one partition in a version, lowest order first; empty where there are none.
     ///
     /// # Errors
-    /// [`Kind::NotFound`](crate::Kind::NotFound) when the version has been collected meanwhile (take a new
-    /// snapshot); as [`Root::open`].
-    pub async fn files(&self, _catalog: &Catalog, _table: TableId, _partition: i64) -> Result<Arc<Vec<FileEntry>>> {
-        later()
+    /// [`Kind::NotFound`] when the version has been collected meanwhile (take a new snapshot); as [`Root::open`].
+    pub async fn files(&self, catalog: &Catalog, table: TableId, partition: i64) -> Result<Arc<Vec<FileEntry>>> {
+        let Some(object) = &catalog.object else { return Ok(Arc::default()) };
+        let name = Section::Files(table, partition).name();
+        match self.inner.files.read(&self.inner.chain, object, &name).await {
+            Err(e) if e.kind() == Kind::NotFound => {
+                if self.refresh().await?.version > catalog.version {
+                    return Err(e);
+                }
+                Err(Error::corrupt("the newest version points into one that is absent")
+                    .with("key", e.context("key").unwrap_or_default())
+                    .with("section", name)
+                    .with("version", catalog.version))
+            }
+            other => other,
+        }
     }
 
     /// Commits a change. `change` runs on a draft of the newest version, again on each newer one until it wins,
     /// fails or 60 s have passed; a change that does nothing creates no version. `touching` names the partitions
     /// whose files it reads or changes.
     ///
+    /// What `change` returns, an error too, stands only for a version that was the newest at some moment after
+    /// this call. The version returned is that of the commit, or the one on which nothing was to do.
+    ///
     /// # Errors
-    /// What `change` returns; [`Kind::Unavailable`](crate::Kind::Unavailable) when the outcome is unknown at the
-    /// deadline; as [`Root::open`].
+    /// What `change` returns; [`Kind::Internal`] naming an invariant that the change would break;
+    /// [`Kind::Unavailable`] when the outcome is unknown at the deadline (the change is not tried again, but may
+    /// turn out to be in), or when it lost to other commits for that long; as [`Root::open`].
     pub async fn commit<T: Send>(
         &self,
-        _touching: &[(TableId, i64)],
-        _change: impl FnMut(&mut Draft) -> Result<T> + Send,
+        touching: &[(TableId, i64)],
+        mut change: impl FnMut(&mut Draft) -> Result<T> + Send,
     ) -> Result<(T, Arc<Catalog>)> {
-        later()
+        let deadline = Instant::now() + COMMIT_DEADLINE;
+        let late = || Error::unavailable("the commit did not win before its deadline; nothing was changed");
+        let called = Moment::now(self.ambient());
+        let _turn = timeout_at(deadline, self.inner.committing.lock()).await.map_err(|_| late())?;
+        let mut wait = FIRST_WAIT;
+        let mut base = self.catalog();
+        loop {
+            let mut lists = Vec::with_capacity(touching.len());
+            let mut stale = false;
+            for at in touching {
+                match self.files(&base, at.0, at.1).await {
+                    Ok(files) => lists.push((*at, files)),
+                    Err(e) if e.kind() == Kind::NotFound => stale = true,
+                    Err(e) => return Err(e),
+                }
+            }
+            if stale {
+                base = self.refresh().await?;
+                continue;
+            }
+            let mut draft = Draft::new(base.clone(), lists);
+            let done = change(&mut draft);
+            let changes = if done.is_ok() { draft.changes()? } else { None };
+            let Some(changes) = changes else {
+                // Refusing or doing nothing needs an answer as much as a commit does.
+                let known = self.inner.known.lock().clone();
+                let newest = if known.confirmed.not_before(&called) { known.catalog } else { self.refresh().await? };
+                if newest.version == base.version {
+                    return done.map(|value| (value, base));
+                }
+                base = newest;
+                continue;
+            };
+            let value = done?;
+            invariants::check(&draft, self.ambient().wall_ms())?;
+            if let Some(catalog) = self.append(&base, draft, changes, deadline).await? {
+                return Ok((value, catalog));
+            }
+            let pause = wait.mul_f64((self.ambient().random() >> 11) as f64 / (1_u64 << 53) as f64);
+            wait = (wait * 2).min(LONGEST_WAIT);
+            if Instant::now() + pause >= deadline {
+                return Err(late().with("base", base.version));
+            }
+            sleep(pause).await;
+            base = self.refresh().await?;
+        }
+    }
+
+    /// One attempt to commit on top of `base`; `None` where somebody else was first.
+    async fn append(
+        &self,
+        base: &Arc<Catalog>,
+        draft: Draft,
+        changes: std::collections::BTreeMap<String, Change>,
+        deadline: Instant,
+    ) -> Result<Option<Arc<Catalog>>> {
+        let object = base.object.as_ref().ok_or_else(|| Error::internal("a catalog in memory cannot be a base"))?;
+        let (chain, asked) = (&self.inner.chain, Moment::now(self.ambient()));
+        let left = deadline.saturating_duration_since(Instant::now());
+        let won = match chain.append(Some(object), changes, left).await {
+            Ok(Appended::Won(won)) => won,
+            Ok(Appended::Lost) => return Ok(None),
+            // A version that the base points into is gone: the base is far from the newest.
+            Err(e) if e.kind() == Kind::NotFound => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        if self.confirmed_age() > CONFIRMED && chain.newest().await? != Some(won.version()) {
+            // The chain had gone on and the next version had been collected: what was just created is a stray.
+            self.inner.store.delete(&layout::meta_key(won.version())).await?;
+            return Ok(None);
+        }
+        let mut catalog = draft.into_catalog();
+        catalog.object = Some(won);
+        let catalog = Arc::new(catalog);
+        self.learn(catalog.clone(), Some(asked));
+        Ok(Some(catalog))
+    }
+
+    /// Asks for newer versions. One caller at a time.
+    async fn advance(&self) -> Result<Arc<Catalog>> {
+        let chain = &self.inner.chain;
+        for _ in 0..8 {
+            let asked = Moment::now(self.ambient());
+            let mut known = self.catalog();
+            let mut must_list = self.confirmed_age() > CONFIRMED;
+            for _ in 0..STEPS {
+                if must_list {
+                    break;
+                }
+                match self.read(known.version.next(), &known).await? {
+                    Some(next) => {
+                        known = next;
+                        self.learn(known.clone(), None);
+                    }
+                    // The age is looked at after the answer: a process may be frozen anywhere.
+                    None if self.confirmed_age() > CONFIRMED => must_list = true,
+                    None => {
+                        self.learn(known.clone(), Some(asked));
+                        return Ok(self.catalog());
+                    }
+                }
+            }
+            let asked = Moment::now(self.ambient());
+            let newest = chain.newest().await?;
+            let newest = newest.filter(|n| *n >= known.version).ok_or_else(|| {
+                Error::corrupt("the chain lost its newest version")
+                    .with("key", layout::meta_key(known.version))
+                    .with("expected", known.version)
+                    .with("found", newest.map_or("none".to_owned(), |n| n.to_string()))
+            })?;
+            if newest == known.version {
+                self.learn(known, Some(asked));
+                return Ok(self.catalog());
+            }
+            if let Some(next) = self.read(newest, &known).await? {
+                self.learn(next, Some(asked));
+                return Ok(self.catalog());
+            }
+        }
+        Err(Error::unavailable("the chain moves faster than it can be read").with("found", self.catalog().version))
+    }
+
+    /// Reads a version; `None` where it is absent, or was collected meanwhile.
+    async fn read(&self, version: Version, near: &Catalog) -> Result<Option<Arc<Catalog>>> {
+        let chain = &self.inner.chain;
+        let loaded: Result<Option<Arc<VersionObject>>> = chain.load(version, near.object.as_deref()).await;
+        let read = match loaded {
+            Ok(Some(object)) => Catalog::load(chain, object, Some(near)).await,
+            Ok(None) => return Ok(None),
+            Err(e) => Err(e),
+        };
+        match read {
+            Ok(catalog) => Ok(Some(Arc::new(catalog))),
+            Err(e) if e.kind() == Kind::NotFound && chain.newest().await? > Some(version) => Ok(None),
+            Err(e) if e.kind() == Kind::NotFound => {
+                Err(Error::corrupt("the newest version points into one that is absent")
+                    .with("key", e.context("key").unwrap_or_default())
+                    .with("version", version))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Takes over a version, unless a newer one is known; `confirmed` says when it was asked whether it is the
+    /// newest.
+    fn learn(&self, catalog: Arc<Catalog>, confirmed: Option<Moment>) {
+        let mut known = self.inner.known.lock();
+        if catalog.version < known.catalog.version {
+            return;
+        }
+        if catalog.version > known.catalog.version {
+            known.catalog = catalog;
+        }
+        if let Some(confirmed) = confirmed.filter(|c| c.not_before(&known.confirmed)) {
+            known.confirmed = confirmed;
+        }
+    }
+
+    fn ambient(&self) -> &dyn crate::store::Ambient {
+        self.inner.store.ambient().as_ref()
     }
 }

@@ -1,0 +1,104 @@
+//! Names and JSON of the sections that the payload consists of.
+//!
+//! | section | content |
+//! |---|---|
+//! | `databases` | the next ids and every database |
+//! | `t/<table>` | one supertable |
+//! | `p/<table>` | partition → summary of its files |
+//! | `f/<table>/<partition>` | the files of one partition, lowest order first |
+//! | `log/<digit>` | writer → watermark, of the writers whose id starts with this hexadecimal digit |
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Watermark;
+use crate::{
+    ids::{TableId, WriterId},
+    schema::Database,
+};
+
+pub(super) const DATABASES: &str = "databases";
+
+/// The section `databases`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Databases {
+    pub(super) next_database: u32,
+    pub(super) next_table: u32,
+    pub(super) databases: Vec<Database>,
+}
+
+/// A section `log/<digit>`.
+pub(super) type Watermarks = BTreeMap<WriterId, Watermark>;
+
+/// What a section's name says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Section {
+    Databases,
+    Table(TableId),
+    Partitions(TableId),
+    Files(TableId, i64),
+    Log(u8),
+}
+
+impl Section {
+    pub(super) fn name(self) -> String {
+        match self {
+            Section::Databases => DATABASES.to_owned(),
+            Section::Table(t) => format!("t/{}", t.0),
+            Section::Partitions(t) => format!("p/{}", t.0),
+            Section::Files(t, partition) => format!("f/{}/{partition}", t.0),
+            Section::Log(digit) => format!("log/{digit:x}"),
+        }
+    }
+
+    /// `None` for a section that this code does not know; it is kept as it is.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        if name == DATABASES {
+            return Some(Section::Databases);
+        }
+        let (kind, rest) = name.split_once('/')?;
+        let section = match kind {
+            "t" => Section::Table(TableId(rest.parse().ok()?)),
+            "p" => Section::Partitions(TableId(rest.parse().ok()?)),
+            "f" => {
+                let (table, partition) = rest.split_once('/')?;
+                Section::Files(TableId(table.parse().ok()?), partition.parse().ok()?)
+            }
+            "log" => Section::Log(u8::from_str_radix(rest, 16).ok().filter(|digit| *digit < 16)?),
+            _ => return None,
+        };
+        (section.name() == name).then_some(section)
+    }
+
+    /// Whether every reader of the catalog needs it.
+    pub(super) fn is_eager(name: &str) -> bool {
+        !name.starts_with("f/")
+    }
+
+    /// The section that holds a writer's watermark.
+    pub(super) fn log_of(writer: WriterId) -> Self {
+        Section::Log((writer.0 >> 124) as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn section_names_survive_their_text() {
+        for section in [
+            Section::Databases,
+            Section::Table(TableId(7)),
+            Section::Partitions(TableId(u32::MAX)),
+            Section::Files(TableId(0), -3),
+            Section::log_of(WriterId(u128::MAX)),
+        ] {
+            assert_eq!(Section::parse(&section.name()), Some(section));
+        }
+        for other in ["", "t/", "t/07", "f/1", "f/1/x", "log/10", "later/1"] {
+            assert_eq!(Section::parse(other), None, "{other}");
+        }
+    }
+}
