@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""Puts the papers' questions to other engines that read Parquet, in this process, and prints what each took.
+
+    parquet_engines.py --root DIR        our own data files, DIR/data/<table>/<partition>/*.parquet
+                       --work DIR        files with pyarrow's defaults; made from standard input unless DIR has them
+                       --percent 10,100  which percentages of q2-q4
+                       --repeat 5        runs of each
+                       --engines datafusion,duckdb,pyarrow
+
+Standard input, read only when the files in --work have to be made: an Arrow IPC stream of the generator's rows, columns
+ts, temperature, humidity, devid, devname, devgroup, sorted by (devid, ts).
+
+Standard output: one JSON object a line, {"peer", "version", "name", "sql", "millis", "rows", "in_process"}; `name` is
+the question's ("q2 avg 10 %") and `rows` the answer: q3 without its key, ordered by it; q4 ordered by the minute.
+"""
+
+import argparse
+import glob
+import json
+import os
+import sys
+import tempfile
+import time
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+THREE = "count(temperature), sum(temperature), avg(temperature)"
+FUNCTIONS = {
+    "count": "count(*)",
+    "avg": "avg(temperature)",
+    "sum": "sum(temperature)",
+    "max": "max(temperature)",
+    "min": "min(temperature)",
+    "spread": "cast(max(temperature) - min(temperature) as double)",
+}
+MINUTE = {"datafusion": "date_bin(interval '1 minute', ts)", "duckdb": "time_bucket(interval '1 minute', ts)"}
+# Rows of one file with pyarrow's defaults, and of one of its row groups (pyarrow's own default).
+FILE_ROWS = 10_000_000
+GROUP_ROWS = 1024 * 1024
+
+
+def questions(dialect, percents):
+    """(name, SQL) of q2-q4 in one engine's words, reading from `devices`."""
+    for percent in percents:
+        where = "" if percent >= 100 else f" where devgroup < {percent}"
+        for name, select in FUNCTIONS.items():
+            yield f"q2 {name} {percent} %", f"select {select} from devices{where}"
+        yield (
+            f"q3 {percent} %",
+            f"select {THREE} from devices{where} group by devgroup order by devgroup",
+        )
+        minute = MINUTE[dialect]
+        yield f"q4 {percent} %", f"select {THREE} from devices{where} group by {minute} order by {minute}"
+
+
+def make_default_files(directory):
+    """Writes standard input as Parquet with pyarrow's defaults (snappy, dictionaries), once."""
+    done = os.path.join(directory, "complete")
+    if not os.path.exists(done):
+        os.makedirs(directory, exist_ok=True)
+        for leftover in glob.glob(os.path.join(directory, "*.parquet")):
+            os.remove(leftover)
+        reader = pa.ipc.open_stream(sys.stdin.buffer)
+        held, held_rows, number, file_rows, writer = [], 0, 0, 0, None
+        started = time.perf_counter()
+
+        def flush():
+            nonlocal held, held_rows, number, file_rows, writer
+            if not held_rows:
+                return
+            if writer is None:
+                writer = pq.ParquetWriter(os.path.join(directory, f"default{number}.parquet"), reader.schema)
+                number += 1
+            writer.write_table(pa.Table.from_batches(held))
+            file_rows += held_rows
+            held, held_rows = [], 0
+            if file_rows >= FILE_ROWS:
+                writer.close()
+                writer, file_rows = None, 0
+
+        for batch in reader:
+            while len(batch):
+                part = batch.slice(0, GROUP_ROWS - held_rows)
+                held.append(part)
+                held_rows += len(part)
+                batch = batch.slice(len(part))
+                if held_rows >= GROUP_ROWS:
+                    flush()
+        flush()
+        if writer is not None:
+            writer.close()
+        print(f"files with pyarrow's defaults written in {time.perf_counter() - started:.1f} s", file=sys.stderr)
+        with open(done, "w", encoding="ascii"):
+            pass
+
+
+def our_files(root):
+    """All data files under a root that hold the papers' devices."""
+    found = sorted(glob.glob(os.path.join(root, "data", "**", "*.parquet"), recursive=True))
+    wanted = {"ts", "temperature", "humidity", "devid", "devname", "devgroup"}
+    return [path for path in found if wanted <= set(pq.read_schema(path).names)]
+
+
+def measure(peer, version, name, sql, run, repeat):
+    """Runs a question `repeat` times and prints the times with the last answer."""
+    millis, rows = [], None
+    for _ in range(repeat):
+        started = time.perf_counter()
+        rows = run()
+        millis.append(round((time.perf_counter() - started) * 1e3, 4))
+    line = {"peer": peer, "version": version, "name": name, "sql": sql, "millis": millis, "rows": rows}
+    print(json.dumps({**line, "in_process": True}), flush=True)
+
+
+def datafusion(label, directory, percents, repeat):
+    """Plain DataFusion: a listing table over the directory, as many partitions as cores, all else by default."""
+    import datafusion as df
+
+    context = df.SessionContext(df.SessionConfig().with_target_partitions(os.cpu_count() or 1))
+    context.register_parquet("devices", directory)
+    for name, sql in questions("datafusion", percents):
+
+        def run(sql=sql):
+            return rows_of(context.sql(sql).collect())
+
+        measure(f"DataFusion ({label})", df.__version__, name, sql, run, repeat)
+
+
+def duckdb(label, directory, percents, repeat):
+    """DuckDB: a view over the directory, all else by default."""
+    import duckdb as dd
+
+    connection = dd.connect()
+    connection.execute(f"create view devices as select * from read_parquet('{directory}/*.parquet')")
+    for name, sql in questions("duckdb", percents):
+
+        def run(sql=sql):
+            return [list(row) for row in connection.execute(sql).fetchall()]
+
+        measure(f"DuckDB ({label})", dd.__version__, name, sql, run, repeat)
+
+
+def pyarrow(label, directory, percents, repeat):
+    """pyarrow's dataset scan and group_by: q2 and q3 alone, as it has no SQL."""
+    dataset = ds.dataset(sorted(glob.glob(os.path.join(directory, "*.parquet"))), format="parquet")
+    aggregates = [("temperature", "count"), ("temperature", "sum"), ("temperature", "mean")]
+
+    def scan(percent, columns):
+        where = None if percent >= 100 else pc.field("devgroup") < percent
+        return dataset.scanner(columns=columns, filter=where).to_table()
+
+    def q2(percent, name):
+        if name == "count":
+            return dataset.count_rows(filter=None if percent >= 100 else pc.field("devgroup") < percent)
+        values = scan(percent, ["temperature"])["temperature"]
+        if name == "spread":
+            bounds = pc.min_max(values)
+            return float(bounds["max"].as_py() - bounds["min"].as_py())
+        return {"avg": pc.mean, "sum": pc.sum, "max": pc.max, "min": pc.min}[name](values).as_py()
+
+    def q3(percent):
+        table = scan(percent, ["devgroup", "temperature"]).group_by("devgroup").aggregate(aggregates)
+        table = table.sort_by("devgroup")
+        return rows_of(table.select([f"{column}_{what}" for column, what in aggregates]).to_batches())
+
+    for percent in percents:
+        for name in FUNCTIONS:
+            run = lambda percent=percent, name=name: [[q2(percent, name)]]
+            measure(f"pyarrow ({label})", pa.__version__, f"q2 {name} {percent} %", f"scan, {name}", run, repeat)
+        run = lambda percent=percent: q3(percent)
+        measure(f"pyarrow ({label})", pa.__version__, f"q3 {percent} %", "scan, group_by(devgroup)", run, repeat)
+
+
+def rows_of(batches):
+    """Rows of record batches, by position (two columns may have one name)."""
+    return [list(row) for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns))]
+
+
+ENGINES = {"datafusion": datafusion, "duckdb": duckdb, "pyarrow": pyarrow}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root", help="root directory of a server; its data files are read where they are")
+    parser.add_argument("--work", help="directory of the files with pyarrow's defaults")
+    parser.add_argument("--percent", default="10,20,30,40,50,60,70,80,90,100")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--engines", default="datafusion,duckdb,pyarrow")
+    args = parser.parse_args()
+    percents = [int(percent) for percent in args.percent.split(",")]
+    engines = [ENGINES[name] for name in args.engines.split(",")]
+    with tempfile.TemporaryDirectory() as links:
+        sets = []
+        if args.root:
+            # One flat directory of links: the engines then see these files and nothing else of the root.
+            ours = our_files(args.root)
+            if not ours:
+                sys.exit(f"no data files of the papers' devices under {args.root}/data: compact first")
+            for number, path in enumerate(ours):
+                os.symlink(os.path.abspath(path), os.path.join(links, f"{number}.parquet"))
+            sets.append(("our files", links))
+        if args.work:
+            make_default_files(args.work)
+            sets.append(("default files", args.work))
+        for label, directory in sets:
+            for engine in engines:
+                engine(label, directory, percents, max(args.repeat, 1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+//! `query`: statements through one or more doors.
+
+use super::args::{Data, Server, list};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::path::PathBuf;
+use tidelake_loadtest::drive::query::{Asker, Door, QuerySample, statements};
+use tidelake_loadtest::oracle::Oracle;
+use tidelake_loadtest::report::Verified;
+use tidelake_loadtest::verify::verify;
+use tidelake_loadtest::workload::{Question, all_queries};
+
+/// Which questions are asked, how often and through which doors.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Manner {
+    /// Runs of each statement
+    #[arg(long, default_value_t = 5)]
+    pub(crate) repeat: usize,
+    /// Percentages of q2-q4
+    #[arg(long, default_value = "10,20,30,40,50,60,70,80,90,100")]
+    pub(crate) percent: String,
+    /// Groups of q1
+    #[arg(long, default_value = "0,10,20,30,40,50,60,70,80,90")]
+    pub(crate) groups: String,
+    /// Ways to ask
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "flight,http-arrow")]
+    pub(crate) doors: Vec<Door>,
+    /// Statements to ask instead: one a line, # begins a comment
+    #[arg(long)]
+    pub(crate) statements: Option<PathBuf>,
+}
+
+/// Arguments of `query`.
+#[derive(Debug, Args)]
+pub(crate) struct Query {
+    #[command(flatten)]
+    server: Server,
+    #[command(flatten)]
+    manner: Manner,
+    /// Compare each answer with the one computed from this data set's rows
+    #[arg(long)]
+    verify: bool,
+    #[command(flatten)]
+    data: Data,
+    /// Print the samples as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Query {
+    #[expect(clippy::print_stdout, reason = "a command prints its result")]
+    pub(crate) async fn run(self) -> Result<()> {
+        let oracle = self.verify.then(|| Oracle::new(self.data.devices()));
+        let (samples, verified) = ask(&self.server, &self.manner, oracle.as_ref()).await?;
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&samples)?);
+        } else {
+            for sample in &samples {
+                println!(
+                    "{:12} {:10} {:>10.3} ms {:>10} rows  {}",
+                    sample.name,
+                    sample.door.name(),
+                    sample.median_ms(),
+                    sample.rows,
+                    sample.sql
+                );
+            }
+        }
+        if verified.wrong.is_empty() {
+            return Ok(());
+        }
+        bail!("{} of the answers are wrong:\n{}", verified.wrong.len(), verified.wrong.join("\n"))
+    }
+}
+
+/// A statement with its name, and the question when it is one of the papers'.
+struct Statement {
+    name: String,
+    sql: String,
+    question: Option<Question>,
+}
+
+impl Manner {
+    fn all(&self) -> Result<Vec<Statement>> {
+        if let Some(path) = &self.statements {
+            let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+            let named = statements(&text).into_iter().enumerate();
+            return Ok(named
+                .map(|(at, sql)| Statement { name: format!("statement {}", at + 1), sql, question: None })
+                .collect());
+        }
+        let questions = all_queries(&list(&self.groups)?, &list(&self.percent)?);
+        let named = questions.into_iter();
+        Ok(named.map(|one| Statement { name: one.name(), sql: one.sql(), question: Some(one) }).collect())
+    }
+}
+
+/// Asks everything through every door. With an oracle, the answers to the papers' questions are compared.
+///
+/// # Errors
+/// A statement that fails; a wrong answer is no error, but counted.
+pub(crate) async fn ask(
+    server: &Server,
+    manner: &Manner,
+    oracle: Option<&Oracle>,
+) -> Result<(Vec<QuerySample>, Verified)> {
+    let (mut samples, mut verified) = (Vec::new(), Verified::default());
+    let all = manner.all()?;
+    for &door in &manner.doors {
+        let mut asker = Asker::connect(door, &server.addresses(), &server.options()).await?;
+        for statement in &all {
+            let (sample, answer) = asker.sample(&statement.name, &statement.sql, manner.repeat).await?;
+            samples.push(sample);
+            if let (Some(oracle), Some(question)) = (oracle, &statement.question) {
+                match verify(oracle, question, &answer) {
+                    Ok(()) => verified.right += 1,
+                    Err(error) => verified.wrong.push(format!("{}: {error:#}", door.name())),
+                }
+            }
+        }
+    }
+    Ok((samples, verified))
+}

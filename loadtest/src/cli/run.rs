@@ -1,0 +1,101 @@
+//! `run`: the whole load test, from an empty database to the report.
+
+use super::args::{Data, Server, list};
+use super::matrix::Cells;
+use super::{peers, query, write};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+use tidelake_loadtest::drive::compact::compact;
+use tidelake_loadtest::drive::{Existing, HttpOptions, create_database};
+use tidelake_loadtest::generate::Source;
+use tidelake_loadtest::measure;
+use tidelake_loadtest::oracle::Oracle;
+use tidelake_loadtest::report::Report;
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    server: Server,
+    #[command(flatten)]
+    data: Data,
+    #[command(flatten)]
+    manner: write::Manner,
+    #[command(flatten)]
+    questions: query::Manner,
+    /// Measure the write matrix first
+    #[arg(long)]
+    matrix: bool,
+    #[command(flatten)]
+    cells: Cells,
+    /// Wait before compaction, in seconds: a fold leaves younger segments alone
+    #[arg(long, default_value_t = 6.0)]
+    settle: f64,
+    /// Root directory of the server, to measure sizes and for the other engines
+    #[arg(long)]
+    root: Option<PathBuf>,
+    /// Process id of the server, to measure its memory
+    #[arg(long)]
+    server_pid: Option<u32>,
+    /// Put q2-q4 to other engines too
+    #[arg(long)]
+    peers: bool,
+    #[command(flatten)]
+    engines: peers::Engines,
+    /// Directory for the report
+    #[arg(long)]
+    out: PathBuf,
+}
+
+impl Run {
+    #[expect(clippy::print_stdout, reason = "a command prints its result")]
+    pub(crate) async fn run(self) -> Result<()> {
+        let set = self.data.devices();
+        let mut report = Report::new(set, self.manner.order);
+        let http = self.server.options();
+        let url = &self.server.url;
+        if self.matrix {
+            let tell = &mut |sample: &_| println!("{}", write::line(sample));
+            report.matrix = self.cells.measure(&self.server, self.manner.no_sync, set.seed, tell).await?;
+        }
+        create_database(url, &http, Existing::Drop).await.context("create the database")?;
+        let loaded =
+            write::load(&Source::Generated(set, self.manner.order), &self.manner.options(&self.server)).await?;
+        println!("{}", write::line(&loaded));
+        report.load = Some(loaded);
+
+        let pause = Duration::try_from_secs_f64(self.settle).context("--settle takes seconds")?;
+        tokio::time::sleep(pause).await;
+        // Compaction of a large data set takes longer than any other request.
+        let patient = HttpOptions { request_timeout: Duration::from_secs(3600), ..http.clone() };
+        let compacted = compact(url, &patient).await?;
+        println!("compacted in {:.2} s: {}", compacted.seconds, compacted.reply);
+        report.compact = Some(compacted);
+
+        let oracle = tokio::task::spawn_blocking(move || Oracle::new(set)).await.context("compute the answers")?;
+        let (samples, verified) = query::ask(&self.server, &self.questions, Some(&oracle)).await?;
+        println!("{} answers right, {} wrong", verified.right, verified.wrong.len());
+        (report.queries, report.verified) = (samples, verified);
+
+        report.size = self.root.as_deref().map(measure::size).transpose()?;
+        report.server_memory = self.server_pid.map(measure::memory).transpose()?;
+        if self.peers {
+            let percents = list(&self.questions.percent)?;
+            let (engines, root, repeat) = (self.engines.clone(), self.root.clone(), self.questions.repeat);
+            let asked = percents.clone();
+            let measure = move || engines.measure(&set, root.as_deref(), &asked, repeat);
+            report.peers = tokio::task::spawn_blocking(measure).await.context("ask the other engines")??;
+            let verified = peers::verify_peers(&oracle, &percents, &report.peers);
+            report.verified.right += verified.right;
+            report.verified.wrong.extend(verified.wrong);
+        }
+        let [json, page] = report.write(&self.out)?;
+        println!("{}\n{}", json.display(), page.display());
+        if report.verified.wrong.is_empty() {
+            return Ok(());
+        }
+        bail!("{} answers are wrong; see {}", report.verified.wrong.len(), page.display())
+    }
+}

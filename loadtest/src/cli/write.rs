@@ -1,0 +1,106 @@
+//! `write`: one run of writing.
+
+use super::args::{Data, Server, bar_for, durability};
+use anyhow::Result;
+use clap::Args;
+use std::path::PathBuf;
+use tidelake_loadtest::drive::{Existing, Protocol, WriteOptions, WriteSample, create_database, write};
+use tidelake_loadtest::generate::{Order, Source};
+
+/// How rows are written.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Manner {
+    /// How rows travel
+    #[arg(long, value_enum, default_value = "line")]
+    pub(crate) protocol: Protocol,
+    /// Rows of one request
+    #[arg(long, default_value_t = 2000)]
+    pub(crate) rows_per_request: usize,
+    /// Clients at once
+    #[arg(long, default_value_t = 4)]
+    pub(crate) clients: usize,
+    /// Order of the rows of one client
+    #[arg(long, value_enum, default_value = "device")]
+    pub(crate) order: Order,
+    /// Ask the server to acknowledge from memory, before rows are in the store
+    #[arg(long)]
+    pub(crate) no_sync: bool,
+}
+
+impl Manner {
+    /// The driver's settings.
+    pub(crate) fn options(&self, server: &Server) -> WriteOptions {
+        let mut options = WriteOptions::new(&server.url);
+        options.flight = server.addresses().flight;
+        options.protocol = self.protocol;
+        options.rows_per_request = self.rows_per_request;
+        options.clients = self.clients;
+        options.durability = durability(self.no_sync);
+        options.http = server.options();
+        options
+    }
+}
+
+/// Arguments of `write`.
+#[derive(Debug, Args)]
+pub(crate) struct Write {
+    #[command(flatten)]
+    server: Server,
+    #[command(flatten)]
+    data: Data,
+    #[command(flatten)]
+    manner: Manner,
+    /// Write the text files of this directory instead of the generated data
+    #[arg(long)]
+    files: Option<PathBuf>,
+    /// Drop the database first
+    #[arg(long)]
+    drop: bool,
+    /// Print the sample as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Write {
+    #[expect(clippy::print_stdout, reason = "a command prints its result")]
+    pub(crate) async fn run(self) -> Result<()> {
+        let source = match &self.files {
+            Some(dir) => Source::directory(dir)?,
+            None => Source::Generated(self.data.devices(), self.manner.order),
+        };
+        let existing = if self.drop { Existing::Drop } else { Existing::Keep };
+        let options = self.manner.options(&self.server);
+        create_database(&self.server.url, &options.http, existing).await?;
+        let sample = load(&source, &options).await?;
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&sample)?);
+        } else {
+            println!("{}", line(&sample));
+        }
+        Ok(())
+    }
+}
+
+/// Writes with a bar.
+pub(crate) async fn load(source: &Source, options: &WriteOptions) -> Result<WriteSample> {
+    let bar = bar_for(source.len());
+    let result = write(source, options, &|rows| bar.set_position(rows)).await;
+    bar.finish_and_clear();
+    result
+}
+
+/// A sample in one line.
+pub(crate) fn line(sample: &WriteSample) -> String {
+    format!(
+        "{}: {} rows in {:.2} s = {:.0} rows/s ({} rows/request, {} clients; p50 {:.2} ms, p99 {:.2} ms; {} requests repeated)",
+        sample.protocol.name(),
+        sample.rows,
+        sample.seconds,
+        sample.rows_per_second,
+        sample.rows_per_request,
+        sample.clients,
+        sample.latency.p50_ms,
+        sample.latency.p99_ms,
+        sample.repeated_busy + sample.repeated_broken,
+    )
+}

@@ -1,0 +1,10 @@
+//! `tidelake-loadtest`: the load test's commands. See [`tidelake_loadtest`] for the parts that they are made of.
+
+mod cli;
+
+use clap::Parser;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    cli::Command::parse().run().await
+}
