@@ -9,9 +9,10 @@ use tidelake_format::{Error, Result, types::Precision};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IngestConfig {
-    /// Writers of the log in this process, each with one PUT in flight. Default 2. More helps where a PUT takes long
-    /// (S3: about 30 ms), and costs a watermark each in every version.
-    pub writers: usize,
+    /// Writers of the log in this process, each with one PUT in flight. Default: 1 on a directory (so that rows of one
+    /// client are ordered even within the file system's tick), 4 elsewhere, where a PUT takes some 30 ms. Each costs
+    /// a watermark in every version.
+    pub writers: Option<usize>,
     /// Most bytes of decoded rows in one log segment. Default 16 MiB. Larger segments mean fewer requests and more
     /// memory for every reader of the log's tail.
     pub group_bytes: usize,
@@ -23,9 +24,9 @@ pub struct IngestConfig {
     /// Longest that rows acknowledged from the buffer (`no_sync`) wait before they are flushed, in milliseconds, when
     /// nothing else flushes them. Default 10: the most that a crash loses.
     pub no_sync_ms: u64,
-    /// Longest that a request waits for its schema changes, in milliseconds. Default 60 000; then its outcome is
-    /// unknown and it is answered so.
-    pub statement_ms: u64,
+    /// Longest that a request waits for the store to confirm its rows, in milliseconds. Default 20 000; then it is
+    /// answered [`Kind::Unavailable`](crate::Kind::Unavailable), its outcome unknown.
+    pub confirm_ms: u64,
     /// Largest request body after decompression, in bytes. Default 100 MiB; a larger one is answered 413.
     pub body_bytes: usize,
     /// Whether line protocol and OpenTSDB create a database that does not exist. Default true.
@@ -44,12 +45,12 @@ pub struct IngestConfig {
 impl Default for IngestConfig {
     fn default() -> Self {
         Self {
-            writers: 2,
+            writers: None,
             group_bytes: 16 << 20,
             buffer_bytes: 256 << 20,
             buffer_wait_ms: 200,
             no_sync_ms: 10,
-            statement_ms: 60_000,
+            confirm_ms: 20_000,
             body_bytes: 100 << 20,
             auto_create_database: true,
             auto_precision: Precision::Nano,
@@ -73,7 +74,7 @@ pub struct CompactConfig {
     pub fold_bytes: u64,
     /// Age of the oldest unfolded segment that starts a fold, in milliseconds. Default 10 000.
     pub fold_age_ms: u64,
-    /// Most bytes of segments that one fold takes. Default 192 MiB (compressed; in memory about five times that).
+    /// Most bytes of segments that one fold takes. Default 96 MiB (compressed; in memory some five to ten times that).
     pub fold_max_bytes: u64,
     /// Segments younger than this, by the store's clock, are left alone, in milliseconds. Default: 2 000 on a
     /// directory, 5 000 elsewhere (`None`).
@@ -81,10 +82,16 @@ pub struct CompactConfig {
     /// Files of similar size in one partition that start a merge. Default 8. Each row is rewritten about
     /// log(size of the partition / size of a fold) to this base times.
     pub merge_files: usize,
+    /// Time without new files after which a partition's small files are merged, however few, in milliseconds.
+    /// Default 600 000.
+    pub merge_idle_ms: u64,
     /// Most rows of one data file. Default 33 554 432.
     pub file_rows: u64,
-    /// Memory of one merge for decoded rows, in bytes. Default 512 MiB.
-    pub merge_bytes: usize,
+    /// Encoded bytes after which a data file is closed; it is held in memory until then. Default 256 MiB.
+    pub file_bytes: usize,
+    /// Decoded rows that a fold or merge sorts at once, in bytes. Default 64 MiB; the peak is some six times that, and
+    /// for a fold the decoded segments besides.
+    pub window_bytes: usize,
     /// Time between collections of garbage, in milliseconds. Default 60 000.
     pub collect_ms: u64,
 }
@@ -96,11 +103,13 @@ impl Default for CompactConfig {
             interval_ms: 2_000,
             fold_bytes: 64 << 20,
             fold_age_ms: 10_000,
-            fold_max_bytes: 192 << 20,
+            fold_max_bytes: 96 << 20,
             fold_margin_ms: None,
             merge_files: 8,
+            merge_idle_ms: 600_000,
             file_rows: 1 << 25,
-            merge_bytes: 512 << 20,
+            file_bytes: 256 << 20,
+            window_bytes: 64 << 20,
             collect_ms: 60_000,
         }
     }
@@ -115,15 +124,17 @@ impl IngestConfig {
                 faults.push(what.to_owned());
             }
         };
-        check((1..=64).contains(&self.writers), "ingest.writers is between 1 and 64");
+        check(self.writers.is_none_or(|n| (1..=64).contains(&n)), "ingest.writers is between 1 and 64");
         check(self.group_bytes >= 1 << 10, "ingest.group_bytes is at least 1024");
         check(self.buffer_bytes >= self.group_bytes, "ingest.buffer_bytes is at least ingest.group_bytes");
         check(self.body_bytes >= 1 << 10, "ingest.body_bytes is at least 1024");
-        check(self.statement_ms > 0, "ingest.statement_ms is not 0");
+        check(self.buffer_bytes >= self.body_bytes, "ingest.buffer_bytes is at least ingest.body_bytes");
+        check(self.confirm_ms > 0, "ingest.confirm_ms is not 0");
         check(self.compact.interval_ms > 0, "ingest.compact.interval_ms is not 0");
         check(self.compact.collect_ms > 0, "ingest.compact.collect_ms is not 0");
         check(self.compact.merge_files >= 2, "ingest.compact.merge_files is at least 2");
         check(self.compact.file_rows > 0, "ingest.compact.file_rows is not 0");
+        check(self.compact.window_bytes > 0, "ingest.compact.window_bytes is not 0");
         check(self.compact.fold_max_bytes > 0, "ingest.compact.fold_max_bytes is not 0");
         faults
     }
@@ -145,7 +156,7 @@ mod tests {
     #[test]
     fn every_fault_is_listed_at_once() {
         assert!(IngestConfig::default().faults().is_empty());
-        let bad = IngestConfig { writers: 0, group_bytes: 1, ..IngestConfig::default() };
+        let bad = IngestConfig { writers: Some(0), group_bytes: 1, ..IngestConfig::default() };
         assert_eq!(bad.faults().len(), 2);
         let error = bad.check().unwrap_err();
         assert!(error.message().contains("writers") && error.message().contains("group_bytes"), "{error}");

@@ -1,4 +1,39 @@
 //! Compaction: fold (log segments → data files), merge (data files → larger ones) and the collection of garbage.
+//!
+//! `rewrite` turns rows into data files and keeps the books; `fold` and `merge` say which rows; `plan` chooses what to
+//! merge; `publish` puts the files. Each commits on its own and applies only if nothing it rests on has changed, so
+//! that any number of processes may compact one root.
+
+mod fold;
+mod plan;
+mod publish;
+mod rewrite;
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use metrics::counter;
+use tidelake_format::{
+    Kind, Result,
+    ids::TableId,
+    layout::{self, parse_log},
+    meta::{
+        Root,
+        garbage::{Sweep, collect},
+    },
+};
+use tokio::{
+    sync::{Mutex, Notify},
+    task::JoinHandle,
+    time::{Instant, interval, sleep},
+};
+
+use crate::{
+    clock::Clock,
+    config::{CompactConfig, millis},
+    metrics::COMPACT_FAILURES,
+};
 
 /// How far an on-demand compaction goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,4 +64,166 @@ pub struct CompactReport {
     pub files: u64,
     /// Bytes of data files and tag manifests that were written.
     pub bytes: u64,
+}
+
+impl CompactReport {
+    fn add(&mut self, other: &CompactReport) {
+        self.segments += other.segments;
+        self.folded_rows += other.folded_rows;
+        self.merged_files += other.merged_files;
+        self.merged_rows += other.merged_rows;
+        self.duplicates += other.duplicates;
+        self.files += other.files;
+        self.bytes += other.bytes;
+    }
+}
+
+/// An orphan sweep lists everything, so it is rare.
+const FULL_SWEEP_EVERY: Duration = Duration::from_secs(3_600);
+/// A fold or merge that somebody else overtook is tried again this often on demand.
+const ATTEMPTS: usize = 10;
+/// The longest that an on-demand fold waits for segments to be older than the margin and for missing numbers.
+const FOLD_WAIT: Duration = Duration::from_secs(30);
+
+/// Folds and merges one root; in one process, one fold and one merge at a time. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Compactor {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    root: Root,
+    config: CompactConfig,
+    clock: Arc<dyn Clock>,
+    folding: Mutex<()>,
+    merging: Mutex<()>,
+    folded: Notify,
+}
+
+impl Compactor {
+    pub(crate) fn new(root: Root, config: CompactConfig, clock: Arc<dyn Clock>) -> Self {
+        let (folding, merging, folded) = Default::default();
+        Self { inner: Arc::new(Inner { root, config, clock, folding, merging, folded }) }
+    }
+
+    /// Starts folding, merging and collecting in the background; abort the tasks to end it.
+    pub(crate) fn spawn(&self) -> Vec<JoinHandle<()>> {
+        let (fold, sweep) = (self.inner.clone(), self.inner.clone());
+        vec![
+            tokio::spawn(async move { fold.fold_forever().await }),
+            tokio::spawn(async move { sweep.collect_forever().await }),
+        ]
+    }
+
+    /// Compacts on demand.
+    pub(crate) async fn run(&self, request: CompactRequest) -> Result<CompactReport> {
+        let report = self.inner.fold_all().await?;
+        match request {
+            CompactRequest::Fold => {}
+            CompactRequest::Due | CompactRequest::Full => {
+                return Err(tidelake_format::Error::internal("merging is not wired yet"));
+            }
+        }
+        Ok(report)
+    }
+}
+
+impl Inner {
+    fn margin(&self) -> Duration {
+        let default = if self.root.store().is_directory() { 2_000 } else { 5_000 };
+        millis(self.config.fold_margin_ms.unwrap_or(default))
+    }
+
+    /// Bytes and number of the segments above the watermarks.
+    async fn unfolded(&self) -> Result<(u64, u64)> {
+        let catalog = self.root.refresh().await?;
+        let mut found = (0, 0);
+        for object in self.root.store().list(layout::LOG).await? {
+            let unfolded =
+                |p: &tidelake_format::ids::Position| catalog.watermark(p.writer).is_none_or(|w| p.seq >= w.next);
+            if parse_log(object.location.as_ref()).filter(unfolded).is_some() {
+                found = (found.0 + object.size, found.1 + 1);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn fold_forever(&self) {
+        let mut ticks = interval(millis(self.config.interval_ms));
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut waiting: Option<Instant> = None;
+        loop {
+            ticks.tick().await;
+            let step = async {
+                let (bytes, segments) = self.unfolded().await?;
+                if segments == 0 {
+                    waiting = None;
+                    return Ok(());
+                }
+                let since = *waiting.get_or_insert_with(Instant::now);
+                if bytes >= self.config.fold_bytes || since.elapsed() >= millis(self.config.fold_age_ms) {
+                    let _one = self.folding.lock().await;
+                    waiting = None;
+                    self.fold().await?;
+                    self.folded.notify_one();
+                }
+                Ok(())
+            };
+            failed("fold", step.await);
+        }
+    }
+
+    async fn collect_forever(&self) {
+        let mut swept = Instant::now();
+        loop {
+            sleep(millis(self.config.collect_ms)).await;
+            let sweep = if swept.elapsed() >= FULL_SWEEP_EVERY { Sweep::Full } else { Sweep::Quick };
+            if sweep == Sweep::Full {
+                swept = Instant::now();
+            }
+            failed("collect", collect(&self.root, sweep).await.map(|_| ()));
+        }
+    }
+
+    /// Folds until everything that the log held at the start is folded.
+    async fn fold_all(&self) -> Result<CompactReport> {
+        let _one = self.folding.lock().await;
+        let start = Instant::now();
+        let mut wanted = Vec::new();
+        for object in self.root.store().list(layout::LOG).await? {
+            wanted.extend(parse_log(object.location.as_ref()));
+        }
+        let (mut report, mut lost) = (CompactReport::default(), 0);
+        loop {
+            match self.fold().await {
+                Ok(done) => {
+                    report.add(&done);
+                    let catalog = self.root.catalog();
+                    wanted.retain(|p| catalog.watermark(p.writer).is_none_or(|w| p.seq >= w.next));
+                    if wanted.is_empty() {
+                        return Ok(report);
+                    }
+                    if done.segments == 0 {
+                        if start.elapsed() > self.margin() + FOLD_WAIT {
+                            return Ok(report); // what is left lies above a missing number
+                        }
+                        sleep(Duration::from_millis(20)).await;
+                    }
+                }
+                Err(error) if error.kind() == Kind::Conflict && lost < ATTEMPTS => lost += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn failed(step: &'static str, result: Result<()>) {
+    if let Err(error) = result {
+        counter!(COMPACT_FAILURES, "step" => step).increment(1);
+        match error.kind() {
+            Kind::Conflict | Kind::Unavailable => tracing::info!(step, %error, "compaction did not get through"),
+            _ => tracing::error!(step, %error, "compaction failed"),
+        }
+    }
 }

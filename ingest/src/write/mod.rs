@@ -1,17 +1,43 @@
 //! Writing: requests are decoded on their own task, join the open group, and are acknowledged when the log segment
 //! of their group is in the store.
+//!
+//! On the way: `rows` (requests of rows), `statement` (TDengine's SQL) and `batches` (Arrow) decode; `schema`
+//! commits what they lack; `budget` bounds what waits; `queue` is the open group; `lane` puts it; `probe` knows how
+//! old the catalog is; `series` finds the supertable of a series.
+
+mod batches;
+mod budget;
+mod lane;
+mod probe;
+mod queue;
+mod rows;
+mod scalar;
+mod schema;
+mod series;
+mod statement;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use bytes::Bytes;
-use futures::Stream;
-use tidelake_format::{Error, Result, ids::Token, meta::Root};
+use chrono_tz::Tz;
+use parking_lot::Mutex;
+use tidelake_format::{
+    Result,
+    ids::Token,
+    meta::Root,
+    snapshot::{SnapshotOptions, SnapshotReader},
+};
+use tokio::task::JoinHandle;
 
+pub use self::batches::{IfAbsent, IfExists, IngestTarget};
+pub(crate) use self::budget::{Budget, Reservation};
+use self::{lane::Lane, probe::Probe, queue::Queue, schema::SchemaChanges, series::SeriesDirectory};
 use crate::{
     clock::Clock,
-    compact::{CompactReport, CompactRequest},
-    config::IngestConfig,
+    compact::{CompactReport, CompactRequest, Compactor},
+    config::{IngestConfig, millis},
+    decode::Rejected,
 };
 
 /// When a request is acknowledged.
@@ -29,6 +55,8 @@ pub enum Durability {
 pub struct Written {
     /// Rows (lines, points) that were kept.
     pub accepted: u64,
+    /// Those that were not, in the order of the request.
+    pub rejected: Vec<Rejected>,
     /// What a later query brings to see them; `None` when nothing was stored, or not yet.
     pub token: Option<Token>,
 }
@@ -44,46 +72,45 @@ pub struct Executed {
     pub use_database: Option<String>,
 }
 
-/// What a bulk ingest does when its table exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum IfExists {
-    /// Refuse.
-    Fail,
-    /// Add the rows.
-    #[default]
-    Append,
-    /// Drop the table first.
-    Replace,
-}
+/// Decoded segments that the directory of series keeps in memory, in bytes.
+const TAIL_CACHE: usize = 32 << 20;
 
-/// What a bulk ingest does when its table does not exist.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum IfAbsent {
-    /// Refuse.
-    Fail,
-    /// Create it from the schema of the batches.
-    #[default]
-    Create,
-}
-
-/// Where a bulk ingest goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IngestTarget {
-    /// The database.
-    pub database: String,
-    /// The supertable.
-    pub table: String,
-    /// What to do when it does not exist.
-    pub if_absent: IfAbsent,
-    /// What to do when it exists.
-    pub if_exists: IfExists,
-}
-
-/// The write path of one process over one root; cheap to clone.
-#[derive(Clone)]
+/// The write path of one process over one root; cheap to clone. Without [`Ingest::shutdown`], what waits is lost with
+/// the last clone, as in a crash.
+#[derive(Debug, Clone)]
 pub struct Ingest {
-    root: Root,
-    config: Arc<IngestConfig>,
+    shared: Arc<Shared>,
+    time_zone: Tz,
+    tasks: Arc<Tasks>,
+}
+
+/// What requests and background tasks share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) root: Root,
+    pub(crate) config: Arc<IngestConfig>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) budget: Budget,
+    queue: Arc<Queue>,
+    probe: Probe,
+    schema: SchemaChanges,
+    directory: Arc<SeriesDirectory>,
+    compactor: Compactor,
+}
+
+/// The tasks of a handle: ended when the last clone of it goes.
+#[derive(Debug, Default)]
+struct Tasks {
+    lanes: Mutex<Vec<JoinHandle<()>>>,
+    background: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        for task in self.lanes.get_mut().iter().chain(self.background.get_mut().iter()) {
+            task.abort();
+        }
+    }
 }
 
 impl Ingest {
@@ -91,63 +118,66 @@ impl Ingest {
     ///
     /// # Errors
     /// Invalid, naming every setting that cannot work.
-    pub async fn open(root: Root, config: IngestConfig, _clock: Arc<dyn Clock>) -> Result<Ingest> {
+    pub async fn open(root: Root, config: IngestConfig, clock: Arc<dyn Clock>) -> Result<Ingest> {
         config.check()?;
-        Ok(Self { root, config: Arc::new(config) })
+        let config = Arc::new(config);
+        let options = SnapshotOptions { max_staleness: Some(std::time::Duration::ZERO), tail_cache_bytes: TAIL_CACHE };
+        let reader = SnapshotReader::new(root.clone(), options);
+        let shared = Arc::new(Shared {
+            budget: Budget::new(config.buffer_bytes, millis(config.buffer_wait_ms)),
+            queue: Arc::default(),
+            probe: Probe::new(root.clone()),
+            schema: SchemaChanges::new(root.clone()),
+            directory: Arc::new(SeriesDirectory::new(reader, config.series_names)),
+            compactor: Compactor::new(root.clone(), config.compact.clone(), clock.clone()),
+            root,
+            config,
+            clock,
+        });
+        let tasks = Tasks::default();
+        let default = if shared.root.store().is_directory() { 1 } else { 4 };
+        for _ in 0..shared.config.writers.unwrap_or(default) {
+            let lane = Lane::new(shared.root.store().clone(), shared.clock.clone(), shared.probe.clone());
+            tasks.lanes.lock().push(tokio::spawn(lane.run(shared.queue.clone(), shared.config.clone())));
+        }
+        if shared.config.compact.background {
+            tasks.background.lock().extend(shared.compactor.spawn());
+        }
+        Ok(Self { shared, time_zone: Tz::UTC, tasks: Arc::new(tasks) })
+    }
+
+    /// The same handle, for statements whose timestamps without a zone mean this one. UTC otherwise.
+    #[must_use]
+    pub fn in_time_zone(&self, time_zone: Tz) -> Self {
+        Self { time_zone, ..self.clone() }
     }
 
     /// The root that it writes to.
     pub fn root(&self) -> &Root {
-        &self.root
+        &self.shared.root
     }
 
     /// Its settings.
     pub fn config(&self) -> &IngestConfig {
-        &self.config
+        &self.shared.config
     }
 
-    /// Executes one writing statement of TDengine's SQL; `parameters` holds one row for each execution.
-    ///
-    /// # Errors
-    /// Invalid for a wrong statement, NotFound for an unknown database or table, Unavailable when the buffer is full
-    /// or the store does not answer.
-    pub async fn execute(
-        &self,
-        _database: Option<&str>,
-        _sql: &str,
-        _parameters: Option<&RecordBatch>,
-    ) -> Result<Executed> {
-        Err(Error::internal("statements are not wired yet"))
-    }
-
-    /// Writes batches into one supertable.
-    ///
-    /// # Errors
-    /// As for [`Ingest::execute`]; the first row that does not fit fails the whole ingest with its number.
-    pub async fn ingest_batches(
-        &self,
-        _target: IngestTarget,
-        _batches: impl Stream<Item = Result<RecordBatch>> + Send,
-    ) -> Result<Written> {
-        Err(Error::internal("bulk ingest is not wired yet"))
-    }
-
-    /// Writes a body of line protocol.
-    ///
-    /// # Errors
-    /// NotFound for an unknown database, Unavailable when the buffer is full or the store does not answer.
-    pub async fn write_line_protocol(&self, _database: &str, _body: Bytes, _durability: Durability) -> Result<Written> {
-        Err(Error::internal("line protocol is not wired yet"))
-    }
-
-    /// Folds and merges now, as far as the request says.
+    /// Folds and merges now, as far as the request says; with the background task at most one of them at a time.
     ///
     /// # Errors
     /// Unavailable when the store does not answer, Corrupt naming the object that is.
-    pub async fn compact(&self, _request: CompactRequest) -> Result<CompactReport> {
-        Err(Error::internal("compaction is not wired yet"))
+    pub async fn compact(&self, request: CompactRequest) -> Result<CompactReport> {
+        self.shared.compactor.run(request).await
     }
 
-    /// Flushes what waits and ends the background tasks.
-    pub async fn shutdown(&self) {}
+    /// Refuses new requests, writes those that wait and ends the background tasks.
+    pub async fn shutdown(&self) {
+        self.shared.queue.close();
+        let background = std::mem::take(&mut *self.tasks.background.lock());
+        background.iter().for_each(JoinHandle::abort);
+        let lanes = std::mem::take(&mut *self.tasks.lanes.lock());
+        for task in lanes {
+            let _ = task.await; // a lane that panicked has nothing left to write
+        }
+    }
 }

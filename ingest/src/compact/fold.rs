@@ -1,0 +1,257 @@
+//! Fold: log segments → data files.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use arrow::{
+    array::{AsArray, RecordBatch, UInt32Array},
+    compute::take_record_batch,
+    datatypes::UInt32Type,
+};
+use metrics::counter;
+use tidelake_format::{
+    Error, Result,
+    file::EncodedFile,
+    ids::TableId,
+    log::{Cut, cut},
+    merge::{content_hash, series_order},
+    meta::Draft,
+    rows::{Block, SeriesSet},
+    schema::{Database, Supertable},
+    store::Moment,
+};
+
+use super::{
+    CompactReport, Inner,
+    publish::{Published, publish},
+    rewrite::{Books, Limits, Rewriter, conform, covers, slice, windows},
+};
+use crate::metrics::{DUPLICATE_ROWS, FOLD_ROWS, FOLDS};
+
+/// A fold or merge that takes longer starts afresh.
+pub(super) const LONGEST: std::time::Duration = std::time::Duration::from_secs(30 * 60);
+
+/// The files of one partition of one table.
+struct Folded {
+    table: TableId,
+    partition: i64,
+    files: Vec<EncodedFile>,
+}
+
+/// What folding gave: files, rows read, rows dropped.
+struct Output {
+    folded: Vec<Folded>,
+    rows: u64,
+    dropped: u64,
+}
+
+impl Inner {
+    /// Folds one cut of the log; nothing to fold is no error.
+    ///
+    /// # Errors
+    /// Conflict when somebody else folded the same segments meanwhile.
+    pub(super) async fn fold(&self) -> Result<CompactReport> {
+        let started = Moment::now(self.root.store().ambient().as_ref());
+        let cut = Arc::new(cut(&self.root, self.margin(), self.config.fold_max_bytes).await?);
+        if cut.segments.is_empty() && cut.retired.is_empty() {
+            return Ok(CompactReport::default());
+        }
+        let (limits, taken) = (Limits::from(&self.config), cut.clone());
+        let output = tokio::task::spawn_blocking(move || rewrite(&taken, limits))
+            .await
+            .map_err(|e| Error::internal("a fold ended early").source(e))??;
+
+        let mut report = CompactReport {
+            segments: cut.segments.len() as u64,
+            folded_rows: output.rows,
+            duplicates: output.dropped,
+            ..CompactReport::default()
+        };
+        let mut published = Vec::new();
+        for folded in output.folded {
+            for file in folded.files {
+                let now = self.clock.wall_ms();
+                let file = publish(self.root.store(), now, folded.table, folded.partition, file).await?;
+                report.files += 1;
+                report.bytes += file.bytes();
+                published.push(file);
+            }
+        }
+        if started.age(self.root.store().ambient().as_ref()) > LONGEST {
+            return Err(Error::conflict("a fold took too long to be committed").with("limit_s", LONGEST.as_secs()));
+        }
+        let touching: BTreeSet<_> = published.iter().map(|f| (f.table, f.partition())).collect();
+        let touching: Vec<_> = touching.into_iter().collect();
+        self.root.commit(&touching, |draft| apply(draft, &cut, &published)).await?;
+        counter!(FOLDS).increment(1);
+        counter!(FOLD_ROWS).increment(report.folded_rows);
+        counter!(DUPLICATE_ROWS).increment(report.duplicates);
+        tracing::info!(?report, "folded");
+        Ok(report)
+    }
+}
+
+/// Applies a fold if every watermark that it starts from, and what it read of its tables, is unchanged.
+fn apply(draft: &mut Draft, cut: &Cut, published: &[Published]) -> Result<()> {
+    for (writer, _) in &cut.watermarks {
+        if draft.catalog().watermark(*writer) != cut.catalog.watermark(*writer) {
+            return Err(Error::conflict("somebody else folded these segments").with("writer", writer));
+        }
+    }
+    let order = draft.version();
+    for file in published {
+        let (Some(now), Some(base)) = (draft.catalog().table_by_id(file.table), cut.catalog.table_by_id(file.table))
+        else {
+            continue; // dropped meanwhile: the file is an orphan
+        };
+        if now.tombstones != base.tombstones || now.overrides != base.overrides {
+            return Err(Error::conflict("rows or tags of a table changed during a fold").with("table", &base.name));
+        }
+        draft.add_file(file.table, file.entry(order, order))?;
+    }
+    for (writer, watermark) in &cut.watermarks {
+        draft.set_watermark(*writer, *watermark);
+    }
+    for writer in &cut.retired {
+        draft.remove_watermark(*writer);
+    }
+    Ok(())
+}
+
+/// Segments into files, table by table. Rows of dropped tables go with them.
+fn rewrite(cut: &Cut, limits: Limits) -> Result<Output> {
+    let mut tables: BTreeMap<TableId, Vec<&Block>> = BTreeMap::new();
+    for segment in &cut.segments {
+        for block in &segment.segment.blocks {
+            tables.entry(block.table).or_default().push(block);
+        }
+    }
+    let mut output = Output { folded: Vec::new(), rows: 0, dropped: 0 };
+    for (id, blocks) in tables {
+        let Some(table) = cut.catalog.table_by_id(id) else { continue };
+        let database = cut.catalog.database_by_id(table.database);
+        let database =
+            database.ok_or_else(|| Error::internal("a table without a database").with("table", &table.name))?;
+        fold_table(table, database, &blocks, limits, &mut output)?;
+    }
+    Ok(output)
+}
+
+/// Rows of one batch that belong to one partition, grouped by window.
+struct Part {
+    rows: RecordBatch,
+    order: UInt32Array,
+    ends: Vec<usize>,
+}
+
+fn fold_table(
+    table: &Arc<Supertable>,
+    database: &Arc<Database>,
+    blocks: &[&Block],
+    limits: Limits,
+    output: &mut Output,
+) -> Result<()> {
+    let sets: Vec<&SeriesSet> = blocks.iter().map(|b| &b.series).collect();
+    let order = series_order(&sets, table, database.precision)?;
+    let schema = Block::rows_schema(table, database.precision);
+    let mut partitions: BTreeMap<i64, (Vec<RecordBatch>, Books)> = BTreeMap::new();
+    for (block, ranks) in blocks.iter().zip(&order.ranks) {
+        output.rows += block.len() as u64;
+        let rows = conform(&block.rows, Some(ranks), &schema)?;
+        let parts = split(&rows, database)?;
+        let whole = parts.len() == 1 && covers(table, block);
+        for (partition, rows) in parts {
+            // The sum over the block as it was read covers the steps since, too.
+            let hash =
+                if whole { content_hash(&block.series, &block.rows)? } else { content_hash(&order.series, &rows)? };
+            let (batches, books) = partitions.entry(partition).or_default();
+            books.add(rows.num_rows() as u64, hash);
+            batches.push(rows);
+        }
+    }
+    for (partition, (batches, books)) in partitions {
+        let mut counts = vec![0u64; order.series.len()];
+        for batch in &batches {
+            batch.column(0).as_primitive::<UInt32Type>().values().iter().for_each(|s| counts[*s as usize] += 1);
+        }
+        let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
+        let windows = windows(&counts, limits.window_rows(bytes / (books.rows as usize).max(1)));
+        let mut window_of = vec![0u32; order.series.len()];
+        for (w, window) in windows.iter().enumerate() {
+            window_of[window.clone()].fill(w as u32);
+        }
+        let parts: Vec<Part> = batches.into_iter().map(|rows| group(rows, &window_of, windows.len())).collect();
+        let mut rewriter = Rewriter::new(table.clone(), database.clone(), limits);
+        for (w, window) in windows.iter().enumerate() {
+            let series = slice(&order.series, window)?;
+            let mut rows = Vec::new();
+            for part in &parts {
+                let (start, end) = (if w == 0 { 0 } else { part.ends[w - 1] }, part.ends[w]);
+                if start < end {
+                    let taken = take_record_batch(&part.rows, &part.order.slice(start, end - start))?;
+                    rows.push(rebase(&taken, window.start as u32)?);
+                }
+            }
+            rewriter.write(&series, &rows)?;
+        }
+        let (files, dropped) = rewriter.finish(books)?;
+        output.dropped += dropped.rows;
+        output.folded.push(Folded { table: table.id, partition, files });
+    }
+    Ok(())
+}
+
+/// Rows by the partition of their time.
+fn split(rows: &RecordBatch, database: &Database) -> Result<Vec<(i64, RecordBatch)>> {
+    let ticks = ticks(rows)?;
+    let (Some(min), Some(max)) = (ticks.iter().min(), ticks.iter().max()) else { return Ok(Vec::new()) };
+    let (first, last) = (database.partition_of(*min), database.partition_of(*max));
+    if first == last {
+        return Ok(vec![(first, rows.clone())]);
+    }
+    let mut partitions: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
+    for (i, ts) in ticks.iter().enumerate() {
+        partitions.entry(database.partition_of(*ts)).or_default().push(i as u32);
+    }
+    let take = |(partition, at): (i64, Vec<u32>)| Ok((partition, take_record_batch(rows, &UInt32Array::from(at))?));
+    partitions.into_iter().map(take).collect()
+}
+
+/// The time column as ticks.
+pub(super) fn ticks(rows: &RecordBatch) -> Result<arrow::buffer::ScalarBuffer<i64>> {
+    use arrow::array::Array;
+    let data = rows.column(1).to_data();
+    let ticks = data.buffers().first().map(|b| arrow::buffer::ScalarBuffer::new(b.clone(), data.offset(), data.len()));
+    ticks.ok_or_else(|| Error::internal("the second column of rows is not a timestamp"))
+}
+
+/// A stable grouping of rows by window: a counting sort of their places.
+fn group(rows: RecordBatch, window_of: &[u32], windows: usize) -> Part {
+    let series = rows.column(0).as_primitive::<UInt32Type>().values();
+    let mut ends = vec![0usize; windows];
+    series.iter().for_each(|s| ends[window_of[*s as usize] as usize] += 1);
+    let mut next = Vec::with_capacity(windows);
+    let mut sum = 0;
+    for end in &mut ends {
+        next.push(sum);
+        sum += *end;
+        *end = sum;
+    }
+    let mut order = vec![0u32; series.len()];
+    for (i, s) in series.iter().enumerate() {
+        let at = &mut next[window_of[*s as usize] as usize];
+        order[*at] = i as u32;
+        *at += 1;
+    }
+    Part { order: UInt32Array::from(order), ends, rows }
+}
+
+/// Rows whose series count from the start of a window.
+pub(super) fn rebase(rows: &RecordBatch, start: u32) -> Result<RecordBatch> {
+    let series = rows.column(0).as_primitive::<UInt32Type>().unary::<_, UInt32Type>(|s| s - start);
+    let mut columns = rows.columns().to_vec();
+    columns[0] = Arc::new(series);
+    Ok(RecordBatch::try_new(rows.schema(), columns)?)
+}

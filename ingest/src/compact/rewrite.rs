@@ -1,0 +1,197 @@
+//! Rows into data files, with the books kept: what goes in comes out, or was dropped for a newer row.
+
+use std::{ops::Range, sync::Arc};
+
+use arrow::{
+    array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array},
+    compute::{CastOptions, cast_with_options},
+    datatypes::SchemaRef,
+};
+use tidelake_format::{
+    Error, Result,
+    file::{DataFileOptions, DataFileWriter, EncodedFile},
+    ids::ColumnId,
+    merge::{Dropped, sort_newest_counted},
+    rows::{Block, SeriesSet},
+    schema::{Database, Supertable, field_id},
+};
+
+use crate::config::CompactConfig;
+
+/// Rows and their conservation sum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Books {
+    pub(crate) rows: u64,
+    pub(crate) hash: u64,
+}
+
+impl Books {
+    pub(crate) fn add(&mut self, rows: u64, hash: u64) {
+        self.rows += rows;
+        self.hash = self.hash.wrapping_add(hash);
+    }
+}
+
+/// How much is held in memory and put into one file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) file_rows: u64,
+    pub(crate) file_bytes: usize,
+    pub(crate) window_bytes: usize,
+}
+
+impl Limits {
+    /// Rows of this many bytes each that are sorted at once.
+    pub(crate) fn window_rows(&self, row_bytes: usize) -> u64 {
+        (self.window_bytes / row_bytes.max(1)).clamp(1_024, 1 << 22) as u64
+    }
+}
+
+impl From<&CompactConfig> for Limits {
+    fn from(config: &CompactConfig) -> Self {
+        let CompactConfig { file_rows, file_bytes, window_bytes, .. } = *config;
+        Self { file_rows, file_bytes, window_bytes }
+    }
+}
+
+/// Writes sorted rows of one partition into as many files as their largest size asks for.
+#[derive(Debug)]
+pub(crate) struct Rewriter {
+    table: Arc<Supertable>,
+    database: Arc<Database>,
+    limits: Limits,
+    open: Option<DataFileWriter>,
+    files: Vec<EncodedFile>,
+    dropped: Dropped,
+}
+
+impl Rewriter {
+    pub(crate) fn new(table: Arc<Supertable>, database: Arc<Database>, limits: Limits) -> Self {
+        Self { table, database, limits, open: None, files: Vec::new(), dropped: Dropped::default() }
+    }
+
+    /// Sorts rows of the next series, keeps the newest of each key and writes them. `batches` are oldest first, of the
+    /// table's rows schema, `series` an index into `series`.
+    pub(crate) fn write(&mut self, series: &SeriesSet, batches: &[RecordBatch]) -> Result<()> {
+        if batches.iter().all(|b| b.num_rows() == 0) {
+            return Ok(());
+        }
+        let newest = sort_newest_counted(batches, series)?;
+        self.dropped.rows += newest.dropped.rows;
+        self.dropped.hash = self.dropped.hash.wrapping_add(newest.dropped.hash);
+        let rows = newest.rows.num_rows() as u64;
+        let full = |w: &DataFileWriter| {
+            w.rows() + rows > self.limits.file_rows || w.buffered_bytes() >= self.limits.file_bytes
+        };
+        if self.open.as_ref().is_some_and(|w| w.rows() > 0 && full(w)) {
+            self.close()?;
+        }
+        let writer = match &mut self.open {
+            Some(writer) => writer,
+            open => {
+                let options = DataFileOptions::default();
+                open.insert(DataFileWriter::new(self.table.clone(), self.database.precision, options)?)
+            }
+        };
+        writer.write(series, &newest.rows)
+    }
+
+    fn close(&mut self) -> Result<()> {
+        if let Some(writer) = self.open.take() {
+            self.files.push(writer.finish()?);
+        }
+        Ok(())
+    }
+
+    /// The finished files and what was dropped.
+    ///
+    /// # Errors
+    /// Internal when the books do not balance: nothing of this may be committed.
+    pub(crate) fn finish(mut self, input: Books) -> Result<(Vec<EncodedFile>, Dropped)> {
+        self.close()?;
+        let mut output = Books { rows: self.dropped.rows, hash: self.dropped.hash };
+        for file in &self.files {
+            output.add(file.rows, file.hash);
+        }
+        if input != output {
+            return Err(Error::internal("a rewrite would not keep every row; it is abandoned")
+                .with("table", &self.table.name)
+                .with("expected", format!("{input:?}"))
+                .with("found", format!("{output:?}, of them dropped {:?}", self.dropped)));
+        }
+        Ok((self.files, self.dropped))
+    }
+}
+
+/// The rows of a block in a table's rows schema: columns by id, absent ones null, widened ones cast; `series` is
+/// mapped by `ranks`.
+///
+/// # Errors
+/// Internal when a column cannot be cast.
+pub(crate) fn conform(rows: &RecordBatch, ranks: Option<&[u32]>, schema: &SchemaRef) -> Result<RecordBatch> {
+    use arrow::{array::AsArray, datatypes::UInt32Type};
+    let series: ArrayRef = match ranks {
+        None => rows.column(0).clone(),
+        Some(ranks) => {
+            let of = rows.column(0).as_primitive::<UInt32Type>().values();
+            Arc::new(UInt32Array::from_iter_values(of.iter().map(|i| ranks[*i as usize])))
+        }
+    };
+    let mut columns = vec![series];
+    for field in schema.fields().iter().skip(1) {
+        let id = field_id(field).ok_or_else(|| Error::internal("a column has no id").with("column", field.name()))?;
+        let found = rows.schema_ref().fields().iter().skip(1).position(|f| field_id(f) == Some(id));
+        columns.push(match found.map(|at| rows.column(at + 1)) {
+            None => new_null_array(field.data_type(), rows.num_rows()),
+            Some(column) if column.data_type() == field.data_type() => column.clone(),
+            Some(column) => {
+                let options = CastOptions { safe: false, ..CastOptions::default() };
+                cast_with_options(column, field.data_type(), &options)
+                    .map_err(|e| Error::internal("a column cannot be widened").with("column", field.name()).source(e))?
+            }
+        });
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
+}
+
+/// Whether a table still has every column of a block with values in it; then the block's own sum is that of its
+/// conformed rows.
+pub(crate) fn covers(table: &Supertable, block: &Block) -> bool {
+    let schema = block.rows.schema();
+    let mut fields = schema.fields().iter().zip(block.rows.columns()).skip(1);
+    let has = |id: Option<ColumnId>| id.is_some_and(|id| table.column_by_id(id).is_some());
+    fields.all(|(f, c)| has(field_id(f)) || c.null_count() == c.len())
+}
+
+/// Cuts series 0..n into ranges of at most `limit` rows each, at least one series.
+pub(crate) fn windows(rows: &[u64], limit: u64) -> Vec<Range<usize>> {
+    let (mut windows, mut start, mut sum) = (Vec::new(), 0, 0u64);
+    for (i, n) in rows.iter().enumerate() {
+        if i > start && sum + n > limit {
+            windows.push(start..i);
+            (start, sum) = (i, 0);
+        }
+        sum += n;
+    }
+    if start < rows.len() {
+        windows.push(start..rows.len());
+    }
+    windows
+}
+
+/// Some adjacent series of a set.
+pub(crate) fn slice(set: &SeriesSet, window: &Range<usize>) -> Result<SeriesSet> {
+    SeriesSet::try_new(set.batch().slice(window.start, window.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_cover_every_series_once_and_keep_the_limit_where_they_can() {
+        assert_eq!(windows(&[5, 5, 5, 20, 1, 0], 10), [0..2, 2..3, 3..4, 4..6]);
+        assert_eq!(windows(&[], 10), Vec::<Range<usize>>::new());
+    }
+}

@@ -1,0 +1,95 @@
+//! The bound on memory: every byte of a request that waits is reserved here first.
+
+use std::{sync::Arc, time::Duration};
+
+use metrics::{counter, gauge};
+use tidelake_format::{Error, Result};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::metrics::{BUFFERED_BYTES, THROTTLED};
+
+/// Bytes per permit.
+const UNIT: usize = 1 << 10;
+
+/// The bytes that requests may hold together.
+#[derive(Debug, Clone)]
+pub(crate) struct Budget {
+    permits: Arc<Semaphore>,
+    units: usize,
+    wait: Duration,
+}
+
+/// Bytes of the budget that a request holds until its rows are in the store.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    permit: OwnedSemaphorePermit,
+    bytes: usize,
+}
+
+impl Budget {
+    pub(crate) fn new(bytes: usize, wait: Duration) -> Self {
+        let units = bytes.div_ceil(UNIT).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        Self { permits: Arc::new(Semaphore::new(units)), units, wait }
+    }
+
+    /// Reserves bytes, waiting for others to be done for a short time only.
+    ///
+    /// # Errors
+    /// Unavailable when there is no room by then.
+    pub(crate) async fn reserve(&self, bytes: usize) -> Result<Reservation> {
+        Ok(Reservation { permit: self.acquire(bytes.div_ceil(UNIT).max(1)).await?, bytes })
+    }
+
+    /// Raises a reservation to at least `bytes` in all.
+    ///
+    /// # Errors
+    /// As [`Budget::reserve`]; the reservation stays as it was.
+    pub(crate) async fn grow(&self, reservation: &mut Reservation, bytes: usize) -> Result<()> {
+        let more = bytes.div_ceil(UNIT).saturating_sub(reservation.permit.num_permits());
+        if more > 0 {
+            reservation.permit.merge(self.acquire(more).await?);
+        }
+        reservation.bytes = reservation.bytes.max(bytes);
+        Ok(())
+    }
+
+    async fn acquire(&self, units: usize) -> Result<OwnedSemaphorePermit> {
+        let full = || {
+            counter!(THROTTLED).increment(1);
+            Error::unavailable("the write buffer is full").with("limit_bytes", self.units.saturating_mul(UNIT))
+        };
+        if units > self.units {
+            return Err(full());
+        }
+        let units = u32::try_from(units).map_err(|_| full())?;
+        let permit = match self.permits.clone().try_acquire_many_owned(units) {
+            Ok(permit) => permit,
+            Err(_) => tokio::time::timeout(self.wait, self.permits.clone().acquire_many_owned(units))
+                .await
+                .map_err(|_| full())?
+                .map_err(|_| Error::unavailable("the write path is shut down"))?,
+        };
+        gauge!(BUFFERED_BYTES).set(((self.units - self.permits.available_permits()) * UNIT) as f64);
+        Ok(permit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_budget_refuses_after_a_bounded_wait_and_recovers() {
+        let budget = Budget::new(10 << 10, Duration::from_millis(200));
+        let mut held = budget.reserve(6 << 10).await.unwrap();
+        let before = tokio::time::Instant::now();
+        assert_eq!(budget.reserve(5 << 10).await.unwrap_err().kind(), Kind::Unavailable);
+        assert_eq!(before.elapsed(), Duration::from_millis(200));
+        budget.grow(&mut held, 10 << 10).await.unwrap();
+        assert_eq!(budget.reserve(1).await.unwrap_err().kind(), Kind::Unavailable);
+        drop(held);
+        assert!(budget.reserve(10 << 10).await.is_ok());
+        assert_eq!(budget.reserve(11 << 10).await.unwrap_err().kind(), Kind::Unavailable);
+    }
+}

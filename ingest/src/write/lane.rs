@@ -1,0 +1,196 @@
+//! A writer of the log: one id, numbers without holes, one PUT in flight.
+
+use std::{sync::Arc, time::Duration};
+
+use metrics::{counter, histogram};
+use tidelake_format::{
+    Error, Result,
+    ids::{Position, WriterId},
+    layout::log_key,
+    meta::Catalog,
+    rows::Block,
+    segment::{self, SegmentHeader},
+    store::{Created, Moment, Store},
+};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    probe::Probe,
+    queue::{Entry, Queue},
+};
+use crate::{
+    clock::Clock,
+    config::IngestConfig,
+    metrics::{LOST_ROWS, PUT_SECONDS, ROWS, SEGMENT_BYTES, SEGMENTS},
+};
+
+/// A writer takes a new id after this time: its segments are void 2 days after its start.
+const ID_LIFE: Duration = Duration::from_secs(86_400);
+/// No segment is acknowledged under an id that is older.
+const ID_VOID: Duration = Duration::from_secs(2 * 86_400 - 3_600);
+/// Rows are acknowledged only on an answer about the newest version that was asked for less than this ago.
+pub(crate) const PROBE_AGE: Duration = Duration::from_secs(2);
+/// A probe goes beside a PUT when the last one is older than this, so that few acknowledgements wait for one.
+const PROBE_EARLY: Duration = Duration::from_secs(1);
+/// Groups of more bytes than this are encoded on a thread for blocking work.
+const ENCODE_INLINE: usize = 256 << 10;
+/// The longest wait between two attempts at an uncertain PUT.
+const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// Takes groups from a queue and puts them, one after another.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    store: Store,
+    clock: Arc<dyn Clock>,
+    probe: Probe,
+    id: WriterId,
+    next: u64,
+    started: Moment,
+    start_ms: i64,
+    stamp_ms: i64,
+}
+
+impl Lane {
+    pub(crate) fn new(store: Store, clock: Arc<dyn Clock>, probe: Probe) -> Self {
+        let start_ms = clock.wall_ms();
+        let started = Moment::now(store.ambient().as_ref());
+        let id = WriterId(store.ambient().random_id());
+        Self { store, clock, probe, id, next: 0, started, start_ms, stamp_ms: start_ms }
+    }
+
+    /// Writes groups until the queue is closed and empty.
+    pub(crate) async fn run(mut self, queue: Arc<Queue>, config: Arc<IngestConfig>) {
+        let linger = crate::config::millis(config.no_sync_ms);
+        while let Some(group) = queue.take(config.group_bytes, linger).await {
+            self.write(group).await;
+        }
+    }
+
+    /// Writes a group and answers everybody in it. When the group cannot be encoded, each request is tried alone, so
+    /// that one cannot fail another.
+    async fn write(&mut self, group: Vec<Entry>) {
+        let blocks = group.iter().flat_map(|e| e.blocks.iter().cloned()).collect();
+        let bytes = group.iter().map(|e| e.bytes).sum();
+        match self.put(blocks, bytes).await {
+            Ok(position) => self.acknowledge(group, position).await,
+            Err(error) if group.len() == 1 => group.into_iter().for_each(|e| refuse(e, &error)),
+            Err(_) => {
+                for entry in group {
+                    match self.put(entry.blocks.clone(), entry.bytes).await {
+                        Ok(position) => self.acknowledge(vec![entry], position).await,
+                        Err(error) => refuse(entry, &error),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts one segment, however long that takes; a probe of the chain goes beside it when one is due.
+    ///
+    /// # Errors
+    /// Internal when the blocks cannot be encoded: nothing was put.
+    async fn put(&mut self, blocks: Vec<Block>, bytes: usize) -> Result<Position> {
+        let blocks = Arc::new(blocking(bytes, move || segment::concat_blocks(blocks)).await?);
+        loop {
+            if self.started.age(self.store.ambient().as_ref()) > ID_LIFE {
+                self.renew();
+            }
+            self.stamp_ms = self.stamp_ms.max(self.clock.wall_ms());
+            let position = Position { writer: self.id, seq: self.next };
+            let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ms: self.stamp_ms };
+            let shared = blocks.clone();
+            let encoded = blocking(bytes, move || segment::encode(&header, &shared)).await?;
+            let size = encoded.len() as u64;
+
+            let before = Instant::now();
+            let key = log_key(position);
+            let put = create(&self.store, &key, encoded);
+            let (created, _) = tokio::join!(put, self.probe.catalog(PROBE_EARLY));
+            histogram!(PUT_SECONDS).record(before.elapsed().as_secs_f64());
+            let void = self.started.age(self.store.ambient().as_ref()) > ID_VOID;
+            if created == Created::Lost || void {
+                tracing::warn!(position = %position, void, "the writer id is not usable any more; taking a new one");
+                self.renew();
+                continue;
+            }
+            self.next += 1;
+            counter!(SEGMENTS).increment(1);
+            counter!(SEGMENT_BYTES).increment(size);
+            return Ok(position);
+        }
+    }
+
+    fn renew(&mut self) {
+        self.id = WriterId(self.store.ambient().random_id());
+        self.next = 0;
+        self.started = Moment::now(self.store.ambient().as_ref());
+        self.start_ms = self.clock.wall_ms();
+        self.stamp_ms = self.stamp_ms.max(self.start_ms);
+    }
+
+    /// Answers the requests of a segment that is in the store, on an answer about the catalog that is fresh enough.
+    async fn acknowledge(&self, group: Vec<Entry>, position: Position) {
+        let mut wait = Duration::from_millis(50);
+        let catalog = loop {
+            match self.probe.catalog(PROBE_AGE).await {
+                Ok(catalog) => break catalog,
+                Err(error) => {
+                    tracing::warn!(%error, "no answer about the newest version; rows wait for their acknowledgement");
+                    sleep(wait).await;
+                    wait = (wait * 2).min(RETRY_MAX);
+                }
+            }
+        };
+        for entry in group {
+            match dropped(&entry, &catalog) {
+                Some(error) => refuse(entry, &error),
+                None => {
+                    counter!(ROWS).increment(entry.rows());
+                    if let Some(waiter) = entry.waiter {
+                        let _ = waiter.send(Ok(position)); // nobody may wait any more
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The error of a request whose table was dropped while its rows were on their way.
+fn dropped(entry: &Entry, catalog: &Catalog) -> Option<Error> {
+    let gone = entry.blocks.iter().find(|b| catalog.table_by_id(b.table).is_none())?;
+    Some(Error::not_found("the table was dropped while its rows were being written").with("table", gone.table.0))
+}
+
+fn refuse(entry: Entry, error: &Error) {
+    match entry.waiter {
+        Some(waiter) => {
+            let _ = waiter.send(Err(Error::new(error.kind(), error.to_string())));
+        }
+        None => {
+            counter!(LOST_ROWS).increment(entry.rows());
+            tracing::error!(rows = entry.rows(), %error, "rows acknowledged from the buffer are lost");
+        }
+    }
+}
+
+/// Puts the bytes under the key until the store answers: a number stands for the same bytes for ever.
+async fn create(store: &Store, key: &str, bytes: bytes::Bytes) -> Created {
+    let mut wait = Duration::from_millis(50);
+    loop {
+        match store.create(key, bytes.clone()).await {
+            Ok(created) => return created,
+            Err(error) => {
+                tracing::warn!(%error, key, "the outcome of a PUT is unknown; trying again");
+                sleep(wait).await;
+                wait = (wait * 2).min(RETRY_MAX);
+            }
+        }
+    }
+}
+
+async fn blocking<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    if bytes <= ENCODE_INLINE {
+        return work();
+    }
+    tokio::task::spawn_blocking(work).await.map_err(|e| Error::internal("encoding a segment failed").source(e))?
+}

@@ -1,0 +1,160 @@
+//! The open group: decoded requests that wait for the next PUT.
+
+use std::{collections::VecDeque, time::Duration};
+
+use parking_lot::Mutex;
+use tidelake_format::{Error, Result, ids::Position, rows::Block};
+use tokio::sync::{Notify, oneshot};
+
+use super::budget::Reservation;
+
+/// One request's rows on their way into a segment.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// The rows, in the order of the request.
+    pub(crate) blocks: Vec<Block>,
+    /// Bytes of them in memory.
+    pub(crate) bytes: usize,
+    /// What holds their place in the buffer, until they are in the store.
+    pub(crate) reservation: Reservation,
+    /// Who waits; `None` was acknowledged from the buffer.
+    pub(crate) waiter: Option<oneshot::Sender<Result<Position>>>,
+}
+
+impl Entry {
+    pub(crate) fn rows(&self) -> u64 {
+        self.blocks.iter().map(|b| b.len() as u64).sum()
+    }
+}
+
+/// Requests in the order in which they joined.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: VecDeque<Entry>,
+    bytes: usize,
+    waiters: usize,
+    closed: bool,
+}
+
+impl Queue {
+    /// Adds a request to the open group.
+    ///
+    /// # Errors
+    /// Unavailable after [`Queue::close`].
+    pub(crate) fn push(&self, entry: Entry) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(Error::unavailable("the write path is shut down"));
+        }
+        state.bytes += entry.bytes;
+        state.waiters += usize::from(entry.waiter.is_some());
+        state.entries.push_back(entry);
+        drop(state);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Takes the next group: as many requests as fit `max_bytes`, at least one, as soon as one of them waits (or the
+    /// group is full, or its first request is `linger` old). `None` when the queue is closed and empty.
+    pub(crate) async fn take(&self, max_bytes: usize, linger: Duration) -> Option<Vec<Entry>> {
+        let mut lingered = None;
+        loop {
+            let changed = self.changed.notified();
+            let empty = {
+                let mut state = self.state.lock();
+                let due = state.closed
+                    || state.waiters > 0
+                    || state.bytes >= max_bytes
+                    || lingered.is_some_and(|at| tokio::time::Instant::now() >= at);
+                if due && !state.entries.is_empty() {
+                    let group = state.next_group(max_bytes);
+                    if !state.entries.is_empty() {
+                        self.changed.notify_one(); // for another lane
+                    }
+                    return Some(group);
+                }
+                if state.closed {
+                    self.changed.notify_one();
+                    return None;
+                }
+                state.entries.is_empty()
+            };
+            if empty {
+                lingered = None;
+                changed.await;
+            } else {
+                let at = *lingered.get_or_insert_with(|| tokio::time::Instant::now() + linger);
+                let _ = tokio::time::timeout_at(at, changed).await;
+            }
+        }
+    }
+
+    /// Refuses new requests; the ones that wait are still taken.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
+        self.changed.notify_one();
+    }
+}
+
+impl State {
+    fn next_group(&mut self, max_bytes: usize) -> Vec<Entry> {
+        let (mut group, mut bytes) = (Vec::new(), 0);
+        while let Some(next) = self.entries.front() {
+            if !group.is_empty() && bytes + next.bytes > max_bytes {
+                break;
+            }
+            let entry = self.entries.pop_front().expect("front() was some");
+            bytes += entry.bytes;
+            self.bytes -= entry.bytes;
+            self.waiters -= usize::from(entry.waiter.is_some());
+            group.push(entry);
+        }
+        group
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::write::budget::Budget;
+
+    async fn entry(bytes: usize, waits: bool) -> Entry {
+        let reservation = Budget::new(1 << 20, Duration::ZERO).reserve(1).await.unwrap();
+        Entry { blocks: Vec::new(), bytes, reservation, waiter: waits.then(|| oneshot::channel().0) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_holds_what_fits_and_at_least_one_request() {
+        let queue = Queue::default();
+        for bytes in [60, 30, 30, 500] {
+            queue.push(entry(bytes, true).await).unwrap();
+        }
+        let mut sizes = Vec::new();
+        for _ in 0..3 {
+            sizes.push(queue.take(100, Duration::ZERO).await.unwrap().iter().map(|e| e.bytes).collect::<Vec<_>>());
+        }
+        assert_eq!(sizes, [vec![60, 30], vec![30], vec![500]]);
+        queue.close();
+        assert!(queue.take(100, Duration::ZERO).await.is_none());
+        assert!(queue.push(entry(1, true).await).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_that_nobody_waits_for_linger_until_somebody_does() {
+        let queue = Queue::default();
+        queue.push(entry(1, false).await).unwrap();
+        let before = tokio::time::Instant::now();
+        assert_eq!(queue.take(100, Duration::from_millis(10)).await.unwrap().len(), 1);
+        assert_eq!(before.elapsed(), Duration::from_millis(10));
+        queue.push(entry(1, false).await).unwrap();
+        queue.push(entry(1, true).await).unwrap();
+        assert_eq!(queue.take(100, Duration::from_millis(10)).await.unwrap().len(), 2);
+        assert_eq!(before.elapsed(), Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,190 @@
+//! Requests of rows: decode, resolve what the catalog lacks, join the group, wait for the store.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use metrics::counter;
+use tidelake_format::{
+    Error, Kind, Result,
+    ids::Token,
+    meta::{Catalog, Draft},
+    rows::Block,
+    schema::Database,
+};
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{Durability, Ingest, Written, budget::Reservation, queue::Entry, series::View};
+use crate::{
+    config::millis,
+    decode::{
+        Decoded, Lookup,
+        line_protocol::{self, LinePrecision},
+        opentsdb,
+    },
+    metrics::{BODY_BYTES, REJECTED},
+};
+
+/// Bodies of more bytes than this are decoded on a thread for blocking work.
+const DECODE_INLINE: usize = 1 << 20;
+/// Each round commits what the one before lacked; more than a few mean that others keep changing the same table.
+const ROUNDS: usize = 6;
+
+impl Ingest {
+    /// Writes a body of line protocol.
+    ///
+    /// Wrong lines are in [`Written::rejected`], the others are kept.
+    ///
+    /// # Errors
+    /// NotFound for an unknown database, Unavailable when the buffer is full or the store does not confirm in time.
+    pub async fn write_line_protocol(
+        &self,
+        database: &str,
+        body: Bytes,
+        precision: LinePrecision,
+        durability: Durability,
+    ) -> Result<Written> {
+        let reservation = self.reserve(body.len()).await?;
+        self.write_line_protocol_reserved(database, body, precision, durability, reservation).await
+    }
+
+    pub(crate) async fn write_line_protocol_reserved(
+        &self,
+        database: &str,
+        body: Bytes,
+        precision: LinePrecision,
+        durability: Durability,
+        reservation: Reservation,
+    ) -> Result<Written> {
+        let clock = self.shared.clock.clone();
+        self.write_text(database, body, durability, reservation, move |body, lookup, db| {
+            Ok(line_protocol::decode(body, lookup, db, precision, clock.wall_ticks(db.precision)))
+        })
+        .await
+    }
+
+    /// Writes a body of OpenTSDB's `/api/put`.
+    ///
+    /// # Errors
+    /// Invalid when the body is not JSON of that shape; otherwise as [`Ingest::write_line_protocol`].
+    pub async fn write_opentsdb(&self, database: &str, body: Bytes, durability: Durability) -> Result<Written> {
+        let reservation = self.reserve(body.len()).await?;
+        self.write_opentsdb_reserved(database, body, durability, reservation).await
+    }
+
+    pub(crate) async fn write_opentsdb_reserved(
+        &self,
+        database: &str,
+        body: Bytes,
+        durability: Durability,
+        reservation: Reservation,
+    ) -> Result<Written> {
+        let clock = self.shared.clock.clone();
+        self.write_text(database, body, durability, reservation, move |body, lookup, db| {
+            opentsdb::decode(body, lookup, db, clock.wall_ticks(db.precision))
+        })
+        .await
+    }
+
+    async fn write_text(
+        &self,
+        database: &str,
+        body: Bytes,
+        durability: Durability,
+        reservation: Reservation,
+        decode: impl Fn(&[u8], &dyn Lookup, &Database) -> Result<Decoded> + Clone + Send + Sync + 'static,
+    ) -> Result<Written> {
+        let start = Instant::now();
+        counter!(BODY_BYTES).increment(body.len() as u64);
+        let (mut catalog, db) = self.database_or_create(database, start).await?;
+        for _ in 0..ROUNDS {
+            let view = View { catalog: catalog.clone(), directory: self.shared.directory.clone() };
+            let decoded = if body.len() <= DECODE_INLINE {
+                decode(&body, &view, &db)?
+            } else {
+                let (body, db, decode) = (body.clone(), db.clone(), decode.clone());
+                tokio::task::spawn_blocking(move || decode(&body, &view, &db))
+                    .await
+                    .map_err(|e| Error::internal("decoding a request failed").source(e))??
+            };
+            if !decoded.missing.is_empty() {
+                catalog = self.shared.schema.commit(db.id, decoded.missing).await?;
+                continue;
+            }
+            if !decoded.rejected.is_empty() {
+                let newest = self.shared.probe.since(start).await?;
+                if newest.version != catalog.version {
+                    catalog = newest;
+                    continue;
+                }
+            }
+            counter!(REJECTED).increment(decoded.rejected.len() as u64);
+            let token = self.submit(decoded.blocks, reservation, durability).await?;
+            return Ok(Written { accepted: decoded.accepted as u64, rejected: decoded.rejected, token });
+        }
+        Err(Error::unavailable("other requests keep changing the same tables").with("database", database))
+    }
+
+    pub(crate) async fn reserve(&self, bytes: usize) -> Result<Reservation> {
+        self.shared.budget.reserve(bytes).await
+    }
+
+    /// Hands rows to the log and waits as long as `durability` says. No token without rows or series, nor from the
+    /// buffer.
+    pub(crate) async fn submit(
+        &self,
+        blocks: Vec<Block>,
+        mut reservation: Reservation,
+        durability: Durability,
+    ) -> Result<Option<Token>> {
+        if blocks.iter().all(|b| b.is_empty() && b.series.is_empty()) {
+            return Ok(None);
+        }
+        let bytes = blocks.iter().map(block_bytes).sum();
+        self.shared.budget.grow(&mut reservation, bytes).await?;
+        if durability == Durability::Buffered {
+            self.shared.queue.push(Entry { blocks, bytes, reservation, waiter: None })?;
+            return Ok(None);
+        }
+        let (waiter, answer) = oneshot::channel();
+        self.shared.queue.push(Entry { blocks, bytes, reservation, waiter: Some(waiter) })?;
+        let unknown = || Error::unavailable("the store did not confirm the rows in time; they may be written yet");
+        match tokio::time::timeout(millis(self.shared.config.confirm_ms), answer).await {
+            Ok(Ok(position)) => Ok(Some(Token::Position(position?))),
+            Ok(Err(_)) => Err(unknown().with("reason", "the write path ended")),
+            Err(_) => Err(unknown().with("waited_ms", self.shared.config.confirm_ms)),
+        }
+    }
+
+    /// The database of this name in a catalog that has it.
+    ///
+    /// # Errors
+    /// NotFound, on an answer of the store that is not older than `start`.
+    pub(crate) async fn database(&self, name: &str, start: Instant) -> Result<(Arc<Catalog>, Arc<Database>)> {
+        for fresh in [false, true] {
+            let catalog = if fresh { self.shared.probe.since(start).await? } else { self.shared.root.catalog() };
+            if let Some(database) = catalog.database(name).cloned() {
+                return Ok((catalog, database));
+            }
+        }
+        Err(Error::not_found(format!("database not found: {name:?}")))
+    }
+
+    async fn database_or_create(&self, name: &str, start: Instant) -> Result<(Arc<Catalog>, Arc<Database>)> {
+        match self.database(name, start).await {
+            Err(error) if error.kind() == Kind::NotFound && self.shared.config.auto_create_database => {}
+            result => return result,
+        }
+        let precision = self.shared.config.auto_precision;
+        let change = |draft: &mut Draft| match draft.catalog().database(name) {
+            Some(database) => Ok(database.clone()),
+            None => draft.create_database(name, precision, Database::DEFAULT_KEEP_MS, Database::DEFAULT_PARTITION_MS),
+        };
+        let (database, catalog) = self.shared.root.commit(&[], change).await?;
+        Ok((catalog, database))
+    }
+}
+
+/// Bytes of a block in memory.
+fn block_bytes(block: &Block) -> usize {
+    block.rows.get_array_memory_size() + block.series.batch().get_array_memory_size()
+}

@@ -1,0 +1,271 @@
+//! The directory of series: whose a series is and which tags it has, for statements that name only the series.
+//!
+//! Names come from what this process wrote, from the tail of the log and from the tag manifests of live files. What
+//! is kept is bounded; that a name does not exist is always proved against the whole of one snapshot.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use hashbrown::{HashMap, HashSet};
+use parking_lot::Mutex;
+use tidelake_format::{
+    Error, Kind, Result,
+    ids::{ColumnId, DatabaseId, FileId, Position, TableId},
+    layout::tags_key,
+    meta::{Catalog, FileEntry},
+    rows::{Block, SeriesSet},
+    schema::{Database, Supertable, field_id},
+    snapshot::{Snapshot, SnapshotReader},
+    tags::TagManifest,
+    types::Scalar,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::scalar::scalar_at;
+use crate::decode::{Lookup, Subtable};
+
+/// Tag manifests that are read at once.
+const PARALLEL: usize = 8;
+/// A snapshot may be collected while it is read; then the search starts again, this often.
+const ATTEMPTS: usize = 4;
+
+/// Series by database and name.
+#[derive(Debug)]
+pub(crate) struct SeriesDirectory {
+    reader: SnapshotReader,
+    limit: usize,
+    names: Mutex<Names>,
+    sources: tokio::sync::Mutex<HashMap<Source, Arc<[u64]>>>,
+}
+
+/// Where a series is.
+#[derive(Debug, Clone)]
+struct Known {
+    table: TableId,
+    set: Arc<SeriesSet>,
+    row: u32,
+}
+
+/// Two generations: when the young one is full, it becomes the old one and what was old is forgotten.
+#[derive(Debug, Default)]
+struct Names {
+    young: Generation,
+    old: Generation,
+}
+
+#[derive(Debug, Default)]
+struct Generation {
+    databases: HashMap<DatabaseId, HashMap<Box<str>, Known>>,
+    len: usize,
+}
+
+/// What holds names: the sorted hashes of its names prove that others are not in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Source {
+    File(FileId),
+    Block(Position, TableId),
+}
+
+impl Generation {
+    fn get(&self, database: DatabaseId, name: &str) -> Option<&Known> {
+        self.databases.get(&database)?.get(name)
+    }
+}
+
+impl Names {
+    fn get(&self, database: DatabaseId, name: &str) -> Option<&Known> {
+        self.young.get(database, name).or_else(|| self.old.get(database, name))
+    }
+
+    fn insert(&mut self, database: DatabaseId, name: &str, known: Known, limit: usize) {
+        if self.young.len >= (limit / 2).max(1) {
+            self.old = std::mem::take(&mut self.young);
+        }
+        if self.young.databases.entry(database).or_default().insert(name.into(), known).is_none() {
+            self.young.len += 1;
+        }
+    }
+}
+
+impl SeriesDirectory {
+    pub(crate) fn new(reader: SnapshotReader, limit: usize) -> Self {
+        Self { reader, limit, names: Mutex::default(), sources: tokio::sync::Mutex::default() }
+    }
+
+    /// Remembers the series of rows that are about to be written.
+    ///
+    /// # Errors
+    /// Invalid when one of them belongs to another table of the database.
+    pub(crate) fn register(&self, catalog: &Catalog, database: DatabaseId, blocks: &[Block]) -> Result<()> {
+        let mut names = self.names.lock();
+        for block in blocks {
+            for name in block.series.names().iter().flatten() {
+                let other = names.get(database, name).filter(|k| k.table != block.table);
+                if let Some(other) = other.and_then(|k| catalog.table_by_id(k.table)) {
+                    return Err(Error::invalid("a series of this name belongs to another supertable")
+                        .with("series", name)
+                        .with("supertable", &other.name));
+                }
+            }
+        }
+        for block in blocks {
+            let set = Arc::new(block.series.clone());
+            for (row, name) in block.series.names().iter().flatten().enumerate() {
+                if names.get(database, name).is_none_or(|k| k.table != block.table) {
+                    let known = Known { table: block.table, set: set.clone(), row: row as u32 };
+                    names.insert(database, name, known, self.limit);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the directory can answer for a series without the store.
+    pub(crate) fn knows(&self, catalog: &Catalog, database: DatabaseId, name: &str) -> bool {
+        self.names.lock().get(database, name).is_some_and(|k| catalog.table_by_id(k.table).is_some())
+    }
+
+    /// Looks for series in the whole of a fresh snapshot and remembers those that exist: afterwards, a name that
+    /// [`SeriesDirectory::subtable`] does not know does not exist. Returns how many of them exist.
+    ///
+    /// # Errors
+    /// Unavailable when the store does not answer, Corrupt naming the object.
+    pub(crate) async fn find(&self, database: DatabaseId, wanted: &[String]) -> Result<usize> {
+        for _ in 1..ATTEMPTS {
+            match self.search(database, wanted).await {
+                Err(error) if error.kind() == Kind::NotFound => continue,
+                result => return result,
+            }
+        }
+        self.search(database, wanted).await
+    }
+
+    async fn search(&self, database: DatabaseId, wanted: &[String]) -> Result<usize> {
+        let mut sources = self.sources.lock().await;
+        let snapshot = self.reader.snapshot(&[]).await?;
+        let live = self.live(&snapshot, database).await?;
+        let keys: HashSet<Source> = live.iter().map(|(source, _)| *source).collect();
+        sources.retain(|source, _| keys.contains(source));
+        if sources.values().map(|h| h.len()).sum::<usize>() > self.limit.saturating_mul(8) {
+            sources.clear();
+        }
+
+        let catalog = &*snapshot.catalog;
+        let hashes: Vec<u64> = wanted.iter().map(|name| xxh3_64(name.as_bytes())).collect();
+        let missing = || -> Vec<usize> {
+            let names = self.names.lock();
+            let known = |name: &str| names.get(database, name).is_some_and(|k| catalog.table_by_id(k.table).is_some());
+            (0..wanted.len()).filter(|i| !known(&wanted[*i])).collect()
+        };
+        let (known, hashes, missing) = (&*sources, &hashes, &missing);
+        let loaded: Vec<(Source, Arc<[u64]>)> = stream::iter(live)
+            .map(|(source, place)| async move {
+                if let Some(sorted) = known.get(&source)
+                    && !missing().into_iter().any(|i| sorted.binary_search(&hashes[i]).is_ok())
+                {
+                    return Ok::<_, Error>(None);
+                }
+                let (table, set) = self.load(place).await?;
+                let mut sorted: Vec<u64> = set.names().iter().flatten().map(|n| xxh3_64(n.as_bytes())).collect();
+                sorted.sort_unstable();
+                self.remember(catalog, database, table, set, wanted);
+                Ok(Some((source, Arc::from(sorted))))
+            })
+            .buffer_unordered(PARALLEL)
+            .try_filter_map(|loaded| async move { Ok(loaded) })
+            .try_collect()
+            .await?;
+        let left = missing().len();
+        sources.extend(loaded);
+        Ok(wanted.len() - left)
+    }
+
+    /// Everything of one database that may hold names.
+    async fn live(&self, snapshot: &Arc<Snapshot>, database: DatabaseId) -> Result<Vec<(Source, Place)>> {
+        let mut live = Vec::new();
+        for table in snapshot.catalog.tables(database) {
+            for (partition, _) in snapshot.catalog.partitions(table.id) {
+                for file in self.reader.root().files(&snapshot.catalog, table.id, partition).await?.iter() {
+                    live.push((Source::File(file.tags.id), Place::File(table.id, file.clone())));
+                }
+            }
+            for (segment, block) in snapshot.blocks(table.id)? {
+                let set = block.series.clone();
+                live.push((Source::Block(segment.position, table.id), Place::Block(table.id, set)));
+            }
+        }
+        Ok(live)
+    }
+
+    async fn load(&self, place: Place) -> Result<(TableId, SeriesSet)> {
+        match place {
+            Place::Block(table, set) => Ok((table, set)),
+            Place::File(table, file) => {
+                let key = tags_key(table, file.partition, file.tags.id);
+                let bytes = self.reader.root().store().get(&key).await?;
+                Ok((table, TagManifest::decode(&key, &bytes)?.series().clone()))
+            }
+        }
+    }
+
+    /// Keeps the names of a set: all of them, or of a large set only those that are wanted.
+    fn remember(&self, catalog: &Catalog, database: DatabaseId, table: TableId, set: SeriesSet, wanted: &[String]) {
+        let set = Arc::new(set);
+        let limit = self.limit.max(4 * wanted.len());
+        let chosen: Option<HashSet<&str>> =
+            (set.len() > limit / 4).then(|| wanted.iter().map(String::as_str).collect());
+        let mut names = self.names.lock();
+        for (row, name) in set.names().iter().flatten().enumerate() {
+            let alive = names.get(database, name).is_some_and(|k| catalog.table_by_id(k.table).is_some());
+            if !alive && chosen.as_ref().is_none_or(|c| c.contains(name)) {
+                names.insert(database, name, Known { table, set: set.clone(), row: row as u32 }, limit);
+            }
+        }
+    }
+
+    /// A series that is known here, with the tags of the table as it is now.
+    pub(crate) fn subtable(&self, catalog: &Catalog, database: DatabaseId, name: &str) -> Option<Subtable> {
+        let known = self.names.lock().get(database, name)?.clone();
+        let table = catalog.table_by_id(known.table)?.clone();
+        let mut tags: Vec<(ColumnId, Scalar)> = Vec::new();
+        let batch = known.set.batch();
+        for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()).skip(1) {
+            let id = field_id(field)?;
+            if let Some(value) = scalar_at(column, known.row as usize).filter(|_| table.column_by_id(id).is_some()) {
+                tags.push((id, value));
+            }
+        }
+        for (id, value) in table.overrides.get(name).into_iter().flatten() {
+            tags.retain(|(tag, _)| tag != id);
+            tags.extend(value.clone().map(|value| (*id, value)));
+        }
+        Some(Subtable { table, tags })
+    }
+}
+
+#[derive(Debug)]
+enum Place {
+    File(TableId, FileEntry),
+    Block(TableId, SeriesSet),
+}
+
+/// What decoders see: one version and the directory.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) directory: Arc<SeriesDirectory>,
+}
+
+impl Lookup for View {
+    fn database(&self, name: &str) -> Option<Arc<Database>> {
+        self.catalog.database(name).cloned()
+    }
+
+    fn table(&self, database: DatabaseId, name: &str) -> Option<Arc<Supertable>> {
+        self.catalog.table(database, name).cloned()
+    }
+
+    fn subtable(&self, database: DatabaseId, name: &str) -> Option<Subtable> {
+        self.directory.subtable(&self.catalog, database, name)
+    }
+}

@@ -1,0 +1,341 @@
+//! TDengine's statements that write.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use arrow::array::RecordBatch;
+use hashbrown::HashMap;
+use metrics::counter;
+use tidelake_format::{
+    Error, Kind, Result,
+    ids::{DatabaseId, Token},
+    meta::{Catalog, Draft},
+    rows::Block,
+    schema::Database,
+};
+use tokio::time::{Instant, sleep};
+
+use super::{Durability, Executed, Ingest, lane::PROBE_AGE, series::View};
+use crate::{
+    decode::{
+        Decoded,
+        tdengine::{
+            self, Alter, AlterAction, CreateDatabase, CreateSubtable, CreateTable, DropTables, Inserted, Session,
+            Statement, TableName,
+        },
+    },
+    metrics::BODY_BYTES,
+};
+
+/// Statements of more bytes than this are read on a thread for blocking work.
+const READ_INLINE: usize = 1 << 20;
+/// How often a statement is read again because tables or series came into being meanwhile.
+const ROUNDS: usize = 6;
+
+impl Ingest {
+    /// Executes one writing statement of TDengine's SQL, timestamps without a zone read in the handle's;
+    /// `parameters` holds one row for each execution.
+    ///
+    /// An INSERT is taken as a whole or not at all. A DROP replies two seconds after it is in, when no writer can
+    /// acknowledge rows for what was dropped.
+    ///
+    /// # Errors
+    /// Invalid for a wrong statement, NotFound for an unknown database or table, Unsupported for a statement that does
+    /// not write, Unavailable when the buffer is full or the store does not confirm in time.
+    pub async fn execute(
+        &self,
+        database: Option<&str>,
+        sql: &str,
+        parameters: Option<&RecordBatch>,
+    ) -> Result<Executed> {
+        let start = Instant::now();
+        match tdengine::parse(sql)? {
+            Statement::Insert(_) => self.insert(database, sql, parameters, start).await,
+            Statement::CreateDatabase(create) => self.create_database(create).await,
+            Statement::DropDatabase { name, if_exists } => self.drop_database(&name, if_exists, start).await,
+            Statement::CreateTable(create) => self.create_table(database, create, start).await,
+            Statement::CreateSubtables(creates) => self.create_subtables(database, creates, start).await,
+            Statement::DropTables(drop) => self.drop_tables(database, drop, start).await,
+            Statement::Alter(alter) => self.alter(database, alter, start).await,
+            Statement::Use(name) => {
+                let (_, found) = self.database(&name, start).await?;
+                Ok(Executed { use_database: Some(found.name.clone()), ..Executed::default() })
+            }
+            Statement::Query => Err(Error::unsupported("this statement does not write; send it to a query endpoint")),
+        }
+    }
+
+    /// Commits a change of definitions on an answer of the store that is not older than the statement.
+    async fn define<T: Send>(
+        &self,
+        start: Instant,
+        change: impl FnMut(&mut Draft) -> Result<T> + Send,
+    ) -> Result<(T, Executed)> {
+        self.shared.probe.since(start).await?;
+        let (value, catalog) = self.shared.root.commit(&[], change).await?;
+        let token = Some(Token::Version(catalog.version));
+        Ok((value, Executed { token, ..Executed::default() }))
+    }
+
+    pub(crate) async fn create_database(&self, create: CreateDatabase) -> Result<Executed> {
+        let change = |draft: &mut Draft| {
+            if draft.catalog().database(&create.name).is_some() {
+                if create.if_not_exists {
+                    return Ok(());
+                }
+                return Err(Error::invalid("Database already exists").with("database", &create.name));
+            }
+            let keep = create.keep_ms.unwrap_or(Database::DEFAULT_KEEP_MS);
+            let partition = create.partition_ms.unwrap_or(Database::DEFAULT_PARTITION_MS);
+            draft.create_database(&create.name, create.precision.unwrap_or_default(), keep, partition)?;
+            Ok(())
+        };
+        Ok(self.define(Instant::now(), change).await?.1)
+    }
+
+    pub(crate) async fn drop_database(&self, name: &str, if_exists: bool, start: Instant) -> Result<Executed> {
+        let change = |draft: &mut Draft| match draft.catalog().database(name).map(|d| d.id) {
+            Some(id) => draft.drop_database(id).map(|()| true),
+            None if if_exists => Ok(false),
+            None => Err(no_database(name)),
+        };
+        let (dropped, executed) = self.define(start, change).await?;
+        self.forbidden(dropped).await;
+        Ok(executed)
+    }
+
+    /// Waits until no writer acknowledges on a version before the drop.
+    async fn forbidden(&self, dropped: bool) {
+        if dropped {
+            sleep(PROBE_AGE + Duration::from_millis(1)).await;
+        }
+    }
+
+    async fn create_table(&self, database: Option<&str>, create: CreateTable, start: Instant) -> Result<Executed> {
+        let (_, database) = self.database_of(&create.table, database, start).await?;
+        let name = &create.table.name;
+        let change = |draft: &mut Draft| {
+            if draft.catalog().table(database.id, name).is_some() {
+                if create.if_not_exists {
+                    return Ok(());
+                }
+                return Err(Error::invalid("Table already exists").with("table", name));
+            }
+            draft.create_table(database.id, name, create.columns.iter().cloned()).map(|_| ())
+        };
+        Ok(self.define(start, change).await?.1)
+    }
+
+    async fn drop_tables(&self, database: Option<&str>, drop: DropTables, start: Instant) -> Result<Executed> {
+        let mut tables = Vec::new();
+        for (table, if_exists) in &drop.tables {
+            let (catalog, database) = self.database_of(table, database, start).await?;
+            if catalog.table(database.id, &table.name).is_none() {
+                self.shared.directory.find(database.id, std::slice::from_ref(&table.name)).await?;
+                if self.shared.directory.knows(&self.shared.root.catalog(), database.id, &table.name) {
+                    return Err(Error::unsupported("dropping one subtable is not possible yet; drop its supertable")
+                        .with("table", &table.name));
+                }
+            }
+            tables.push((database.id, table.name.as_str(), *if_exists));
+        }
+        let change = |draft: &mut Draft| {
+            let mut dropped = false;
+            for (database, name, if_exists) in &tables {
+                match draft.catalog().table(*database, name).map(|t| t.id) {
+                    Some(id) => {
+                        draft.drop_table(id)?;
+                        dropped = true;
+                    }
+                    None if *if_exists => {}
+                    None => return Err(Error::not_found("Table does not exist").with("table", name)),
+                }
+            }
+            Ok(dropped)
+        };
+        let (dropped, executed) = self.define(start, change).await?;
+        self.forbidden(dropped).await;
+        Ok(executed)
+    }
+
+    async fn alter(&self, database: Option<&str>, alter: Alter, start: Instant) -> Result<Executed> {
+        let (_, database) = self.database_of(&alter.table, database, start).await?;
+        let change = |draft: &mut Draft| {
+            let table = draft.catalog().table(database.id, &alter.table.name).cloned();
+            let table =
+                table.ok_or_else(|| Error::not_found("Table does not exist").with("table", &alter.table.name))?;
+            let mut changed = table.as_ref().clone();
+            match &alter.action {
+                AlterAction::Add { name, role, ty } => changed.add_column(name, *role, *ty)?,
+            };
+            draft.put_table(changed)
+        };
+        Ok(self.define(start, change).await?.1)
+    }
+
+    async fn create_subtables(
+        &self,
+        database: Option<&str>,
+        creates: Vec<CreateSubtable>,
+        start: Instant,
+    ) -> Result<Executed> {
+        let mut names = Vec::new();
+        for create in &creates {
+            let (_, database) = self.database_of(&create.table, database, start).await?;
+            names.push((database.id, create.table.name.clone()));
+        }
+        self.find(&names).await?;
+        let creates = Arc::new(creates);
+        let read = move |view: &View, session: &Session<'_>| tdengine::create_subtables(&creates, view, session);
+        let (decoded, catalog): (Decoded, _) = self.read(database, start, false, read).await?;
+        self.register(&catalog, &decoded.blocks)?;
+        let reservation = self.reserve(1).await?;
+        let token = self.submit(decoded.blocks, reservation, Durability::Stored).await?;
+        Ok(Executed { token, ..Executed::default() })
+    }
+
+    async fn insert(
+        &self,
+        database: Option<&str>,
+        sql: &str,
+        parameters: Option<&RecordBatch>,
+        start: Instant,
+    ) -> Result<Executed> {
+        counter!(BODY_BYTES).increment(sql.len() as u64);
+        let reservation = self.reserve(sql.len()).await?;
+        let mut asked: BTreeSet<(DatabaseId, String)> = BTreeSet::new();
+        for _ in 0..ROUNDS {
+            let (inserted, catalog) = self.read_insert(database, sql, parameters, start).await?;
+            let decoded = match inserted {
+                Inserted::Unresolved(names) => {
+                    if let Some((_, name)) = names.iter().find(|n| asked.contains(*n)) {
+                        return Err(Error::not_found("Table does not exist").with("table", name));
+                    }
+                    self.find(&names).await?;
+                    asked.extend(names);
+                    continue;
+                }
+                Inserted::Ready(decoded) => decoded,
+            };
+            // A series of a name that is new here may exist under another supertable of its database.
+            let mut new = self.unproved(&catalog, &decoded.blocks);
+            new.retain(|name| !asked.contains(name));
+            if !new.is_empty() {
+                let found = self.find(&new).await?;
+                asked.extend(new);
+                if found > 0 {
+                    continue;
+                }
+            }
+            self.register(&catalog, &decoded.blocks)?;
+            let token = self.submit(decoded.blocks, reservation, Durability::Stored).await?;
+            return Ok(Executed { affected_rows: decoded.accepted as u64, token, use_database: None });
+        }
+        Err(Error::unavailable("other requests keep changing the same tables"))
+    }
+
+    async fn read_insert(
+        &self,
+        database: Option<&str>,
+        sql: &str,
+        parameters: Option<&RecordBatch>,
+        start: Instant,
+    ) -> Result<(Inserted, Arc<Catalog>)> {
+        let (large, sql, parameters) = (sql.len() > READ_INLINE, Arc::<str>::from(sql), parameters.cloned());
+        let read = move |view: &View, session: &Session<'_>| match tdengine::parse(&sql)? {
+            Statement::Insert(insert) => tdengine::insert(&insert, view, session, parameters.as_ref()),
+            _ => Err(Error::internal("a statement was an INSERT and is none any more")),
+        };
+        self.read(database, start, large, read).await
+    }
+
+    /// Reads a statement against the catalog; it is refused only on an answer that is not older than the statement.
+    async fn read<T: Send + 'static>(
+        &self,
+        database: Option<&str>,
+        start: Instant,
+        large: bool,
+        read: impl Fn(&View, &Session<'_>) -> Result<T> + Clone + Send + 'static,
+    ) -> Result<(T, Arc<Catalog>)> {
+        let mut catalog = self.shared.root.catalog();
+        loop {
+            let view = View { catalog: catalog.clone(), directory: self.shared.directory.clone() };
+            let (name, time_zone, now_ns) = (database.map(str::to_owned), self.time_zone, self.shared.clock.wall_ns());
+            let read = read.clone();
+            let work = move || {
+                let database = match &name {
+                    None => None,
+                    Some(name) => Some(view.catalog.database(name).ok_or_else(|| no_database(name))?.clone()),
+                };
+                read(&view, &Session { database: database.as_deref(), time_zone, now_ns })
+            };
+            let result = if large {
+                let work = tokio::task::spawn_blocking(work).await;
+                work.map_err(|e| Error::internal("reading a statement failed").source(e))?
+            } else {
+                work()
+            };
+            match result {
+                Err(error) if matches!(error.kind(), Kind::Invalid | Kind::NotFound) => {
+                    let newest = self.shared.probe.since(start).await?;
+                    if newest.version == catalog.version {
+                        return Err(error);
+                    }
+                    catalog = newest;
+                }
+                result => return Ok((result?, catalog)),
+            }
+        }
+    }
+
+    /// The series of some blocks whose supertable only this process's statement says.
+    fn unproved(&self, catalog: &Catalog, blocks: &[Block]) -> Vec<(DatabaseId, String)> {
+        let mut unproved = Vec::new();
+        for block in blocks {
+            let Some(table) = catalog.table_by_id(block.table) else { continue };
+            if catalog.tables(table.database).nth(1).is_none() {
+                continue; // the only table of its database
+            }
+            let names = block.series.names().iter().flatten();
+            let new = names.filter(|name| !self.shared.directory.knows(catalog, table.database, name));
+            unproved.extend(new.map(|name| (table.database, name.to_owned())));
+        }
+        unproved
+    }
+
+    async fn find(&self, names: &[(DatabaseId, String)]) -> Result<usize> {
+        let mut databases: HashMap<DatabaseId, Vec<String>> = HashMap::new();
+        for (database, name) in names {
+            databases.entry(*database).or_default().push(name.clone());
+        }
+        let mut found = 0;
+        for (database, names) in databases {
+            found += self.shared.directory.find(database, &names).await?;
+        }
+        Ok(found)
+    }
+
+    /// Remembers the series of a statement that is about to be written.
+    fn register(&self, catalog: &Catalog, blocks: &[Block]) -> Result<()> {
+        for block in blocks {
+            if let Some(table) = catalog.table_by_id(block.table) {
+                self.shared.directory.register(catalog, table.database, std::slice::from_ref(block))?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn database_of(
+        &self,
+        table: &TableName,
+        database: Option<&str>,
+        start: Instant,
+    ) -> Result<(Arc<Catalog>, Arc<Database>)> {
+        let name = table.database.as_deref().or(database);
+        let name = name.ok_or_else(|| Error::invalid("Database not specified").with("table", &table.name))?;
+        self.database(name, start).await
+    }
+}
+
+fn no_database(name: &str) -> Error {
+    Error::not_found("Database not exist").with("database", name)
+}
