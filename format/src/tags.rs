@@ -1,33 +1,82 @@
 //! The tag manifest: sidecar of a data file, one row per series in it, its index and first level of aggregates.
+//!
+//! Pure. [`ManifestBuilder`] makes it while the rows of the file are written.
+//!
+//! ```text
+//! offset  size  little-endian
+//!      0     8  magic "TLTAGMAN"
+//!      8     2  format version, 1
+//!     10     2  flags, 0
+//!     12     4  number of series, n
+//!     16     8  bytes of the body before compression
+//!     24     4  crc32 of the body as stored
+//!     28     4  crc32 of bytes 0 to 28
+//!     32        body, to the end of the object
+//! ```
+//!
+//! The body is one zstd frame (level 1): the length of the first stream (u64), the Arrow IPC stream of the series
+//! set in file order, the Arrow IPC stream of n rows × (`rows` UInt64, `min_ts` Int64, `max_ts` Int64, then one
+//! column per aggregate, named `<name>` and carrying the id of its field as `PARQUET:field_id`). The first row of a
+//! series is the sum of `rows` before it. `first_ts` and `last_ts` are null where they equal `min_ts` and `max_ts`.
 
-use arrow::array::ArrayRef;
-use bytes::Bytes;
+mod aggregate;
+mod builder;
+mod codec;
 
-use crate::{
-    error::{Error, Result},
-    ids::ColumnId,
-    rows::SeriesSet,
-};
+use arrow::array::{ArrayRef, Int64Array};
+
+pub(crate) use builder::{ManifestBuilder, conform};
+
+use crate::{ids::ColumnId, rows::SeriesSet};
 
 /// What a tag manifest knows of a column, per series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Aggregate {
-    /// UInt64, not null: how many values are not null. The only one that strings, booleans and binaries have.
+    /// UInt64, not null: how many values are not null. The only one that texts, booleans and binaries have.
     Count,
-    /// Int64 (wrapping) for signed integers, UInt64 (wrapping) for unsigned ones, Float64 for floats; null without values.
+    /// Int64 (wrapping) for signed integers, UInt64 (wrapping) for unsigned ones, Float64 for floats; null without
+    /// values; timestamps have none.
     Sum,
     /// Of the column's type, by total order (NaN greatest); null without values.
     Min,
     /// Of the column's type, by total order (NaN greatest); null without values.
     Max,
-    /// The value at the smallest time where there is one; of the column's type.
+    /// The value at the smallest time where there is one, of the column's type; null without values.
     First,
     /// The time of [`Aggregate::First`], Int64 ticks; null without values.
     FirstTs,
-    /// The value at the largest time where there is one; of the column's type.
+    /// The value at the largest time where there is one, of the column's type; null without values.
     Last,
     /// The time of [`Aggregate::Last`], Int64 ticks; null without values.
     LastTs,
+}
+
+impl Aggregate {
+    /// All of them.
+    pub const ALL: [Aggregate; 8] = [
+        Aggregate::Count,
+        Aggregate::Sum,
+        Aggregate::Min,
+        Aggregate::Max,
+        Aggregate::First,
+        Aggregate::FirstTs,
+        Aggregate::Last,
+        Aggregate::LastTs,
+    ];
+
+    /// Its name in the encoded manifest.
+    pub fn name(self) -> &'static str {
+        match self {
+            Aggregate::Count => "count",
+            Aggregate::Sum => "sum",
+            Aggregate::Min => "min",
+            Aggregate::Max => "max",
+            Aggregate::First => "first",
+            Aggregate::FirstTs => "first_ts",
+            Aggregate::Last => "last",
+            Aggregate::LastTs => "last_ts",
+        }
+    }
 }
 
 /// One row per series of a data file, in file order.
@@ -36,8 +85,8 @@ pub struct TagManifest {
     series: SeriesSet,
     first_row: Vec<u64>,
     row_count: Vec<u64>,
-    min_ts: Vec<i64>,
-    max_ts: Vec<i64>,
+    min_ts: Int64Array,
+    max_ts: Int64Array,
     aggregates: Vec<(ColumnId, Aggregate, ArrayRef)>,
 }
 
@@ -69,12 +118,12 @@ impl TagManifest {
 
     /// The smallest time of each series, in ticks.
     pub fn min_ts(&self) -> &[i64] {
-        &self.min_ts
+        self.min_ts.values()
     }
 
     /// The largest time of each series, in ticks.
     pub fn max_ts(&self) -> &[i64] {
-        &self.max_ts
+        self.max_ts.values()
     }
 
     /// An aggregate of a field per series; `None` when the file does not carry it (the column was added later, or
@@ -83,21 +132,22 @@ impl TagManifest {
         self.aggregates.iter().find(|(c, a, _)| (*c, *a) == (column, what)).map(|(_, _, values)| values)
     }
 
-    /// Encodes the manifest; the same manifest always gives the same bytes.
-    ///
-    /// # Errors
-    /// [`Kind::Internal`](crate::Kind::Internal) when Arrow refuses it.
-    pub fn encode(&self) -> Result<Bytes> {
-        Err(Error::internal("tag manifests cannot be written yet"))
+    /// Every aggregate that the file carries: field, which, one value per series.
+    pub fn aggregates(&self) -> impl Iterator<Item = (ColumnId, Aggregate, &ArrayRef)> {
+        self.aggregates.iter().map(|(c, a, v)| (*c, *a, v))
     }
 
-    /// Decodes a manifest; `key` is only for messages.
-    ///
-    /// # Errors
-    /// [`Kind::Unsupported`](crate::Kind::Unsupported) for a newer format version, otherwise
-    /// [`Kind::Corrupt`](crate::Kind::Corrupt); both name the key, what was expected and what was found.
-    pub fn decode(key: &str, bytes: &Bytes) -> Result<Self> {
-        let _ = bytes;
-        Err(Error::internal("tag manifests cannot be read yet").with("key", key))
+    /// Bytes in memory, for caches.
+    pub fn memory_bytes(&self) -> usize {
+        let arrays = self.aggregates.iter().map(|(_, _, a)| a.get_array_memory_size()).sum::<usize>();
+        self.series.batch().get_array_memory_size() + arrays + self.len() * 32
     }
 }
+
+/// The row where each series starts: the sum of the counts before it.
+fn first_rows(counts: &[u64]) -> Vec<u64> {
+    counts.iter().scan(0u64, |row, n| Some(std::mem::replace(row, row.saturating_add(*n)))).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,18 @@
 //! Data files: plain Parquet, one supertable, one time partition, sorted by (series order, ts), pages aligned to series.
+//!
+//! Columns: ts, fields, tags in the table's order, then `tbname`; each carries its id as `field_id`. Any Parquet
+//! reader opens them; [`DataFile`] reads row ranges of them from the store with few requests.
 
+mod chunk;
+mod constant;
+mod footer;
+mod page;
+mod pages;
+mod reader;
 mod writer;
 
+pub use reader::DataFile;
 pub use writer::{DataFileOptions, DataFileWriter, EncodedFile};
+
+#[cfg(test)]
+pub(crate) mod tests;

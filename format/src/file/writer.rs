@@ -1,17 +1,39 @@
 //! Rows in, Parquet and tag manifest out.
 
-use std::sync::Arc;
+use std::{fmt, ops::Range, sync::Arc};
 
-use arrow::array::RecordBatch;
+use arrow::{
+    array::{ArrayRef, RecordBatch, UInt32Array, new_null_array},
+    compute::{CastOptions, cast_with_options, concat_batches, take},
+    datatypes::{Field, Schema, SchemaRef},
+};
 use bytes::Bytes;
+use parquet::{
+    arrow::ArrowSchemaConverter,
+    file::{metadata::KeyValue, properties::WriterProperties, writer::SerializedFileWriter},
+};
 
+use super::{
+    chunk::{self, Choice, column_of},
+    constant::{self, Run},
+    footer, pages,
+};
 use crate::{
     error::{Error, Result},
-    rows::SeriesSet,
-    schema::Supertable,
-    tags::TagManifest,
+    ids::ColumnId,
+    merge::{content_hash, series_of, ticks_of},
+    rows::{Block, SeriesSet, tbname_field},
+    schema::{Supertable, arrow_field, field_id},
+    tags::{ManifestBuilder, TagManifest, conform},
     types::Precision,
 };
+
+/// The key of the Parquet metadata that holds the format version of a data file.
+pub(super) const FORMAT_KEY: &str = "tidelake.format";
+/// The key of the Parquet metadata that holds the table's id.
+pub(super) const TABLE_KEY: &str = "tidelake.table";
+/// The format version of data files that this code writes, and the newest it reads.
+pub(super) const FORMAT_VERSION: u32 = 1;
 
 /// How rows are cut into pages and row groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +41,7 @@ pub struct DataFileOptions {
     /// A page is cut at the end of a series once it has this many rows; default 2 000. Lower: more pages, each with
     /// a header and an index entry of some 60 bytes a column; higher: less exact row ranges.
     pub page_rows: usize,
-    /// No page has more rows; default 16 384.
+    /// No page has more rows; default 16 384, at most 65 536.
     pub page_rows_max: usize,
     /// A row group is cut at the end of a series once it has this many rows, and anywhere at twice as many;
     /// default 1 048 576. Rows of a row group are held in memory until it is written.
@@ -49,14 +71,46 @@ pub struct EncodedFile {
     pub min_ts: i64,
     /// The largest time, in ticks.
     pub max_ts: i64,
-    /// [`content_hash`](crate::merge::content_hash) of all rows.
+    /// [`content_hash`] of all rows.
     pub hash: u64,
 }
 
 /// Writes one data file and its tag manifest into memory.
-#[derive(Debug)]
 pub struct DataFileWriter {
+    table: Arc<Supertable>,
+    options: DataFileOptions,
+    rows_schema: SchemaRef,
+    series_schema: SchemaRef,
+    file: SerializedFileWriter<Vec<u8>>,
+    manifest: ManifestBuilder,
+    group: RowGroup,
     rows: u64,
+    hash: u64,
+    last_name: Option<String>,
+    /// Names and tags of the last series: one row.
+    last_series: Option<RecordBatch>,
+}
+
+/// Rows that wait for their row group.
+#[derive(Default)]
+struct RowGroup {
+    /// Of the writer's `rows_schema`.
+    batches: Vec<RecordBatch>,
+    /// Names and tags of its series, in order.
+    series: Vec<RecordBatch>,
+    /// One per series.
+    runs: Vec<Run>,
+    rows: usize,
+}
+
+impl fmt::Debug for DataFileWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DataFileWriter")
+            .field("table", &self.table.name)
+            .field("rows", &self.rows)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
 }
 
 impl DataFileWriter {
@@ -65,21 +119,87 @@ impl DataFileWriter {
     /// # Errors
     /// [`Kind::Invalid`](crate::Kind::Invalid) when the options are zero or contradict each other.
     pub fn new(table: Arc<Supertable>, precision: Precision, options: DataFileOptions) -> Result<Self> {
-        let _ = (table, precision, options);
-        Ok(Self { rows: 0 })
+        if !(1..=options.page_rows_max).contains(&options.page_rows)
+            || options.page_rows_max > 1 << 16
+            || !(1..=1 << 30).contains(&options.row_group_rows)
+        {
+            return Err(Error::invalid("1 ≤ page_rows ≤ page_rows_max ≤ 65536 and 1 ≤ row_group_rows ≤ 2^30")
+                .with("found", format!("{options:?}")));
+        }
+        let fields: Vec<Field> =
+            table.columns.iter().map(|c| arrow_field(c, precision)).chain([tbname_field()]).collect();
+        let parquet_schema = ArrowSchemaConverter::new().convert(&Schema::new(fields))?;
+        let key_values = vec![
+            KeyValue::new(FORMAT_KEY.to_owned(), FORMAT_VERSION.to_string()),
+            KeyValue::new(TABLE_KEY.to_owned(), table.id.0.to_string()),
+        ];
+        let properties = WriterProperties::builder()
+            .set_created_by(format!("tidelake {}", env!("CARGO_PKG_VERSION")))
+            .set_key_value_metadata(Some(key_values))
+            .build();
+        let file = SerializedFileWriter::new(Vec::new(), parquet_schema.root_schema_ptr(), Arc::new(properties))?;
+        Ok(Self {
+            rows_schema: Block::rows_schema(&table, precision),
+            series_schema: SeriesSet::schema_of(&table, precision),
+            manifest: ManifestBuilder::new(&table, precision),
+            table,
+            options,
+            file,
+            group: RowGroup::default(),
+            rows: 0,
+            hash: 0,
+            last_name: None,
+            last_series: None,
+        })
     }
 
     /// Appends rows.
     ///
-    /// `series` are in file order; `batch` is of [`Block::rows_schema`](crate::rows::Block::rows_schema) with
-    /// `series` an index into them, sorted by (series, ts) without repeats. Later calls go on where the one before
-    /// ended: series never go back (the same one may continue at a larger ts). `series` may be another set in each call.
+    /// `series` are in file order; `batch` has the shape of [`Block::rows`], with `series` an index into them, sorted
+    /// by (series, ts) without repeats. Later calls go on where the one before ended: series never go back (the same
+    /// one may continue at a larger ts); `series` may be another set in each call. Columns are matched by id: absent
+    /// ones are null, narrower ones are widened, ones that the table no longer has are left out.
     ///
     /// # Errors
-    /// [`Kind::Internal`](crate::Kind::Internal) when schema or order is not as described.
+    /// [`Kind::Internal`](crate::Kind::Internal) when shape or order is not as described; the writer is then of no use.
     pub fn write(&mut self, series: &SeriesSet, batch: &RecordBatch) -> Result<()> {
-        let _ = (series, batch);
-        Err(Error::internal("data files cannot be written yet"))
+        let batch = self.conform_rows(batch)?;
+        let set = conform(series, &self.series_schema)?;
+        let (of, ts) = (series_of(&batch)?, ticks_of(&batch)?);
+        if let Some(i) = (1..of.len()).find(|i| (of[i - 1], ts[i - 1]) >= (of[*i], ts[*i])) {
+            return Err(self.disorder(format!(
+                "({}, {}) at row {i} after ({}, {})",
+                of[i],
+                ts[i],
+                of[i - 1],
+                ts[i - 1]
+            )));
+        }
+        // This also checks every index.
+        self.hash = self.hash.wrapping_add(content_hash(series, &batch)?);
+        let mut part = Part { set, batch: batch.clone(), places: Vec::new(), taken: 0..0 };
+        let mut start = 0;
+        for run in of.chunk_by(|a, b| a == b) {
+            let name = series.names().value(run[0] as usize);
+            let rows = start..start + run.len();
+            let new = self.last_name.as_deref() != Some(name);
+            if new {
+                if self.group.rows >= self.options.row_group_rows {
+                    self.flush(&mut part)?;
+                }
+                self.manifest.start_series();
+                self.last_name = Some(name.to_owned());
+                part.places.push(run[0]);
+                self.group.runs.push((self.group.runs.len() as u32, 0));
+            } else if self.manifest.last_ts().is_some_and(|last| last >= ts[start]) {
+                return Err(self.disorder(format!("series {name} goes on at {}", ts[start])));
+            }
+            self.manifest.add(ts, &batch.columns()[2..], rows.clone());
+            self.take_rows(&mut part, rows)?;
+            start += run.len();
+        }
+        self.rows += batch.num_rows() as u64;
+        self.settle(&mut part)
     }
 
     /// Rows written so far.
@@ -87,16 +207,163 @@ impl DataFileWriter {
         self.rows
     }
 
-    /// Bytes of encoded pages and of rows that wait for their row group.
+    /// Bytes of encoded pages, of rows that wait for their row group and of the manifest so far, about.
     pub fn buffered_bytes(&self) -> usize {
-        0
+        let row =
+            self.rows_schema.fields().iter().map(|f| f.data_type().primitive_width().unwrap_or(16)).sum::<usize>();
+        self.file.bytes_written() + self.group.rows * row + self.manifest.bytes()
     }
 
     /// Writes the last row group and the footer.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) when there is no row.
-    pub fn finish(self) -> Result<EncodedFile> {
-        Err(Error::internal("data files cannot be written yet"))
+    /// [`Kind::Invalid`](crate::Kind::Invalid) when there is no row; [`Kind::Internal`](crate::Kind::Internal) when a
+    /// series came back after another one.
+    pub fn finish(mut self) -> Result<EncodedFile> {
+        if self.rows == 0 {
+            return Err(Error::invalid("a data file has at least one row").with("table", &self.table.name));
+        }
+        self.write_group()?;
+        let manifest = self.manifest.finish()?;
+        let pages_end = self.file.bytes_written();
+        let data = Bytes::from(footer::seal(self.file.into_inner()?, pages_end)?);
+        Ok(EncodedFile {
+            data,
+            tags: manifest.encode()?,
+            rows: self.rows,
+            series: manifest.len() as u64,
+            min_ts: manifest.min_ts().iter().copied().min().unwrap_or(0),
+            max_ts: manifest.max_ts().iter().copied().max().unwrap_or(0),
+            manifest,
+            hash: self.hash,
+        })
     }
+
+    fn disorder(&self, found: String) -> Error {
+        Error::internal("rows of a data file must come sorted by (series, ts) without repeats")
+            .with("table", &self.table.name)
+            .with("found", found)
+    }
+
+    /// The batch with exactly the columns of `rows_schema`.
+    fn conform_rows(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        if batch.schema_ref().fields() == self.rows_schema.fields() {
+            return Ok(batch.clone());
+        }
+        series_of(batch)?;
+        let mut columns = vec![batch.column(0).clone()];
+        for field in self.rows_schema.fields().iter().skip(1) {
+            let at = batch.schema_ref().fields().iter().skip(1).position(|f| field_id(f) == field_id(field));
+            columns.push(match at {
+                None => new_null_array(field.data_type(), batch.num_rows()),
+                Some(at) => {
+                    let options = CastOptions { safe: false, ..CastOptions::default() };
+                    cast_with_options(batch.column(at + 1), field.data_type(), &options)?
+                }
+            });
+        }
+        Ok(RecordBatch::try_new(self.rows_schema.clone(), columns)?)
+    }
+
+    /// Adds rows of the last series to the row group, cutting it where a series alone is too long.
+    fn take_rows(&mut self, part: &mut Part, mut rows: Range<usize>) -> Result<()> {
+        let limit = self.options.row_group_rows * 2;
+        while !rows.is_empty() {
+            if self.group.rows >= limit {
+                self.flush(part)?;
+            }
+            if self.group.runs.is_empty() {
+                // A series goes on in a new row group.
+                self.group.series.extend(self.last_series.clone());
+                self.group.runs.push((0, 0));
+            }
+            let n = rows.len().min(limit - self.group.rows);
+            self.group.rows += n;
+            if let Some(run) = self.group.runs.last_mut() {
+                run.1 += n;
+            }
+            part.taken.end += n;
+            rows.start += n;
+        }
+        Ok(())
+    }
+
+    /// Moves what was taken of a batch so far into the row group.
+    fn settle(&mut self, part: &mut Part) -> Result<()> {
+        if !part.places.is_empty() {
+            let places = UInt32Array::from(std::mem::take(&mut part.places));
+            let columns = part.set.columns().iter().map(|c| take(c, &places, None)).collect::<Result<Vec<_>, _>>()?;
+            let named = RecordBatch::try_new(self.series_schema.clone(), columns)?;
+            self.last_series = Some(named.slice(named.num_rows() - 1, 1));
+            self.manifest.name_series(named.clone());
+            self.group.series.push(named);
+        }
+        if !part.taken.is_empty() {
+            self.group.batches.push(part.batch.slice(part.taken.start, part.taken.len()));
+            part.taken.start = part.taken.end;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, part: &mut Part) -> Result<()> {
+        self.settle(part)?;
+        self.write_group()
+    }
+
+    /// Encodes the rows that wait, column by column.
+    fn write_group(&mut self) -> Result<()> {
+        let group = std::mem::take(&mut self.group);
+        if group.rows == 0 {
+            return Ok(());
+        }
+        let plan = pages::plan(group.runs.iter().map(|r| r.1), self.options.page_rows, self.options.page_rows_max);
+        let series = concat_batches(&self.series_schema, &group.series)?;
+        let columns = self.file.schema_descr().columns().to_vec();
+        let values = self.rows_schema.fields().len() - 1;
+        let mut row_group = self.file.next_row_group()?;
+        for (at, column) in columns.iter().enumerate() {
+            let chunk = if at < values {
+                let array = column_of(&group.batches, at + 1)?;
+                let choice = if at == 0 { Choice::TIME } else { chunk::choose(column, &array, &plan)? };
+                chunk::encode(column, &array, &plan, choice)?
+            } else {
+                // Tags follow the fields in both; the name is first in the set and last in the file.
+                let of_series = series.column((at - values + 1) % series.num_columns());
+                match constant::encode(column, of_series, &group.runs, &plan)? {
+                    Some(chunk) => chunk,
+                    None => {
+                        let array = repeated(of_series, &group.runs)?;
+                        let choice = chunk::choose(column, &array, &plan)?;
+                        chunk::encode(column, &array, &plan, choice)?
+                    }
+                }
+            };
+            row_group.append_column(&Bytes::from(chunk.bytes), chunk.close)?;
+        }
+        row_group.close()?;
+        Ok(())
+    }
+}
+
+/// A batch on its way into row groups.
+struct Part {
+    /// Names and tags that the batch refers to.
+    set: RecordBatch,
+    batch: RecordBatch,
+    /// Places in `set` of series that the manifest and the row group do not know yet.
+    places: Vec<u32>,
+    /// Rows that are counted in the row group, but not in it yet.
+    taken: Range<usize>,
+}
+
+/// One value per row from one per series.
+fn repeated(values: &ArrayRef, runs: &[Run]) -> Result<ArrayRef> {
+    let places: UInt32Array =
+        runs.iter().flat_map(|(place, n)| std::iter::repeat_n(*place, *n)).collect::<Vec<_>>().into();
+    Ok(take(values, &places, None)?)
+}
+
+/// The column ids of a file's columns, from the Parquet `field_id`.
+pub(super) fn column_ids(schema: &Schema) -> Vec<Option<ColumnId>> {
+    schema.fields().iter().map(|f| field_id(f)).collect()
 }

@@ -8,6 +8,7 @@ mod order;
 mod sort;
 mod unite;
 
+pub(crate) use columns::{series_of, ticks, ticks_of};
 pub use hash::content_hash;
 
 pub use order::{SeriesOrder, series_order};

@@ -1,0 +1,315 @@
+//! One column of one row group, values as they are: encoded page by page, in the encoding that a trial found smallest.
+
+use std::{borrow::Cow, sync::Arc};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch},
+    buffer::NullBuffer,
+    compute::concat,
+    datatypes::{
+        ArrowPrimitiveType, DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
+        UInt16Type, UInt32Type, UInt64Type,
+    },
+};
+use bytes::Bytes;
+use hashbrown::HashSet;
+use parquet::{
+    basic::{Compression, Encoding, Type as Physical, ZstdLevel},
+    column::writer::{ColumnCloseResult, ColumnWriter, get_column_writer, get_typed_column_writer_mut},
+    data_type::{
+        BoolType, ByteArray, ByteArrayType, DataType as ParquetType, DoubleType, FloatType, Int32Type as PqInt32,
+        Int64Type as PqInt64,
+    },
+    file::properties::{EnabledStatistics, WriterProperties},
+    schema::types::ColumnDescPtr,
+};
+
+use super::page::CheckedPages;
+use crate::{
+    error::{Error, Result},
+    merge::ticks,
+};
+
+/// The most bytes of a data page before compression: texts are cut into more pages than planned.
+const PAGE_BYTES: usize = 1 << 20;
+/// The most bytes of a dictionary: beyond, the rest of the chunk is written without.
+const DICTIONARY_BYTES: usize = 1 << 20;
+/// A dictionary that cannot overflow, because its values were counted.
+const COUNTED_BYTES: usize = 1 << 30;
+/// The longest slice of a trial, in rows.
+const TRIAL_SLICE: usize = 4_096;
+
+/// The bytes of a column chunk, dictionary first, and what the footer says of it.
+pub(super) struct Chunk {
+    pub(super) bytes: Vec<u8>,
+    pub(super) close: ColumnCloseResult,
+}
+
+/// How a chunk is encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// The encoding, or that of what does not fit the dictionary.
+    encoding: Encoding,
+    /// The limit of the dictionary in bytes, where there is one.
+    dictionary: Option<usize>,
+}
+
+impl Choice {
+    /// The time column: steps compress to nothing, and it never repeats.
+    pub(super) const TIME: Choice = Choice { encoding: Encoding::DELTA_BINARY_PACKED, dictionary: None };
+
+    fn plain(encoding: Encoding) -> Self {
+        Self { encoding, dictionary: None }
+    }
+
+    fn dictionary(encoding: Encoding) -> Self {
+        Self { encoding, dictionary: Some(DICTIONARY_BYTES) }
+    }
+}
+
+/// Compression of all pages.
+pub(super) fn compression() -> Compression {
+    Compression::ZSTD(ZstdLevel::default())
+}
+
+/// Encodes a column; `pages` are the lengths of its pages and sum up to its rows.
+pub(super) fn encode(column: &ColumnDescPtr, values: &dyn Array, pages: &[usize], choice: Choice) -> Result<Chunk> {
+    let rows = pages.iter().copied().max().unwrap_or(1).max(1);
+    // Each write closes one page: the writer looks at this limit after each write of up to a batch.
+    let mut properties = WriterProperties::builder()
+        .set_compression(compression())
+        .set_data_page_row_count_limit(1)
+        .set_write_batch_size(rows)
+        .set_data_page_size_limit(PAGE_BYTES)
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_encoding(choice.encoding)
+        .set_dictionary_enabled(choice.dictionary.is_some());
+    if let Some(bytes) = choice.dictionary {
+        properties = properties.set_dictionary_page_size_limit(bytes);
+    }
+    let prepared = prepare(values)?;
+    let mut bytes = Vec::new();
+    let page_writer = Box::new(CheckedPages(&mut bytes));
+    let mut writer = get_column_writer(column.clone(), Arc::new(properties.build()), page_writer);
+    let levels = Levels { nullable: column.max_def_level() > 0, nulls: values.nulls() };
+    match &prepared {
+        Values::Bool(v) => write_pages::<BoolType>(&mut writer, v, &levels, pages)?,
+        Values::I32(v) => write_pages::<PqInt32>(&mut writer, v, &levels, pages)?,
+        Values::I64(v) => write_pages::<PqInt64>(&mut writer, v, &levels, pages)?,
+        Values::F32(v) => write_pages::<FloatType>(&mut writer, v, &levels, pages)?,
+        Values::F64(v) => write_pages::<DoubleType>(&mut writer, v, &levels, pages)?,
+        Values::Bytes(v) => write_pages::<ByteArrayType>(&mut writer, v, &levels, pages)?,
+    }
+    let close = writer.close()?;
+    Ok(Chunk { bytes, close })
+}
+
+/// The encoding that makes a sample of a column smallest.
+pub(super) fn choose(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize]) -> Result<Choice> {
+    let mut candidates = match column.physical_type() {
+        Physical::INT32 | Physical::INT64 => vec![
+            Choice::plain(Encoding::DELTA_BINARY_PACKED),
+            Choice::plain(Encoding::BYTE_STREAM_SPLIT),
+            Choice::dictionary(Encoding::BYTE_STREAM_SPLIT),
+        ],
+        Physical::FLOAT | Physical::DOUBLE => vec![
+            Choice::plain(Encoding::BYTE_STREAM_SPLIT),
+            Choice::plain(Encoding::PLAIN),
+            Choice::dictionary(Encoding::BYTE_STREAM_SPLIT),
+        ],
+        Physical::BYTE_ARRAY => vec![
+            Choice::plain(Encoding::DELTA_LENGTH_BYTE_ARRAY),
+            Choice::plain(Encoding::PLAIN),
+            Choice { encoding: Encoding::PLAIN, dictionary: Some(COUNTED_BYTES) },
+        ],
+        _ => return Ok(Choice::plain(Encoding::PLAIN)),
+    };
+    let rows = values.len();
+    if values.null_count() == rows {
+        return Ok(Choice::plain(Encoding::PLAIN));
+    }
+    if rows < 64 {
+        return Ok(candidates[0]);
+    }
+    let (sample, sample_pages) = sample(values, pages)?;
+    if !repeats(&sample) || (column.physical_type() == Physical::BYTE_ARRAY && !counts_as_dictionary(values)) {
+        candidates.retain(|c| c.dictionary.is_none());
+    }
+    let mut best: Option<(usize, Choice)> = None;
+    for choice in candidates {
+        let chunk = encode(column, &sample, &sample_pages, choice)?;
+        let dictionary = chunk
+            .close
+            .metadata
+            .dictionary_page_offset()
+            .map_or(0, |_| usize::try_from(chunk.close.metadata.data_page_offset()).unwrap_or_default());
+        // The chunk has one dictionary for all its rows, of which the sample is a part.
+        let size = chunk.bytes.len() - dictionary + dictionary * sample.len() / rows;
+        if best.is_none_or(|(smallest, _)| size < smallest) {
+            best = Some((size, choice));
+        }
+    }
+    Ok(best.map_or(Choice::plain(Encoding::PLAIN), |(_, choice)| choice))
+}
+
+/// Parts of pages spread over the chunk: at most a sixteenth of it, but 8 192 rows where there are as many.
+fn sample(values: &ArrayRef, pages: &[usize]) -> Result<(ArrayRef, Vec<usize>)> {
+    let rows = values.len();
+    let limit = (rows / 16).max(2 * TRIAL_SLICE);
+    if rows <= limit {
+        return Ok((values.clone(), pages.to_vec()));
+    }
+    let average = rows / pages.len().max(1);
+    let wanted = limit.div_ceil(average.clamp(1, TRIAL_SLICE)).clamp(1, pages.len());
+    let (mut slices, mut lengths) = (Vec::with_capacity(wanted), Vec::with_capacity(wanted));
+    let (mut start, mut taken) = (0, 0);
+    for (i, page) in pages.iter().enumerate() {
+        if i * wanted / pages.len() >= slices.len() && taken < limit {
+            let len = (*page).min(TRIAL_SLICE);
+            slices.push(values.slice(start, len));
+            lengths.push(len);
+            taken += len;
+        }
+        start += page;
+    }
+    Ok((concat(&slices.iter().map(AsRef::as_ref).collect::<Vec<_>>())?, lengths))
+}
+
+/// Whether values repeat so often that a dictionary may pay: each at least four times on average.
+fn repeats(values: &ArrayRef) -> bool {
+    let limit = (values.len() - values.null_count()) / 4;
+    fn few<T: Eq + std::hash::Hash>(values: impl Iterator<Item = T>, limit: usize) -> bool {
+        let mut seen = HashSet::new();
+        values.into_iter().all(|v| !seen.insert(v) || seen.len() <= limit)
+    }
+    match prepare(values) {
+        Ok(Values::I32(v)) => few(v.iter(), limit),
+        Ok(Values::I64(v)) => few(v.iter(), limit),
+        Ok(Values::F32(v)) => few(v.iter().map(|v| v.to_bits()), limit),
+        Ok(Values::F64(v)) => few(v.iter().map(|v| v.to_bits()), limit),
+        Ok(Values::Bytes(v)) => few(v.iter().map(|v| v.data()), limit),
+        Ok(Values::Bool(_)) | Err(_) => false,
+    }
+}
+
+/// Whether the distinct texts of a chunk make a small dictionary.
+fn counts_as_dictionary(values: &ArrayRef) -> bool {
+    let mut seen: HashSet<&[u8]> = HashSet::new();
+    let mut bytes = 0;
+    let mut small = |v: &'_ [u8]| {
+        bytes += v.len() + 4;
+        bytes <= DICTIONARY_BYTES
+    };
+    match values.data_type() {
+        DataType::Utf8 => {
+            values.as_string::<i32>().iter().flatten().all(|v| !seen.insert(v.as_bytes()) || small(v.as_bytes()))
+        }
+        DataType::Binary => values.as_binary::<i32>().iter().flatten().all(|v| !seen.insert(v) || small(v)),
+        _ => false,
+    }
+}
+
+/// Values that are not null, of a physical type of Parquet.
+enum Values<'a> {
+    Bool(Vec<bool>),
+    I32(Cow<'a, [i32]>),
+    I64(Cow<'a, [i64]>),
+    F32(Cow<'a, [f32]>),
+    F64(Cow<'a, [f64]>),
+    Bytes(Vec<ByteArray>),
+}
+
+fn prepare(values: &dyn Array) -> Result<Values<'_>> {
+    Ok(match values.data_type() {
+        DataType::Boolean => Values::Bool(values.as_boolean().iter().flatten().collect()),
+        DataType::Int8 => Values::I32(converted::<Int8Type, _>(values, i32::from)),
+        DataType::Int16 => Values::I32(converted::<Int16Type, _>(values, i32::from)),
+        DataType::Int32 => Values::I32(valid(values.as_primitive::<Int32Type>().values(), values.nulls())),
+        DataType::Int64 => Values::I64(valid(values.as_primitive::<Int64Type>().values(), values.nulls())),
+        DataType::UInt8 => Values::I32(converted::<UInt8Type, _>(values, i32::from)),
+        DataType::UInt16 => Values::I32(converted::<UInt16Type, _>(values, i32::from)),
+        DataType::UInt32 => Values::I32(converted::<UInt32Type, _>(values, |v| v as i32)),
+        DataType::UInt64 => Values::I64(converted::<UInt64Type, _>(values, |v| v as i64)),
+        DataType::Float32 => Values::F32(valid(values.as_primitive::<Float32Type>().values(), values.nulls())),
+        DataType::Float64 => Values::F64(valid(values.as_primitive::<Float64Type>().values(), values.nulls())),
+        DataType::Utf8 => {
+            let values = values.as_string::<i32>();
+            Values::Bytes(byte_arrays(values.value_data(), values.value_offsets(), values.nulls()))
+        }
+        DataType::Binary => {
+            let values = values.as_binary::<i32>();
+            Values::Bytes(byte_arrays(values.value_data(), values.value_offsets(), values.nulls()))
+        }
+        other => match ticks(values) {
+            Some(ticks) => Values::I64(valid(ticks, values.nulls())),
+            None => return Err(Error::internal("data files have no column of this type").with("found", other)),
+        },
+    })
+}
+
+fn valid<'a, T: Copy>(values: &'a [T], nulls: Option<&NullBuffer>) -> Cow<'a, [T]> {
+    match nulls.filter(|n| n.null_count() > 0) {
+        None => Cow::Borrowed(values),
+        Some(nulls) => Cow::Owned(nulls.valid_indices().map(|i| values[i]).collect()),
+    }
+}
+
+fn converted<T: ArrowPrimitiveType, V: Copy>(values: &dyn Array, convert: impl Fn(T::Native) -> V) -> Cow<'_, [V]> {
+    let native = values.as_primitive::<T>().values();
+    match values.nulls().filter(|n| n.null_count() > 0) {
+        None => Cow::Owned(native.iter().map(|v| convert(*v)).collect()),
+        Some(nulls) => Cow::Owned(nulls.valid_indices().map(|i| convert(native[i])).collect()),
+    }
+}
+
+fn byte_arrays(data: &[u8], offsets: &[i32], nulls: Option<&NullBuffer>) -> Vec<ByteArray> {
+    let start = offsets.first().map_or(0, |o| *o as usize);
+    let end = offsets.last().map_or(0, |o| *o as usize);
+    let shared = Bytes::copy_from_slice(&data[start..end]);
+    let value = |i: usize| ByteArray::from(shared.slice(offsets[i] as usize - start..offsets[i + 1] as usize - start));
+    match nulls.filter(|n| n.null_count() > 0) {
+        None => (0..offsets.len() - 1).map(value).collect(),
+        Some(nulls) => nulls.valid_indices().map(value).collect(),
+    }
+}
+
+/// Which rows have a value.
+struct Levels<'a> {
+    nullable: bool,
+    nulls: Option<&'a NullBuffer>,
+}
+
+fn write_pages<T: ParquetType>(
+    writer: &mut ColumnWriter<'_>,
+    mut values: &[T::T],
+    levels: &Levels<'_>,
+    pages: &[usize],
+) -> Result<()> {
+    let writer = get_typed_column_writer_mut::<T>(writer);
+    let mut of_page = vec![1i16; pages.iter().copied().max().unwrap_or(0)];
+    let nulls = levels.nulls.filter(|n| n.null_count() > 0);
+    let mut start = 0;
+    for rows in pages {
+        let count = match nulls {
+            None => *rows,
+            Some(nulls) => {
+                let page = nulls.slice(start, *rows);
+                page.iter().zip(&mut of_page).for_each(|(valid, level)| *level = i16::from(valid));
+                rows - page.null_count()
+            }
+        };
+        let (now, rest) = values.split_at(count);
+        writer.write_batch(now, levels.nullable.then(|| &of_page[..*rows]), None)?;
+        values = rest;
+        start += rows;
+    }
+    Ok(())
+}
+
+/// One column of consecutive batches as one array.
+pub(super) fn column_of(batches: &[RecordBatch], at: usize) -> Result<ArrayRef> {
+    match batches {
+        [one] => Ok(one.column(at).clone()),
+        _ => Ok(concat(&batches.iter().map(|b| b.column(at).as_ref()).collect::<Vec<_>>())?),
+    }
+}

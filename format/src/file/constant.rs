@@ -1,0 +1,306 @@
+//! One column of one row group that is constant within a series: a tag, or the series name.
+//!
+//! Nothing is done per row: each page is a few runs of dictionary indices. All of it is standard Parquet (RLE_DICTIONARY,
+//! data pages of version 1).
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, UInt32Array},
+    compute::{sort_to_indices, take},
+    datatypes::{DataType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type},
+    row::{RowConverter, SortField},
+};
+use hashbrown::HashMap;
+use parquet::{
+    basic::{Encoding, PageType, Type as Physical},
+    column::{
+        page::{CompressedPage, Page, PageWriter},
+        writer::ColumnCloseResult,
+    },
+    data_type::ByteArray,
+    file::{
+        metadata::{ColumnChunkMetaData, ColumnIndexBuilder, OffsetIndexBuilder, PageEncodingStats},
+        statistics::Statistics,
+    },
+    schema::types::ColumnDescPtr,
+};
+
+use super::{
+    chunk::{Chunk, compression},
+    page::CheckedPages,
+};
+use crate::{
+    error::{Error, Result},
+    merge::ticks,
+    segment::ipc::Compressor,
+};
+
+/// The longest value that stands whole in statistics; longer ones are written row by row.
+const VALUE_BYTES: usize = 64;
+/// The most bytes of a dictionary; larger ones are written row by row.
+const DICTIONARY_BYTES: usize = 1 << 20;
+
+/// Rows of one series: its place among the series of the row group, and how many.
+pub(super) type Run = (u32, usize);
+
+/// Encodes a column of `values`, one per series of the row group; `None` when it is better written row by row.
+pub(super) fn encode(
+    column: &ColumnDescPtr,
+    values: &ArrayRef,
+    runs: &[Run],
+    pages: &[usize],
+) -> Result<Option<Chunk>> {
+    let Some(dictionary) = Dictionary::of(values)? else { return Ok(None) };
+    // Very short runs are better packed than counted.
+    if runs.len() > 64 && pages.iter().sum::<usize>() / runs.len() < 4 {
+        return Ok(None);
+    }
+    let nullable = column.max_def_level() > 0;
+    let mut compressor = Compressor::new()?;
+    let mut bytes = Vec::new();
+    let mut writer = CheckedPages(&mut bytes);
+    let (mut stored, mut raw_bytes) = (0usize, 0usize);
+    let plain = dictionary.plain.concat();
+    let page = Page::DictionaryPage {
+        buf: compressor.compress(&plain)?.into(),
+        num_values: dictionary.plain.len() as u32,
+        encoding: Encoding::PLAIN,
+        is_sorted: true,
+    };
+    let spec = writer.write_page(CompressedPage::new(page, plain.len()))?;
+    let data_offset = spec.bytes_written as i64;
+    stored += spec.compressed_size;
+    raw_bytes += spec.uncompressed_size;
+
+    let mut offsets = OffsetIndexBuilder::new();
+    let mut index = ColumnIndexBuilder::new(column.physical_type());
+    let mut whole = Bounds::default();
+    let width = (usize::BITS - dictionary.plain.len().saturating_sub(1).leading_zeros()).max(1);
+    let mut rest = runs.iter().copied();
+    let mut open: Run = (0, 0);
+    let mut raw = Vec::new();
+    for rows in pages {
+        let codes = page_codes(*rows, &mut open, &mut rest, &dictionary.codes);
+        let bounds = Bounds::of(&codes);
+        raw.clear();
+        if nullable {
+            let mut levels = Vec::new();
+            write_runs(&mut levels, codes.iter().map(|(code, n)| (u32::from(code.is_some()), *n)), 1);
+            raw.extend_from_slice(&(levels.len() as u32).to_le_bytes());
+            raw.extend_from_slice(&levels);
+        }
+        raw.push(width as u8);
+        write_runs(&mut raw, codes.iter().filter_map(|(code, n)| Some(((*code)?, *n))), width);
+        let page = Page::DataPage {
+            buf: compressor.compress(&raw)?.into(),
+            num_values: *rows as u32,
+            encoding: Encoding::RLE_DICTIONARY,
+            def_level_encoding: Encoding::RLE,
+            rep_level_encoding: Encoding::RLE,
+            statistics: None,
+        };
+        let spec = writer.write_page(CompressedPage::new(page, raw.len()))?;
+        stored += spec.compressed_size;
+        raw_bytes += spec.uncompressed_size;
+        offsets.append_offset_and_size(spec.offset as i64, spec.compressed_size as i32);
+        offsets.append_row_count(*rows as i64);
+        let (min, max) =
+            bounds.codes.map_or((&[][..], &[][..]), |(min, max)| (dictionary.bound(min), dictionary.bound(max)));
+        index.append(bounds.codes.is_none(), min.to_vec(), max.to_vec(), bounds.nulls as i64);
+        whole.add(&bounds);
+    }
+    let rows = pages.iter().sum::<usize>();
+    let metadata = ColumnChunkMetaData::builder(column.clone())
+        .set_encodings(vec![Encoding::PLAIN, Encoding::RLE, Encoding::RLE_DICTIONARY])
+        .set_compression(compression())
+        .set_num_values(rows as i64)
+        .set_total_compressed_size(stored as i64)
+        .set_total_uncompressed_size(raw_bytes as i64)
+        .set_dictionary_page_offset(Some(0))
+        .set_data_page_offset(data_offset)
+        .set_statistics(dictionary.statistics(column.physical_type(), &whole)?)
+        .set_page_encoding_stats(vec![
+            PageEncodingStats { page_type: PageType::DICTIONARY_PAGE, encoding: Encoding::PLAIN, count: 1 },
+            PageEncodingStats {
+                page_type: PageType::DATA_PAGE,
+                encoding: Encoding::RLE_DICTIONARY,
+                count: pages.len() as i32,
+            },
+        ])
+        .build()?;
+    let close = ColumnCloseResult {
+        bytes_written: stored as u64,
+        rows_written: rows as u64,
+        metadata,
+        bloom_filter: None,
+        column_index: Some(index.build()?),
+        offset_index: Some(offsets.build()),
+    };
+    Ok(Some(Chunk { bytes, close }))
+}
+
+/// The codes of the next page with their numbers of rows; equal neighbours are one.
+fn page_codes(
+    mut rows: usize,
+    open: &mut Run,
+    rest: &mut impl Iterator<Item = Run>,
+    codes: &[Option<u32>],
+) -> Vec<(Option<u32>, usize)> {
+    let mut page: Vec<(Option<u32>, usize)> = Vec::new();
+    while rows > 0 {
+        if open.1 == 0 {
+            match rest.next() {
+                Some(run) => *open = run,
+                None => break,
+            }
+        }
+        let n = open.1.min(rows);
+        let code = codes[open.0 as usize];
+        match page.last_mut().filter(|last| last.0 == code) {
+            Some(last) => last.1 += n,
+            None => page.push((code, n)),
+        }
+        open.1 -= n;
+        rows -= n;
+    }
+    page
+}
+
+/// Appends runs of Parquet's RLE/bit-packing hybrid: each as a repeated value.
+fn write_runs(out: &mut Vec<u8>, runs: impl Iterator<Item = (u32, usize)>, width: u32) {
+    let mut write = |(value, n): (u32, usize)| {
+        let mut header = (n as u64) << 1;
+        while header >= 0x80 {
+            out.push(header as u8 | 0x80);
+            header >>= 7;
+        }
+        out.push(header as u8);
+        out.extend_from_slice(&value.to_le_bytes()[..width.div_ceil(8) as usize]);
+    };
+    let mut open: Option<(u32, usize)> = None;
+    for (value, n) in runs {
+        match &mut open {
+            Some(last) if last.0 == value => last.1 += n,
+            _ => {
+                if let Some(last) = open.replace((value, n)) {
+                    write(last);
+                }
+            }
+        }
+    }
+    open.into_iter().for_each(&mut write);
+}
+
+/// The smallest and largest code of some rows, and how many are null.
+#[derive(Default)]
+struct Bounds {
+    codes: Option<(u32, u32)>,
+    nulls: usize,
+}
+
+impl Bounds {
+    fn of(codes: &[(Option<u32>, usize)]) -> Self {
+        let values = || codes.iter().filter_map(|(code, _)| *code);
+        let nulls = codes.iter().filter(|(code, _)| code.is_none()).map(|(_, n)| n).sum();
+        Self { codes: values().min().zip(values().max()), nulls }
+    }
+
+    fn add(&mut self, other: &Bounds) {
+        self.nulls += other.nulls;
+        self.codes = match (self.codes, other.codes) {
+            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
+/// The distinct values of a column in their order: codes compare as values do.
+struct Dictionary {
+    /// PLAIN encoded.
+    plain: Vec<Vec<u8>>,
+    /// For each input value its code.
+    codes: Vec<Option<u32>>,
+    /// Bytes before the value in its PLAIN encoding: the length of a text.
+    prefix: usize,
+}
+
+impl Dictionary {
+    /// `None` when the type or the values do not suit.
+    fn of(values: &ArrayRef) -> Result<Option<Self>> {
+        if matches!(values.data_type(), DataType::Boolean) || values.data_type().is_floating() {
+            return Ok(None);
+        }
+        let converter = RowConverter::new(vec![SortField::new(values.data_type().clone())])?;
+        let rows = converter.convert_columns(std::slice::from_ref(values))?;
+        let mut by_value: HashMap<&[u8], u32> = HashMap::new();
+        let mut places: Vec<u32> = Vec::new();
+        let mut codes: Vec<Option<u32>> = Vec::with_capacity(values.len());
+        for i in 0..values.len() {
+            codes.push(values.is_valid(i).then(|| {
+                *by_value.entry(rows.row(i).data()).or_insert_with(|| {
+                    places.push(i as u32);
+                    places.len() as u32 - 1
+                })
+            }));
+        }
+        let distinct = take(values, &UInt32Array::from(places), None)?;
+        let sorted = sort_to_indices(&distinct, None, None)?;
+        let mut rank = vec![0u32; sorted.len()];
+        sorted.values().iter().enumerate().for_each(|(r, i)| rank[*i as usize] = r as u32);
+        codes.iter_mut().flatten().for_each(|code| *code = rank[*code as usize]);
+        let sorted = take(&distinct, &sorted, None)?;
+        let text = matches!(values.data_type(), DataType::Utf8 | DataType::Binary);
+        let dictionary = Self { plain: plain(&sorted)?, codes, prefix: if text { 4 } else { 0 } };
+        let longest = dictionary.plain.iter().map(Vec::len).max().unwrap_or(0);
+        let bytes = dictionary.plain.iter().map(Vec::len).sum::<usize>();
+        let none = dictionary.plain.is_empty();
+        Ok((!none && longest <= VALUE_BYTES + 4 && bytes <= DICTIONARY_BYTES).then_some(dictionary))
+    }
+
+    /// A value as statistics hold it.
+    fn bound(&self, code: u32) -> &[u8] {
+        &self.plain[code as usize][self.prefix..]
+    }
+
+    fn statistics(&self, physical: Physical, bounds: &Bounds) -> Result<Statistics> {
+        let (min, max) = (bounds.codes.map(|c| self.bound(c.0)), bounds.codes.map(|c| self.bound(c.1)));
+        let nulls = Some(bounds.nulls as u64);
+        let i32_of = |b: &[u8]| b.try_into().map(i32::from_le_bytes).unwrap_or_default();
+        let i64_of = |b: &[u8]| b.try_into().map(i64::from_le_bytes).unwrap_or_default();
+        Ok(match physical {
+            Physical::INT32 => Statistics::int32(min.map(i32_of), max.map(i32_of), None, nulls, false),
+            Physical::INT64 => Statistics::int64(min.map(i64_of), max.map(i64_of), None, nulls, false),
+            Physical::BYTE_ARRAY => {
+                let of = |b: &[u8]| ByteArray::from(b.to_vec());
+                Statistics::byte_array(min.map(of), max.map(of), None, nulls, false)
+            }
+            other => return Err(Error::internal("tags have no such physical type").with("found", other)),
+        })
+    }
+}
+
+/// Each value in Parquet's PLAIN encoding.
+fn plain(values: &ArrayRef) -> Result<Vec<Vec<u8>>> {
+    fn of<T: arrow::datatypes::ArrowPrimitiveType, const N: usize>(
+        values: &ArrayRef,
+        bytes: impl Fn(T::Native) -> [u8; N],
+    ) -> Vec<Vec<u8>> {
+        values.as_primitive::<T>().values().iter().map(|v| bytes(*v).to_vec()).collect()
+    }
+    let text = |v: &[u8]| [&(v.len() as u32).to_le_bytes(), v].concat();
+    Ok(match values.data_type() {
+        DataType::Int8 => of::<Int8Type, 4>(values, |v| i32::from(v).to_le_bytes()),
+        DataType::Int16 => of::<Int16Type, 4>(values, |v| i32::from(v).to_le_bytes()),
+        DataType::Int32 => of::<Int32Type, 4>(values, |v| v.to_le_bytes()),
+        DataType::Int64 => of::<Int64Type, 8>(values, |v| v.to_le_bytes()),
+        DataType::UInt8 => of::<UInt8Type, 4>(values, |v| u32::from(v).to_le_bytes()),
+        DataType::UInt16 => of::<UInt16Type, 4>(values, |v| u32::from(v).to_le_bytes()),
+        DataType::UInt32 => of::<UInt32Type, 4>(values, |v| v.to_le_bytes()),
+        DataType::UInt64 => of::<UInt64Type, 8>(values, |v| v.to_le_bytes()),
+        DataType::Utf8 => values.as_string::<i32>().iter().flatten().map(|v| text(v.as_bytes())).collect(),
+        DataType::Binary => values.as_binary::<i32>().iter().flatten().map(text).collect(),
+        other => match ticks(values) {
+            Some(ticks) => ticks.iter().map(|v| v.to_le_bytes().to_vec()).collect(),
+            None => return Err(Error::internal("data files have no tag of this type").with("found", other)),
+        },
+    })
+}

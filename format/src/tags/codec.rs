@@ -1,0 +1,150 @@
+//! The bytes of a tag manifest.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt64Array},
+    compute::{
+        kernels::{cmp::eq, zip::zip},
+        nullif,
+    },
+    datatypes::{DataType, Field, Int64Type, Schema, UInt64Type},
+};
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::{Aggregate, TagManifest, first_rows};
+use crate::{
+    error::{Error, Result},
+    rows::SeriesSet,
+    schema::{field_id, field_with_id},
+    segment::{check_crc, check_start, ipc, u32_at, u64_at},
+};
+
+/// The first bytes of every tag manifest.
+const MAGIC: &[u8; 8] = b"TLTAGMAN";
+/// The format version that this code writes, and the newest it reads.
+const FORMAT_VERSION: u16 = 1;
+const HEADER: usize = 32;
+/// The most bytes of a body before compression.
+const MAX_RAW: usize = 1 << 32;
+
+impl TagManifest {
+    /// Encodes the manifest; the same manifest always gives the same bytes.
+    ///
+    /// # Errors
+    /// [`Kind::Internal`](crate::Kind::Internal) when Arrow refuses it.
+    pub fn encode(&self) -> Result<Bytes> {
+        let mut raw = vec![0; 8];
+        ipc::write(self.series.batch(), &mut raw)?;
+        let split = (raw.len() - 8) as u64;
+        raw[..8].copy_from_slice(&split.to_le_bytes());
+        ipc::write(&self.rows_batch()?, &mut raw)?;
+        let body = ipc::Compressor::new()?.compress(&raw)?;
+        let mut out = BytesMut::with_capacity(HEADER + body.len());
+        out.put_slice(MAGIC);
+        out.put_u16_le(FORMAT_VERSION);
+        out.put_u16_le(0);
+        out.put_u32_le(self.len() as u32);
+        out.put_u64_le(raw.len() as u64);
+        out.put_u32_le(crc32fast::hash(&body));
+        let crc = crc32fast::hash(&out);
+        out.put_u32_le(crc);
+        out.put_slice(&body);
+        Ok(out.freeze())
+    }
+
+    /// All but the series set.
+    fn rows_batch(&self) -> Result<RecordBatch> {
+        let mut fields = vec![
+            Field::new("rows", DataType::UInt64, false),
+            Field::new("min_ts", DataType::Int64, false),
+            Field::new("max_ts", DataType::Int64, false),
+        ];
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt64Array::from(self.row_count.clone())),
+            Arc::new(self.min_ts.clone()),
+            Arc::new(self.max_ts.clone()),
+        ];
+        for (id, what, values) in &self.aggregates {
+            fields.push(field_with_id(what.name(), values.data_type().clone(), true, *id));
+            columns.push(match what {
+                Aggregate::FirstTs => nullif(values, &eq(values.as_primitive::<Int64Type>(), &self.min_ts)?)?,
+                Aggregate::LastTs => nullif(values, &eq(values.as_primitive::<Int64Type>(), &self.max_ts)?)?,
+                _ => values.clone(),
+            });
+        }
+        Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
+    }
+
+    /// Decodes a manifest; `key` is only for messages.
+    ///
+    /// # Errors
+    /// [`Kind::Unsupported`](crate::Kind::Unsupported) for a newer format version, otherwise
+    /// [`Kind::Corrupt`](crate::Kind::Corrupt); both name the key, what was expected and what was found.
+    pub fn decode(key: &str, bytes: &Bytes) -> Result<Self> {
+        decode(bytes).map_err(|e| e.with("key", key))
+    }
+}
+
+fn decode(bytes: &Bytes) -> Result<TagManifest> {
+    let count = check_start(bytes, MAGIC, FORMAT_VERSION, HEADER, "tag manifest")?;
+    check_crc("the header of a tag manifest", &bytes[..28], u32_at(bytes, 28))?;
+    let body = &bytes[HEADER..];
+    check_crc("a tag manifest", body, u32_at(bytes, 24))?;
+    let raw = ipc::decompress(body, usize::try_from(u64_at(bytes, 16)).unwrap_or(usize::MAX), MAX_RAW)?;
+    let split = (raw.len() >= 8).then(|| u64_at(&raw, 0)).and_then(|n| n.checked_add(8));
+    let split = split
+        .filter(|n| *n <= raw.len() as u64)
+        .ok_or_else(|| Error::corrupt("a tag manifest ends within its series").with("found", raw.len()))?
+        as usize;
+    let series = SeriesSet::try_new(ipc::read(raw.slice_with_length(8, split - 8))?)?;
+    let rows = ipc::read(raw.slice(split))?;
+    if series.len() != count || rows.num_rows() != count {
+        return Err(Error::corrupt("a tag manifest has another number of series than its header says")
+            .with("expected", count)
+            .with("found", format!("{} names, {} rows", series.len(), rows.num_rows())));
+    }
+    from_batches(series, &rows)
+}
+
+fn from_batches(series: SeriesSet, rows: &RecordBatch) -> Result<TagManifest> {
+    let bad = || Error::corrupt("a tag manifest has other columns than this version").with("found", rows.schema());
+    let column = |at: usize| rows.columns().get(at).filter(|c| c.null_count() == 0).ok_or_else(bad);
+    let row_count = column(0)?.as_primitive_opt::<UInt64Type>().ok_or_else(bad)?.values().to_vec();
+    let min_ts = column(1)?.as_primitive_opt::<Int64Type>().ok_or_else(bad)?.clone();
+    let max_ts = column(2)?.as_primitive_opt::<Int64Type>().ok_or_else(bad)?.clone();
+    let mut aggregates = Vec::with_capacity(rows.num_columns());
+    let mut counts: Option<(crate::ids::ColumnId, UInt64Array)> = None;
+    for (field, values) in rows.schema_ref().fields().iter().zip(rows.columns()).skip(3) {
+        let what = Aggregate::ALL.into_iter().find(|a| a.name() == field.name()).ok_or_else(bad)?;
+        let id = field_id(field).ok_or_else(bad)?;
+        let values = match what {
+            Aggregate::Count => {
+                let values = values.as_primitive_opt::<UInt64Type>().filter(|v| v.null_count() == 0).ok_or_else(bad)?;
+                counts = Some((id, values.clone()));
+                Arc::new(values.clone())
+            }
+            Aggregate::FirstTs | Aggregate::LastTs => {
+                let stored = values.as_primitive_opt::<Int64Type>().ok_or_else(bad)?;
+                let counts = counts.as_ref().filter(|c| c.0 == id).map(|c| &c.1).ok_or_else(bad)?;
+                times(stored, counts, if what == Aggregate::FirstTs { &min_ts } else { &max_ts })?
+            }
+            _ => values.clone(),
+        };
+        aggregates.push((id, what, values));
+    }
+    Ok(TagManifest { series, first_row: first_rows(&row_count), row_count, min_ts, max_ts, aggregates })
+}
+
+/// The stored times, `default` where there is none, null where there is no value.
+fn times(stored: &Int64Array, counts: &UInt64Array, default: &Int64Array) -> Result<ArrayRef> {
+    let all = counts.values().iter().all(|n| *n > 0);
+    if all && stored.null_count() == stored.len() {
+        return Ok(Arc::new(default.clone()));
+    }
+    let filled = zip(&arrow::compute::is_not_null(stored)?, stored, default)?;
+    if all {
+        return Ok(filled);
+    }
+    Ok(nullif(&filled, &eq(counts, &UInt64Array::new_scalar(0))?)?)
+}
