@@ -1,11 +1,17 @@
 //! Snapshots: one version and the log positions read on top of it; every query runs on exactly one.
 
-use std::{sync::Arc, time::Duration};
+mod reader;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+pub use reader::{SnapshotOptions, SnapshotReader};
 
 use crate::{
     error::{Error, Result},
     ids::{Position, TableId, Token},
-    meta::{Catalog, Root},
+    meta::Catalog,
     rows::Block,
     segment::Segment,
 };
@@ -21,6 +27,19 @@ pub struct TailSegment {
     pub bytes: u64,
     /// Its content.
     pub segment: Segment,
+}
+
+impl TailSegment {
+    /// The key by which segments are ordered, oldest first: (time, stamp, position).
+    pub fn order(&self) -> (i64, i64, Position) {
+        (self.modified_ms, self.segment.header.stamp_ms, self.position)
+    }
+
+    /// Memory of the decoded rows and series, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let blocks = self.segment.blocks.iter();
+        blocks.map(|b| b.rows.get_array_memory_size() + b.series.batch().get_array_memory_size()).sum()
+    }
 }
 
 /// One version and the log on top of it: what a query reads.
@@ -44,6 +63,18 @@ pub struct Fault {
     pub error: Arc<Error>,
 }
 
+impl Fault {
+    /// The error again, to return.
+    pub fn to_error(&self) -> Error {
+        let error = Error::new(self.error.kind(), self.error.message());
+        ["key", "expected", "found"]
+            .into_iter()
+            .filter_map(|name| Some((name, self.error.context(name)?)))
+            .fold(error, |error, (name, value)| error.with(name, value))
+            .source(self.error.clone())
+    }
+}
+
 impl Snapshot {
     /// The rows of a table in the tail, oldest first; later ones win over earlier ones and over every file.
     ///
@@ -51,6 +82,9 @@ impl Snapshot {
     /// [`Kind::Corrupt`](crate::Kind::Corrupt) or [`Kind::Unsupported`](crate::Kind::Unsupported), naming the
     /// key, when a segment that may hold rows of the table could not be decoded.
     pub fn blocks(&self, table: TableId) -> Result<impl Iterator<Item = (&TailSegment, &Block)>> {
+        if let Some(fault) = self.faults.first() {
+            return Err(fault.to_error());
+        }
         Ok(self
             .tail
             .iter()
@@ -66,47 +100,5 @@ impl Snapshot {
                     || self.tail.iter().any(|t| t.position == *p)
             }
         }
-    }
-}
-
-/// How a [`SnapshotReader`] reads.
-#[derive(Debug, Clone)]
-pub struct SnapshotOptions {
-    /// How old an answer of the store may be; `None`: 0 on a directory, 1 s elsewhere.
-    pub max_staleness: Option<Duration>,
-    /// Decoded segments kept in memory beyond those in use, in bytes.
-    pub tail_cache_bytes: usize,
-}
-
-impl Default for SnapshotOptions {
-    fn default() -> Self {
-        Self { max_staleness: None, tail_cache_bytes: 256 << 20 }
-    }
-}
-
-/// Reads snapshots and keeps decoded segments. Cheap to clone; one per process.
-#[derive(Debug, Clone)]
-pub struct SnapshotReader {
-    root: Root,
-}
-
-impl SnapshotReader {
-    /// A reader of one root.
-    pub fn new(root: Root, _options: SnapshotOptions) -> Self {
-        Self { root }
-    }
-
-    /// The root.
-    pub fn root(&self) -> &Root {
-        &self.root
-    }
-
-    /// A snapshot that is at most `max_staleness` old and contains every token.
-    ///
-    /// # Errors
-    /// [`Kind::NotFound`](crate::Kind::NotFound) "token expired" for a writer that nothing is known of;
-    /// [`Kind::Unavailable`](crate::Kind::Unavailable) when a token is not seen in a fresh read.
-    pub async fn snapshot(&self, _tokens: &[Token]) -> Result<Arc<Snapshot>> {
-        Err(Error::internal("not built yet"))
     }
 }

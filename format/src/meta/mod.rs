@@ -9,7 +9,7 @@ mod invariants;
 mod root;
 mod sections;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use catalog::Catalog;
 pub use draft::Draft;

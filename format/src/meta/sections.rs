@@ -75,11 +75,6 @@ impl Section {
     pub(super) fn is_eager(name: &str) -> bool {
         !name.starts_with("f/")
     }
-
-    /// The section that holds a writer's watermark.
-    pub(super) fn log_of(writer: WriterId) -> Self {
-        Section::Log((writer.0 >> 124) as u8)
-    }
 }
 
 #[cfg(test)]
@@ -93,7 +88,7 @@ mod tests {
             Section::Table(TableId(7)),
             Section::Partitions(TableId(u32::MAX)),
             Section::Files(TableId(0), -3),
-            Section::log_of(WriterId(u128::MAX)),
+            Section::Log(15),
         ] {
             assert_eq!(Section::parse(&section.name()), Some(section));
         }

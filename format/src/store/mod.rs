@@ -47,6 +47,7 @@ struct Shared {
     pages: Option<Arc<dyn PaginatedListStore>>,
     /// Where the store is a directory: the same object as `object`.
     directory: Option<Arc<Directory>>,
+    in_memory: bool,
     prefix: Path,
     describe: String,
     ambient: Arc<dyn Ambient>,
@@ -57,7 +58,16 @@ impl Shared {
     fn new(object: Arc<dyn ObjectStore>, prefix: Path) -> Self {
         let describe = format!("{object}/{prefix}");
         let counters = Arc::default();
-        Self { object, pages: None, directory: None, prefix, describe, ambient: System::shared(), counters }
+        Self {
+            object,
+            pages: None,
+            directory: None,
+            in_memory: false,
+            prefix,
+            describe,
+            ambient: System::shared(),
+            counters,
+        }
     }
 }
 
@@ -96,6 +106,11 @@ impl Store {
     /// Whether this is a directory on a file system, where looking is cheap and at once up to date.
     pub fn is_directory(&self) -> bool {
         self.shared.directory.is_some()
+    }
+
+    /// Whether asking this store costs microseconds and no money: a directory or memory.
+    pub fn is_local(&self) -> bool {
+        self.is_directory() || self.shared.in_memory
     }
 
     /// The URL without secrets.

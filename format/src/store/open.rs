@@ -58,6 +58,7 @@ impl Store {
     pub fn in_memory() -> Self {
         let mut shared = Shared::new(Arc::new(InMemory::new()), Path::default());
         shared.describe = "memory:".to_owned();
+        shared.in_memory = true;
         shared.into()
     }
 }

@@ -1,0 +1,81 @@
+//! Reading segments.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt};
+
+use super::{Pending, listing::misplaced};
+use crate::{
+    error::{Error, Kind, Result},
+    layout, segment,
+    snapshot::{Fault, TailSegment},
+    store::Store,
+};
+
+/// How many segments are read at once.
+const PARALLEL: usize = 16;
+/// Segments up to this size are decoded in place: a hop to another thread costs more.
+const INLINE_BYTES: usize = 64 << 10;
+/// A segment modified this long after its writer started is void for all.
+pub(crate) const VOID_MS: i64 = 2 * 86_400_000;
+
+/// What a segment turned out to be.
+#[derive(Debug, Clone)]
+pub(crate) enum Fetched {
+    /// Its rows count.
+    Segment(Arc<TailSegment>),
+    /// It was written too long after its writer started: its number is taken, its rows do not count.
+    Void { writer_start_ms: i64 },
+    /// It cannot be decoded.
+    Fault(Fault),
+}
+
+/// Reads segments, in the order asked for.
+///
+/// # Errors
+/// [`Kind::NotFound`] when one is gone (folded and collected since it was listed); [`Kind::Unavailable`].
+pub(crate) async fn fetch(store: &Store, wanted: Vec<Pending>) -> Result<Vec<(Pending, Fetched)>> {
+    let fetches = wanted.into_iter().map(|pending| async move { Ok((pending, fetch_one(store, &pending).await?)) });
+    futures::stream::iter(fetches).buffered(PARALLEL).try_collect().await
+}
+
+async fn fetch_one(store: &Store, pending: &Pending) -> Result<Fetched> {
+    let key = layout::log_key(pending.position);
+    let mut fault = None;
+    // A bad read may be the network's fault: a second one tells.
+    for _ in 0..2 {
+        match fetch_once(store, &key, pending).await {
+            Err(e) if matches!(e.kind(), Kind::Corrupt | Kind::Unsupported) => fault = Some(e),
+            other => return other,
+        }
+    }
+    let error = Arc::new(fault.expect("two faults were seen"));
+    tracing::warn!(%error, "a log segment cannot be decoded");
+    Ok(Fetched::Fault(Fault { position: pending.position, error }))
+}
+
+async fn fetch_once(store: &Store, key: &str, pending: &Pending) -> Result<Fetched> {
+    let bytes = store.get(key).await?;
+    let size = bytes.len();
+    let decoded = if size <= INLINE_BYTES {
+        segment::decode(key, &bytes)?
+    } else {
+        let key = key.to_owned();
+        tokio::task::spawn_blocking(move || segment::decode(&key, &bytes))
+            .await
+            .map_err(|e| Error::internal("decoding a segment was stopped").source(e))??
+    };
+    let header = decoded.header;
+    if header.position != pending.position {
+        return Err(misplaced(key, pending.position, header.position));
+    }
+    if pending.modified_ms.saturating_sub(header.writer_start_ms) > VOID_MS {
+        return Ok(Fetched::Void { writer_start_ms: header.writer_start_ms });
+    }
+    Ok(Fetched::Segment(Arc::new(TailSegment {
+        position: pending.position,
+        modified_ms: pending.time_ms,
+        bytes: size as u64,
+        segment: decoded,
+    })))
+}

@@ -1,0 +1,141 @@
+//! What lies in the log, and which of it counts: of each writer the segments from its watermark to the first
+//! number that is missing.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    error::{Error, Kind, Result},
+    ids::{Position, WriterId},
+    layout,
+    meta::Catalog,
+    store::{ObjectMeta, Store},
+};
+
+/// One segment in a listing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) modified_ms: i64,
+    pub(crate) bytes: u64,
+}
+
+impl From<&ObjectMeta> for Listed {
+    fn from(meta: &ObjectMeta) -> Self {
+        Self { modified_ms: meta.last_modified.timestamp_millis(), bytes: meta.size }
+    }
+}
+
+/// A segment above its writer's watermark and without a missing number before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pending {
+    pub(crate) position: Position,
+    /// Last-modified.
+    pub(crate) modified_ms: i64,
+    /// Its time in the order of segments: last-modified, never less than that of the one before in its writer.
+    pub(crate) time_ms: i64,
+    pub(crate) bytes: u64,
+}
+
+/// The log as it was when it was looked at.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Listing {
+    writers: BTreeMap<WriterId, BTreeMap<u64, Listed>>,
+}
+
+impl Listing {
+    /// Lists the whole log.
+    pub(crate) async fn read(store: &Store) -> Result<Self> {
+        let mut listing = Self::default();
+        for meta in store.list_by_digit(layout::LOG).await? {
+            if let Some(position) = layout::parse_log(meta.location.as_ref()) {
+                listing.writers.entry(position.writer).or_default().insert(position.seq, Listed::from(&meta));
+            }
+        }
+        Ok(listing)
+    }
+
+    /// Brings a listing of a directory up to date: reads the names under `log/`, lists the writers that are new
+    /// and asks for the next number of those that are known. `catalog` is the last one seen.
+    pub(crate) async fn update(&mut self, store: &Store, names: Vec<String>, catalog: &Catalog) -> Result<()> {
+        let found: Vec<WriterId> = names.iter().filter_map(|n| n.parse().ok()).collect();
+        self.writers.retain(|writer, _| found.contains(writer));
+        for writer in found {
+            if let Some(segments) = self.writers.get_mut(&writer) {
+                let mut seq = first_missing(segments, catalog.watermark(writer).map_or(0, |w| w.next));
+                loop {
+                    match store.head(&layout::log_key(Position { writer, seq })).await {
+                        Ok(meta) => segments.insert(seq, Listed::from(&meta)),
+                        Err(e) if e.kind() == Kind::NotFound => break,
+                        Err(e) => return Err(e),
+                    };
+                    seq += 1;
+                }
+                continue;
+            }
+            let listed = store.list(&layout::log_prefix(writer)).await?;
+            let named = |m: &ObjectMeta| Some((layout::parse_log(m.location.as_ref())?.seq, Listed::from(m)));
+            self.writers.insert(writer, listed.iter().filter_map(named).collect());
+        }
+        Ok(())
+    }
+
+    /// Forgets what is folded; false where a watermark has moved past what was looked at, so that the next number
+    /// of that writer has to be asked for again.
+    pub(crate) fn settle(&mut self, before: &Catalog, now: &Catalog) -> bool {
+        let mut is_complete = true;
+        for (writer, segments) in &mut self.writers {
+            let Some(watermark) = now.watermark(*writer) else { continue };
+            let asked = first_missing(segments, before.watermark(*writer).map_or(0, |w| w.next));
+            is_complete &= asked >= watermark.next;
+            *segments = segments.split_off(&watermark.next);
+        }
+        is_complete
+    }
+
+    /// Whether anything of a writer is in the log.
+    pub(crate) fn has(&self, writer: WriterId) -> bool {
+        self.writers.contains_key(&writer)
+    }
+
+    /// Every segment, by position.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = Position> {
+        let of = |(writer, segments): (&WriterId, &BTreeMap<u64, Listed>)| {
+            let writer = *writer;
+            segments.keys().map(move |seq| Position { writer, seq: *seq }).collect::<Vec<_>>()
+        };
+        self.writers.iter().flat_map(of)
+    }
+
+    /// The segments that count on top of a version, by (time, writer, number).
+    pub(crate) fn above(&self, catalog: &Catalog) -> Vec<Pending> {
+        let mut pending = Vec::new();
+        for (writer, segments) in &self.writers {
+            let watermark = catalog.watermark(*writer);
+            let mut time_ms = watermark.map_or(i64::MIN, |w| w.time_ms);
+            let next = watermark.map_or(0, |w| w.next);
+            for ((seq, listed), expected) in segments.range(next..).zip(next..) {
+                if *seq != expected {
+                    break;
+                }
+                time_ms = time_ms.max(listed.modified_ms);
+                let position = Position { writer: *writer, seq: *seq };
+                pending.push(Pending { position, modified_ms: listed.modified_ms, time_ms, bytes: listed.bytes });
+            }
+        }
+        pending.sort_unstable_by_key(|p| (p.time_ms, p.position));
+        pending
+    }
+}
+
+/// The first number from `next` on that is missing.
+fn first_missing(segments: &BTreeMap<u64, Listed>, next: u64) -> u64 {
+    segments
+        .range(next..)
+        .zip(next..)
+        .find(|((seq, _), expected)| **seq != *expected)
+        .map_or_else(|| next + segments.range(next..).count() as u64, |(_, expected)| expected)
+}
+
+/// The error of a segment that is where another should be.
+pub(crate) fn misplaced(key: &str, expected: Position, found: Position) -> Error {
+    Error::corrupt("a log segment under another's key").with("key", key).with("expected", expected).with("found", found)
+}

@@ -1,0 +1,226 @@
+#![allow(clippy::unwrap_used)]
+
+use std::{collections::BTreeSet, time::SystemTime};
+
+use arrow::array::{ArrayRef, Float64Array, RecordBatch, TimestampMillisecondArray, UInt32Array};
+
+use super::*;
+use crate::{
+    ids::{Position, TableId, Version},
+    layout,
+    meta::{Root, tests::root_with_table},
+    rows::{Block, SeriesSet},
+    segment::{self, SegmentHeader},
+    store::{Ambient, Store, System},
+    types::Precision,
+};
+
+pub(crate) const A: WriterId = WriterId(0xa << 124);
+pub(crate) const B: WriterId = WriterId(0xb << 124);
+
+/// A root on a directory, where a test can set when an object was modified.
+pub(crate) struct Place {
+    dir: tempfile::TempDir,
+    pub(crate) root: Root,
+    pub(crate) table: TableId,
+    /// All times count from here.
+    pub(crate) epoch_ms: i64,
+}
+
+impl Place {
+    pub(crate) async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path().to_str().unwrap(), &[]).unwrap();
+        let (root, table) = root_with_table(store).await;
+        Self { dir, root, table, epoch_ms: System.wall_ms() - 3_600_000 }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        self.root.store()
+    }
+
+    /// Puts a segment of one row, whose value tells it from others, modified and stamped at these times.
+    pub(crate) async fn put(&self, writer: WriterId, seq: u64, modified_ms: i64, stamp_ms: i64) -> Position {
+        let position = Position { writer, seq };
+        let header = SegmentHeader { position, writer_start_ms: self.epoch_ms, stamp_ms: self.epoch_ms + stamp_ms };
+        let bytes = segment::encode(&header, &[self.block(value_of(position))]).unwrap();
+        self.store().create(&layout::log_key(position), bytes).await.unwrap();
+        self.touch(&layout::log_key(position), modified_ms);
+        position
+    }
+
+    pub(crate) fn block(&self, value: f64) -> Block {
+        let catalog = self.root.catalog();
+        let schema = Block::rows_schema(catalog.table_by_id(self.table).unwrap(), Precision::Milli);
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt32Array::from(vec![0])),
+            Arc::new(TimestampMillisecondArray::from(vec![5])),
+            Arc::new(Float64Array::from(vec![value])),
+        ];
+        let rows = RecordBatch::try_new(schema, columns).unwrap();
+        Block::try_new(self.table, SeriesSet::of_names(["d1"]), rows).unwrap()
+    }
+
+    pub(crate) fn path(&self, key: &str) -> std::path::PathBuf {
+        self.dir.path().join(key)
+    }
+
+    /// Sets when an object was modified.
+    pub(crate) fn touch(&self, key: &str, modified_ms: i64) {
+        let since = std::time::Duration::from_millis((self.epoch_ms + modified_ms) as u64);
+        let file = std::fs::File::options().write(true).open(self.path(key)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + since).unwrap();
+    }
+}
+
+/// What [`Place::put`] writes.
+pub(crate) fn value_of(position: Position) -> f64 {
+    (position.writer.0 >> 124) as f64 * 1_000.0 + position.seq as f64
+}
+
+const MARGIN: Duration = Duration::from_secs(2);
+
+fn taken(cut: &Cut) -> Vec<Position> {
+    cut.segments.iter().map(|s| s.position).collect()
+}
+
+async fn fold(root: &Root, cut: &Cut) -> Result<Arc<Catalog>> {
+    Ok(root.commit(&[], |d| cut.apply(d)).await?.1)
+}
+
+#[tokio::test]
+async fn a_cut_takes_old_segments_in_order_and_the_next_one_goes_on() {
+    let place = Place::new().await;
+    let a0 = place.put(A, 0, 1_000, 0).await;
+    let b0 = place.put(B, 0, 500, 0).await;
+    let a1 = place.put(A, 1, 700, 0).await;
+    let b1 = place.put(B, 1, 1_000, 1).await;
+    let cut = cut(&place.root, MARGIN, u64::MAX).await.unwrap();
+    // a1 is never before a0; stamps decide between a0 and b1.
+    assert_eq!(taken(&cut), [b0, a0, a1, b1]);
+    assert_eq!(cut.segments[2].modified_ms, place.epoch_ms + 1_000);
+    let mark = |next, time| Watermark { next, start_ms: place.epoch_ms, time_ms: place.epoch_ms + time };
+    assert_eq!(cut.watermarks, [(A, mark(2, 1_000)), (B, mark(2, 1_000))]);
+    let catalog = fold(&place.root, &cut).await.unwrap();
+    assert_eq!(catalog.watermark(A), Some(&mark(2, 1_000)));
+    // Another fold of the same segments is refused.
+    assert_eq!(fold(&place.root, &cut).await.unwrap_err().kind(), Kind::Conflict);
+    let a2 = place.put(A, 2, 900, 0).await;
+    let next = super::cut(&place.root, MARGIN, u64::MAX).await.unwrap();
+    assert_eq!((taken(&next), next.segments[0].modified_ms), (vec![a2], place.epoch_ms + 1_000));
+    fold(&place.root, &next).await.unwrap();
+    assert!(super::cut(&place.root, MARGIN, u64::MAX).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_cut_leaves_what_is_young_or_behind_a_missing_number() {
+    let place = Place::new().await;
+    let a0 = place.put(A, 0, 0, 0).await;
+    place.put(A, 2, 0, 0).await;
+    place.put(B, 1, 0, 0).await;
+    let young = place.put(WriterId(7), 0, 3_600_000 - 500, 0).await;
+    let first = cut(&place.root, MARGIN, u64::MAX).await.unwrap();
+    assert_eq!(taken(&first), [a0]);
+    let without_margin = cut(&place.root, Duration::ZERO, u64::MAX).await.unwrap();
+    assert_eq!(taken(&without_margin), [a0, young]);
+    fold(&place.root, &first).await.unwrap();
+    assert!(cut(&place.root, MARGIN, u64::MAX).await.unwrap().is_empty());
+    let a1 = place.put(A, 1, 0, 0).await;
+    let b0 = place.put(B, 0, 0, 0).await;
+    let cut = cut(&place.root, MARGIN, u64::MAX).await.unwrap();
+    let expected: BTreeSet<_> = [a1, Position { writer: A, seq: 2 }, b0, Position { writer: B, seq: 1 }].into();
+    assert_eq!(taken(&cut).into_iter().collect::<BTreeSet<_>>(), expected);
+}
+
+#[tokio::test]
+async fn cuts_bounded_in_bytes_take_everything_once_and_never_split_one_time() {
+    let place = Place::new().await;
+    let mut all = BTreeSet::new();
+    for seq in 0..6 {
+        for writer in [A, B] {
+            all.insert(place.put(writer, seq, seq as i64 * 10, 0).await);
+        }
+    }
+    let size = place.store().head(&layout::log_key(Position { writer: A, seq: 0 })).await.unwrap().size;
+    let (mut seen, mut last) = (BTreeSet::new(), i64::MIN);
+    for _ in 0..6 {
+        let cut = cut(&place.root, MARGIN, size * 3).await.unwrap();
+        assert_eq!(cut.segments.len(), 2);
+        assert!(cut.segments.iter().all(|s| s.modified_ms > last));
+        last = cut.segments[1].modified_ms;
+        seen.extend(taken(&cut));
+        fold(&place.root, &cut).await.unwrap();
+    }
+    assert_eq!(seen, all);
+    for seq in 6..9 {
+        place.put(A, seq, 100, 0).await;
+    }
+    // A single time that does not fit is split, in the order of numbers; one segment always goes.
+    let cut = cut(&place.root, MARGIN, 1).await.unwrap();
+    assert_eq!(taken(&cut), [Position { writer: A, seq: 6 }]);
+}
+
+#[tokio::test]
+async fn a_segment_that_cannot_be_decoded_holds_up_its_writer_only() {
+    let place = Place::new().await;
+    let a0 = place.put(A, 0, 0, 0).await;
+    place.put(A, 1, 0, 0).await;
+    place.put(A, 2, 0, 0).await;
+    let b0 = place.put(B, 0, 10, 0).await;
+    let key = layout::log_key(Position { writer: A, seq: 1 });
+    std::fs::write(place.path(&key), "not a segment").unwrap();
+    place.touch(&key, 0);
+    let cut = cut(&place.root, MARGIN, u64::MAX).await.unwrap();
+    assert_eq!(taken(&cut), [a0, b0]);
+    assert_eq!(cut.watermarks.iter().map(|(w, m)| (*w, m.next)).collect::<Vec<_>>(), [(A, 1), (B, 1)]);
+    assert_eq!(cut.faults.len(), 1);
+    assert_eq!(cut.faults[0].error.context("key"), Some(key.as_str()));
+    fold(&place.root, &cut).await.unwrap();
+    let again = super::cut(&place.root, MARGIN, u64::MAX).await.unwrap();
+    assert!(again.is_empty() && again.faults.len() == 1);
+}
+
+#[tokio::test]
+async fn a_segment_written_long_after_its_writer_started_is_void_and_its_number_taken() {
+    let place = Place::new().await;
+    let a0 = place.put(A, 0, 0, 0).await;
+    let header = SegmentHeader {
+        position: Position { writer: A, seq: 1 },
+        writer_start_ms: place.epoch_ms - 49 * 3_600_000,
+        stamp_ms: 0,
+    };
+    let bytes = segment::encode(&header, &[place.block(1.0)]).unwrap();
+    let key = layout::log_key(header.position);
+    place.store().create(&key, bytes).await.unwrap();
+    place.touch(&key, 0);
+    let a2 = place.put(A, 2, 0, 0).await;
+    let cut = cut(&place.root, MARGIN, u64::MAX).await.unwrap();
+    assert_eq!(taken(&cut), [a0, a2]);
+    assert_eq!(cut.watermarks[0].1.next, 3);
+}
+
+#[tokio::test]
+async fn a_watermark_is_forgotten_three_days_after_its_writer_once_its_segments_are_gone() {
+    let place = Place::new().await;
+    let day = 86_400_000;
+    let mark = |start_ms| Watermark { next: 1, start_ms, time_ms: start_ms };
+    let old = place.epoch_ms - 4 * day;
+    let gone = WriterId(1);
+    place
+        .root
+        .commit(&[], |d| {
+            d.set_watermark(gone, mark(old));
+            d.set_watermark(A, mark(old));
+            d.set_watermark(B, mark(place.epoch_ms));
+            Ok(())
+        })
+        .await
+        .unwrap();
+    place.put(A, 0, 0, 0).await;
+    let cut = cut(&place.root, MARGIN, u64::MAX).await.unwrap();
+    assert_eq!((cut.retired.as_slice(), cut.segments.len()), ([gone].as_slice(), 0));
+    assert!(!cut.is_empty());
+    let catalog = fold(&place.root, &cut).await.unwrap();
+    assert_eq!((catalog.version, catalog.watermark(gone)), (Version(3), None));
+    assert!(catalog.watermark(A).is_some());
+}

@@ -1,0 +1,249 @@
+//! Reading snapshots: the log first, then the newest version, then the segments above its watermarks.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{Fault, Snapshot, TailSegment};
+use crate::{
+    error::{Error, Kind, Result},
+    ids::{Position, Token},
+    layout,
+    log::{Fetched, Listing, Pending, fetch},
+    meta::{Catalog, Root},
+    store::{Ambient, Moment},
+};
+
+/// The log and the version may be asked for at once if both answer within this time.
+const AT_ONCE: Duration = Duration::from_secs(10);
+/// How often a read starts again because a segment vanished or a watermark moved.
+const ATTEMPTS: usize = 8;
+/// A segment that could not be decoded is read again after this time.
+const FAULT_AGE: Duration = Duration::from_secs(60);
+
+/// How a [`SnapshotReader`] reads.
+#[derive(Debug, Clone)]
+pub struct SnapshotOptions {
+    /// How old an answer of the store may be. Default (`None`): 0 on a directory and in memory, where asking costs
+    /// microseconds; 1 s elsewhere. Lower means one LIST and one GET more per query.
+    pub max_staleness: Option<Duration>,
+    /// Decoded segments kept between snapshots, in bytes; default 256 MiB. A tail beyond it is read again by every
+    /// snapshot.
+    pub tail_cache_bytes: usize,
+}
+
+impl Default for SnapshotOptions {
+    fn default() -> Self {
+        Self { max_staleness: None, tail_cache_bytes: 256 << 20 }
+    }
+}
+
+/// Reads snapshots and keeps decoded segments. Cheap to clone; one per process.
+#[derive(Debug, Clone)]
+pub struct SnapshotReader {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    root: Root,
+    max_staleness: Duration,
+    tail_cache_bytes: usize,
+    current: Mutex<Option<Current>>,
+    /// Held by the one who asks the store.
+    reading: tokio::sync::Mutex<Reading>,
+}
+
+/// The last snapshot, and when its questions were asked.
+#[derive(Debug, Clone)]
+struct Current {
+    snapshot: Arc<Snapshot>,
+    asked: Moment,
+}
+
+#[derive(Debug, Default)]
+struct Reading {
+    /// On a directory: the log as known, brought up to date by each read.
+    listing: Option<(Listing, Arc<Catalog>)>,
+    kept: HashMap<Position, Kept>,
+}
+
+#[derive(Debug, Clone)]
+enum Kept {
+    Segment(Arc<TailSegment>),
+    Void,
+    Fault(Fault, Moment),
+}
+
+impl SnapshotReader {
+    /// A reader of one root.
+    pub fn new(root: Root, options: SnapshotOptions) -> Self {
+        let default = if root.store().is_local() { Duration::ZERO } else { Duration::from_secs(1) };
+        let inner = Inner {
+            max_staleness: options.max_staleness.unwrap_or(default),
+            tail_cache_bytes: options.tail_cache_bytes,
+            current: Mutex::default(),
+            reading: tokio::sync::Mutex::default(),
+            root,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The root.
+    pub fn root(&self) -> &Root {
+        &self.inner.root
+    }
+
+    /// A snapshot that is at most `max_staleness` old and contains every token. Callers at the same time share
+    /// one read.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] "token expired" for a writer that nothing is known of; [`Kind::Unavailable`] when a
+    /// token is not seen in a fresh read; as [`Root::refresh`].
+    pub async fn snapshot(&self, tokens: &[Token]) -> Result<Arc<Snapshot>> {
+        let inner = &self.inner;
+        let called = Moment::now(inner.ambient());
+        if !inner.max_staleness.is_zero()
+            && let Some(current) = inner.current.lock().clone()
+            && current.asked.age(inner.ambient()) <= inner.max_staleness
+            && tokens.iter().all(|t| current.snapshot.contains(t))
+        {
+            return Ok(current.snapshot);
+        }
+        let mut reading = inner.reading.lock().await;
+        if let Some(current) = inner.current.lock().clone()
+            && current.asked.not_before(&called)
+            && tokens.iter().all(|t| current.snapshot.contains(t))
+        {
+            return Ok(current.snapshot);
+        }
+        let asked = Moment::now(inner.ambient());
+        let (snapshot, listing) = inner.read(&mut reading).await?;
+        *inner.current.lock() = Some(Current { snapshot: snapshot.clone(), asked });
+        tokens.iter().try_for_each(|token| seen(token, &snapshot, &listing))?;
+        Ok(snapshot)
+    }
+}
+
+impl Inner {
+    fn ambient(&self) -> &dyn Ambient {
+        self.root.store().ambient().as_ref()
+    }
+
+    async fn read(&self, reading: &mut Reading) -> Result<(Arc<Snapshot>, Listing)> {
+        let mut vanished = None;
+        for _ in 0..ATTEMPTS {
+            let (listing, catalog) = match self.look(reading).await? {
+                Some(found) => found,
+                None => continue,
+            };
+            let pending = listing.above(&catalog);
+            match self.tail(reading, &pending).await {
+                Ok((tail, faults)) => return Ok((self.assemble(catalog, tail, faults), listing)),
+                // Folded and collected since it was listed: the newest version has its rows.
+                Err(e) if e.kind() == Kind::NotFound => vanished = Some(e),
+                Err(e) => return Err(e),
+            }
+        }
+        let error = Error::unavailable("the log moves faster than it can be read").with("attempts", ATTEMPTS);
+        Err(match vanished {
+            Some(e) => error.with("key", e.context("key").unwrap_or_default()).source(e),
+            None => error,
+        })
+    }
+
+    /// The log, and a version asked for after it; `None` where the log has to be looked at again.
+    async fn look(&self, reading: &mut Reading) -> Result<Option<(Listing, Arc<Catalog>)>> {
+        let store = self.root.store();
+        if let Some(names) = store.directories(layout::LOG)? {
+            let (mut listing, before) =
+                reading.listing.take().unwrap_or_else(|| (Listing::default(), self.root.catalog()));
+            listing.update(store, names, &before).await?;
+            let catalog = self.root.refresh().await?;
+            let is_complete = listing.settle(&before, &catalog);
+            reading.listing = Some((listing.clone(), catalog.clone()));
+            return Ok(is_complete.then_some((listing, catalog)));
+        }
+        let started = Instant::now();
+        let (listing, catalog) = tokio::try_join!(Listing::read(store), self.root.refresh())?;
+        let catalog = if started.elapsed() < AT_ONCE { catalog } else { self.root.refresh().await? };
+        Ok(Some((listing, catalog)))
+    }
+
+    /// The segments, decoded, from memory or the store.
+    async fn tail(&self, reading: &mut Reading, pending: &[Pending]) -> Result<(Vec<Arc<TailSegment>>, Vec<Fault>)> {
+        let ambient = self.ambient();
+        let is_kept = |kept: Option<&Kept>, p: &Pending| match kept {
+            Some(Kept::Segment(segment)) => segment.modified_ms == p.time_ms,
+            Some(Kept::Void) => true,
+            Some(Kept::Fault(_, since)) => since.age(ambient) < FAULT_AGE,
+            None => false,
+        };
+        let wanted: Vec<Pending> =
+            pending.iter().filter(|p| !is_kept(reading.kept.get(&p.position), p)).copied().collect();
+        let fetched = if wanted.is_empty() { Vec::new() } else { fetch(self.root.store(), wanted).await? };
+        for (pending, fetched) in fetched {
+            let kept = match fetched {
+                Fetched::Segment(segment) => Kept::Segment(segment),
+                Fetched::Void { .. } => Kept::Void,
+                Fetched::Fault(fault) => Kept::Fault(fault, Moment::now(ambient)),
+            };
+            reading.kept.insert(pending.position, kept);
+        }
+        let mut kept = HashMap::with_capacity(pending.len());
+        let (mut tail, mut faults) = (Vec::with_capacity(pending.len()), Vec::new());
+        for p in pending {
+            let Some(found) = reading.kept.remove(&p.position) else { continue };
+            match &found {
+                Kept::Segment(segment) => tail.push(segment.clone()),
+                Kept::Void => {}
+                Kept::Fault(fault, _) => faults.push(fault.clone()),
+            }
+            kept.insert(p.position, found);
+        }
+        tail.sort_by_key(|t| t.order());
+        // What is left over in `reading.kept` is folded. Beyond the limit the oldest go: they are folded next.
+        let mut bytes = 0;
+        for segment in tail.iter().rev() {
+            bytes += segment.memory_bytes();
+            if bytes > self.tail_cache_bytes {
+                kept.remove(&segment.position);
+            }
+        }
+        reading.kept = kept;
+        Ok((tail, faults))
+    }
+
+    /// The last snapshot again where it is the same one.
+    fn assemble(&self, catalog: Arc<Catalog>, tail: Vec<Arc<TailSegment>>, faults: Vec<Fault>) -> Arc<Snapshot> {
+        if let Some(current) = self.current.lock().as_ref() {
+            let last = &current.snapshot;
+            let same_tail =
+                last.tail.len() == tail.len() && last.tail.iter().zip(&tail).all(|(a, b)| Arc::ptr_eq(a, b));
+            let no_faults = last.faults.is_empty() && faults.is_empty();
+            if same_tail && no_faults && last.catalog.version == catalog.version {
+                return last.clone();
+            }
+        }
+        Arc::new(Snapshot { catalog, tail, faults })
+    }
+}
+
+fn seen(token: &Token, snapshot: &Snapshot, listing: &Listing) -> Result<()> {
+    if snapshot.contains(token) {
+        return Ok(());
+    }
+    let Token::Position(position) = token else {
+        return Err(Error::unavailable("the version of the token is not in the store")
+            .with("expected", token)
+            .with("found", snapshot.catalog.version));
+    };
+    if let Some(fault) = snapshot.faults.iter().find(|f| f.position == *position) {
+        return Err(fault.to_error());
+    }
+    if snapshot.catalog.watermark(position.writer).is_none() && !listing.has(position.writer) {
+        return Err(Error::not_found("token expired: nothing is known of its writer").with("token", token));
+    }
+    Err(Error::unavailable("the write of the token is not in the store").with("token", token))
+}

@@ -1,0 +1,254 @@
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use arrow::{array::AsArray, datatypes::Float64Type};
+
+use super::*;
+use crate::{
+    error::Kind,
+    ids::{Version, WriterId},
+    layout,
+    log::{
+        cut,
+        tests::{A, B, Place, value_of},
+    },
+    meta::{Root, tests::root_with_table},
+    store::{Created, Store},
+};
+
+fn reader(place: &Place) -> SnapshotReader {
+    SnapshotReader::new(place.root.clone(), SnapshotOptions::default())
+}
+
+fn positions(snapshot: &Snapshot) -> Vec<Position> {
+    snapshot.tail.iter().map(|t| t.position).collect()
+}
+
+#[tokio::test]
+async fn a_snapshot_orders_the_tail_by_time_stamp_and_place() {
+    let place = Place::new().await;
+    let reader = reader(&place);
+    assert!(reader.snapshot(&[]).await.unwrap().tail.is_empty());
+    let b0 = place.put(B, 0, 100, 5).await;
+    let a0 = place.put(A, 0, 100, 5).await;
+    let b1 = place.put(B, 1, 50, 6).await;
+    let a1 = place.put(A, 1, 200, 0).await;
+    let w0 = place.put(WriterId(1), 0, 100, 4).await;
+    let snapshot = reader.snapshot(&[]).await.unwrap();
+    // b1 is never before b0.
+    assert_eq!(positions(&snapshot), [w0, a0, b0, b1, a1]);
+    let values: Vec<f64> = snapshot
+        .blocks(place.table)
+        .unwrap()
+        .map(|(_, b)| b.rows.column(2).as_primitive::<Float64Type>().value(0))
+        .collect();
+    assert_eq!(values, [w0, a0, b0, b1, a1].map(value_of));
+    assert_eq!(snapshot.blocks(TableId(77)).unwrap().count(), 0);
+    // A reader that starts now agrees.
+    assert_eq!(positions(&*self::reader(&place).snapshot(&[]).await.unwrap()), positions(&snapshot));
+}
+
+#[tokio::test]
+async fn a_missing_number_stops_its_writer_until_it_comes() {
+    let place = Place::new().await;
+    let reader = reader(&place);
+    let a0 = place.put(A, 0, 0, 0).await;
+    reader.snapshot(&[]).await.unwrap();
+    let a2 = place.put(A, 2, 0, 0).await;
+    let b1 = place.put(B, 1, 0, 0).await;
+    assert_eq!(positions(&*reader.snapshot(&[]).await.unwrap()), [a0]);
+    let e = reader.snapshot(&[Token::Position(a2)]).await.unwrap_err();
+    assert_eq!(e.kind(), Kind::Unavailable);
+    let a1 = place.put(A, 1, 0, 0).await;
+    let b0 = place.put(B, 0, 0, 0).await;
+    assert_eq!(positions(&*reader.snapshot(&[Token::Position(a2)]).await.unwrap()), [a0, a1, a2, b0, b1]);
+}
+
+#[tokio::test]
+async fn rows_are_in_every_snapshot_while_they_move_from_the_log_to_files() {
+    let place = Place::new().await;
+    let reader = reader(&place);
+    for seq in 0..10 {
+        let position = place.put(A, seq, seq as i64, 0).await;
+        if seq % 3 == 2 {
+            // Another process folds and collects between two looks of this one.
+            let other = Root::open(place.store().clone()).await.unwrap();
+            let cut = cut(&other, Duration::from_secs(2), u64::MAX).await.unwrap();
+            other.commit(&[], |d| cut.apply(d)).await.unwrap();
+            for segment in &cut.segments {
+                place.store().delete(&layout::log_key(segment.position)).await.unwrap();
+            }
+        }
+        let snapshot = reader.snapshot(&[]).await.unwrap();
+        let next = snapshot.catalog.watermark(A).map_or(0, |w| w.next);
+        let expected: Vec<_> = (next..=seq).map(|seq| Position { writer: A, seq }).collect();
+        assert_eq!(positions(&snapshot), expected);
+        for seq in 0..=seq {
+            assert!(snapshot.contains(&Token::Position(Position { writer: A, seq })));
+        }
+        assert!(!snapshot.contains(&Token::Position(Position { seq: seq + 1, ..position })));
+    }
+}
+
+#[tokio::test]
+async fn a_watermark_that_overtakes_a_reader_does_not_hide_what_follows() {
+    let place = Place::new().await;
+    let reader = reader(&place);
+    place.put(A, 0, 0, 0).await;
+    reader.snapshot(&[]).await.unwrap();
+    // While this reader sleeps, 0 to 5 are folded and collected; 6 is new.
+    for seq in 1..6 {
+        place.put(A, seq, 0, 0).await;
+    }
+    let other = Root::open(place.store().clone()).await.unwrap();
+    let cut = cut(&other, Duration::from_secs(2), u64::MAX).await.unwrap();
+    let catalog = other.commit(&[], |d| cut.apply(d)).await.unwrap().1;
+    let a6 = place.put(A, 6, 0, 0).await;
+    for seq in 0..6 {
+        place.store().delete(&layout::log_key(Position { writer: A, seq })).await.unwrap();
+    }
+    let snapshot = reader.snapshot(&[]).await.unwrap();
+    assert_eq!((snapshot.catalog.version, positions(&snapshot)), (catalog.version, vec![a6]));
+}
+
+#[tokio::test]
+async fn a_segment_is_read_once_and_an_idle_snapshot_is_the_same_one() {
+    let place = Place::new().await;
+    let reader = reader(&place);
+    for seq in 0..5 {
+        place.put(A, seq, 0, 0).await;
+    }
+    let first = reader.snapshot(&[]).await.unwrap();
+    let before = place.store().counters();
+    let second = reader.snapshot(&[]).await.unwrap();
+    assert!(Arc::ptr_eq(&first, &second));
+    let spent = place.store().counters().since(&before);
+    assert_eq!((spent.get, spent.head, spent.list), (1, 1, 1), "N+1, the next number, the names of writers");
+    assert_eq!(spent.get_bytes, 0);
+    place.put(A, 5, 0, 0).await;
+    let third = reader.snapshot(&[]).await.unwrap();
+    assert!(Arc::ptr_eq(&third.tail[0], &first.tail[0]));
+    assert_eq!(third.tail.len(), 6);
+}
+
+#[tokio::test]
+async fn a_small_cache_changes_what_is_read_again_and_not_what_is_seen() {
+    let place = Place::new().await;
+    let options = SnapshotOptions { tail_cache_bytes: 1, ..SnapshotOptions::default() };
+    let reader = SnapshotReader::new(place.root.clone(), options);
+    for seq in 0..3 {
+        place.put(A, seq, 0, 0).await;
+    }
+    for _ in 0..3 {
+        let before = place.store().counters();
+        assert_eq!(reader.snapshot(&[]).await.unwrap().tail.len(), 3);
+        assert_eq!(place.store().counters().since(&before).get, 4);
+    }
+}
+
+#[tokio::test]
+async fn a_corrupt_segment_fails_the_query_that_needs_it_by_name() {
+    let place = Place::new().await;
+    let reader = reader(&place);
+    place.put(A, 0, 0, 0).await;
+    let a1 = place.put(A, 1, 0, 0).await;
+    let key = layout::log_key(a1);
+    let good = std::fs::read(place.path(&key)).unwrap();
+    std::fs::write(place.path(&key), &good[..good.len() - 3]).unwrap();
+    let snapshot = reader.snapshot(&[]).await.unwrap();
+    assert_eq!((snapshot.tail.len(), snapshot.faults.len()), (1, 1));
+    let e = snapshot.blocks(place.table).err().unwrap();
+    assert_eq!((e.kind(), e.context("key")), (Kind::Corrupt, Some(key.as_str())));
+    let e = reader.snapshot(&[Token::Position(a1)]).await.unwrap_err();
+    assert_eq!(e.kind(), Kind::Corrupt);
+    // A segment under another's key is as bad.
+    let b0 = layout::log_key(Position { writer: B, seq: 0 });
+    place.store().create(&b0, good.into()).await.unwrap();
+    let faults = reader.snapshot(&[]).await.unwrap().faults.clone();
+    assert_eq!(faults.len(), 2);
+    assert!(faults.iter().any(|f| f.error.context("key") == Some(&b0)));
+}
+
+#[tokio::test]
+async fn tokens_are_seen_expired_or_not_there() {
+    let place = Place::new().await;
+    let reader = reader(&place);
+    let a0 = place.put(A, 0, 0, 0).await;
+    for token in [Token::Version(Version(1)), Token::Position(a0)] {
+        assert!(reader.snapshot(&[token]).await.unwrap().contains(&token));
+    }
+    let unknown = Token::Position(Position { writer: B, seq: 0 });
+    let e = reader.snapshot(&[unknown]).await.unwrap_err();
+    assert_eq!(e.kind(), Kind::NotFound);
+    assert!(e.message().starts_with("token expired"));
+    for token in [Token::Version(Version(2)), Token::Position(Position { seq: 1, ..a0 })] {
+        assert_eq!(reader.snapshot(&[token]).await.unwrap_err().kind(), Kind::Unavailable);
+    }
+}
+
+#[tokio::test]
+async fn a_stale_answer_serves_for_its_time_and_a_token_asks_again() {
+    let (root, _) = root_with_table(Store::in_memory()).await;
+    let options = SnapshotOptions { max_staleness: Some(Duration::from_secs(60)), ..SnapshotOptions::default() };
+    let reader = SnapshotReader::new(root.clone(), options);
+    let first = reader.snapshot(&[]).await.unwrap();
+    let writer = Root::open(root.store().clone()).await.unwrap();
+    let (_, catalog) = writer.commit(&[], |d| Ok(d.renew())).await.unwrap();
+    let before = root.store().counters();
+    assert!(Arc::ptr_eq(&reader.snapshot(&[]).await.unwrap(), &first));
+    assert_eq!(root.store().counters(), before);
+    let token = Token::Version(catalog.version);
+    assert_eq!(reader.snapshot(&[token]).await.unwrap().catalog.version, catalog.version);
+    let fresh = SnapshotReader::new(root, SnapshotOptions::default());
+    let (_, catalog) = writer.commit(&[], |d| Ok(d.renew())).await.unwrap();
+    assert_eq!(fresh.snapshot(&[]).await.unwrap().catalog.version, catalog.version);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_acknowledged_segment_is_in_every_later_snapshot_while_folds_run() {
+    let place = Arc::new(Place::new().await);
+    let reader = reader(&place);
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let folder = tokio::spawn({
+        let (place, stop) = (place.clone(), stop.clone());
+        async move {
+            let root = Root::open(place.store().clone()).await.unwrap();
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let cut = cut(&root, Duration::ZERO, 3_000).await.unwrap();
+                root.commit(&[], |d| cut.apply(d)).await.unwrap();
+                for segment in &cut.segments {
+                    place.store().delete(&layout::log_key(segment.position)).await.unwrap();
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+    });
+    let writers = (1..4_u128).map(|n| {
+        let (place, reader) = (place.clone(), reader.clone());
+        tokio::spawn(async move {
+            for seq in 0..40 {
+                let position = Position { writer: WriterId(n << 124), seq };
+                let header = crate::segment::SegmentHeader {
+                    position,
+                    writer_start_ms: place.epoch_ms,
+                    stamp_ms: place.epoch_ms + seq as i64,
+                };
+                let bytes = crate::segment::encode(&header, &[place.block(0.0)]).unwrap();
+                let created = place.store().create(&layout::log_key(position), bytes).await.unwrap();
+                assert_eq!(created, Created::New);
+                let snapshot = reader.snapshot(&[]).await.unwrap();
+                for seq in 0..=seq {
+                    assert!(snapshot.contains(&Token::Position(Position { seq, ..position })), "{position}");
+                }
+                let next = |w| snapshot.catalog.watermark(w).map_or(0, |m| m.next);
+                assert!(snapshot.tail.iter().all(|t| t.position.seq >= next(t.position.writer)), "a row twice");
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    folder.await.unwrap();
+}
