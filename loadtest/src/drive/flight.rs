@@ -1,18 +1,22 @@
 //! Arrow Flight SQL: statements, and bulk ingest by DoPut.
 
+mod put;
+
 use super::encode::SCHEMA;
+use super::http::TOKEN_HEADER;
 use crate::workload::{DATABASE, SUPERTABLE};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use arrow::array::RecordBatch;
+use arrow_flight::FlightDescriptor;
 use arrow_flight::encode::FlightDataEncoderBuilder;
+use arrow_flight::error::FlightError;
 use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::sql::client::FlightSqlServiceClient;
 use arrow_flight::sql::{
     CommandStatementIngest, DoPutUpdateResult, ProstMessageExt, TableDefinitionOptions, TableExistsOption,
     TableNotExistOption,
 };
-use arrow_flight::{FlightData, FlightDescriptor};
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::{Stream, TryStreamExt};
 use prost::Message;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -51,6 +55,11 @@ impl Session {
     pub fn new(channel: Channel, timeout: Duration) -> Self {
         let inner = FlightServiceClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
         Self { client: FlightSqlServiceClient::new_from_inner(inner), timeout }
+    }
+
+    /// Sends read-your-write tokens with every statement from now on, so that it sees the writes that gave them.
+    pub fn set_tokens(&mut self, tokens: &[String]) {
+        self.client.set_header(TOKEN_HEADER, tokens.join(","));
     }
 
     /// Runs a statement (GetFlightInfo, then DoGet of every endpoint) and reads its rows to the end.
@@ -93,8 +102,8 @@ impl Session {
 /// Appends batches ([`SCHEMA`]) to `db.devices` as one DoPut, and gives the number of rows that the server acknowledged.
 ///
 /// # Errors
-/// An error of the stream (the rest is not sent, and the server told to drop what it has), what the server answers, or
-/// nothing heard within `timeout` of the beginning.
+/// An error of the stream (the call is then reset, so the server takes nothing of it), what the server answers, or no reply
+/// within `timeout` of the beginning.
 pub async fn ingest(
     channel: Channel,
     batches: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
@@ -112,22 +121,20 @@ pub async fn ingest(
         transaction_id: None,
         options: Default::default(),
     };
-    let failure: Arc<Mutex<Option<anyhow::Error>>> = Arc::default();
-    let data = FlightDataEncoderBuilder::new()
+    // The stream's error comes back from the server's side of the call as a mere status, so it is kept as it was.
+    let failure = Arc::new(Mutex::new(None));
+    let keep = failure.clone();
+    let batches = batches.map_err(move |error| {
+        let text = format!("{error:#}");
+        *keep.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        FlightError::Tonic(Box::new(tonic::Status::aborted(text)))
+    });
+    let messages = FlightDataEncoderBuilder::new()
         .with_schema(SCHEMA.clone())
         .with_flight_descriptor(Some(FlightDescriptor::new_cmd(command.as_any().encode_to_vec())))
-        .build(batches.map_err(|error| arrow_flight::error::FlightError::ExternalError(error.into())));
-    // A client cannot send an error: the stream ends, and the reason waits here. Nothing is then counted as acknowledged.
-    let keep = failure.clone();
-    let messages = data.scan((), move |(), item: Result<FlightData, _>| {
-        let message = item
-            .map_err(|error| *keep.lock().unwrap_or_else(PoisonError::into_inner) = Some(anyhow::Error::from(error)))
-            .ok();
-        futures::future::ready(message)
-    });
-    let mut client = FlightServiceClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
+        .build(batches);
     let put = async {
-        let mut replies = client.do_put(messages).await.context("DoPut")?.into_inner();
+        let mut replies = put::do_put(channel, messages).await.context("DoPut")?;
         let mut rows = None;
         while let Some(reply) = replies.try_next().await.context("DoPut")? {
             let result = DoPutUpdateResult::decode(reply.app_metadata).context("the reply to DoPut")?;
@@ -135,13 +142,13 @@ pub async fn ingest(
         }
         rows.context("the server ended DoPut without a reply")
     };
-    let rows = tokio::time::timeout(timeout, put).await;
+    let done = tokio::time::timeout(timeout, put).await;
     if let Some(error) = failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(error);
     }
-    let rows = rows.with_context(|| format!("DoPut: no reply within {timeout:?}"))??;
-    match u64::try_from(rows) {
-        Ok(rows) => Ok(rows),
-        Err(_) => bail!("DoPut: the server acknowledged {rows} rows"),
-    }
+    let rows = done.with_context(|| format!("DoPut: no reply within {timeout:?}"))??;
+    u64::try_from(rows).with_context(|| format!("DoPut: the server acknowledged {rows} rows"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -100,6 +100,8 @@ pub struct Client {
     /// Path before every request's path, without its last slash.
     base: String,
     options: HttpOptions,
+    /// Value of [`TOKEN_HEADER`]; not sent when empty.
+    tokens: String,
     stream: Option<TcpStream>,
     out: Vec<u8>,
     input: Vec<u8>,
@@ -120,7 +122,12 @@ impl Client {
         }
         let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let authority = if has_port { authority.to_owned() } else { format!("{authority}:80") };
-        Ok(Self { authority, base, options, stream: None, out: Vec::new(), input: Vec::new() })
+        Ok(Self { authority, base, options, tokens: String::new(), stream: None, out: Vec::new(), input: Vec::new() })
+    }
+
+    /// Sends read-your-write tokens with every request from now on.
+    pub fn set_tokens(&mut self, tokens: &[String]) {
+        self.tokens = tokens.join(",");
     }
 
     /// Sends a request once.
@@ -195,6 +202,9 @@ impl Client {
         }
         if let Some(authorization) = &self.options.authorization {
             write!(self.out, "authorization: {authorization}\r\n")?;
+        }
+        if !self.tokens.is_empty() {
+            write!(self.out, "{TOKEN_HEADER}: {}\r\n", self.tokens)?;
         }
         self.out.extend_from_slice(b"\r\n");
         self.out.extend_from_slice(body);

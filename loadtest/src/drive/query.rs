@@ -147,6 +147,14 @@ impl Asker {
         Ok(Self { door, way })
     }
 
+    /// Sends the read-your-write tokens of writes (see [`super::WriteSample::tokens`]) with every statement from now on.
+    pub fn set_tokens(&mut self, tokens: &[String]) {
+        match &mut self.way {
+            Way::Flight(session) => session.set_tokens(tokens),
+            Way::Http(client) => client.set_tokens(tokens),
+        }
+    }
+
     /// Asks once; gives the answer and the time from the request to its last byte.
     ///
     /// # Errors

@@ -242,7 +242,7 @@ fn a_bad_line_names_its_file_its_number_and_what_is_wrong() {
     let error = format!("{:#}", feed.next(10, &mut |_, run| rows.extend_from_slice(run)).unwrap_err());
     assert!(error.contains("testdata0.csv line 2") && error.contains("ts") && error.contains("oops"), "{error}");
     assert!(text::parse_line(b"1 dev_1 1 1563249700000 40").unwrap_err().to_string().contains("found 5"));
-    let (device, row) = text::parse_line(b"7 d7 3 5 -1 12.500000\r\n").unwrap();
-    assert_eq!(device, Device { devid: 7, devname: "d7".into(), devgroup: 3 });
-    assert_eq!(row, Row { ts: 5, temperature: -1, humidity: 12.5 });
+    let line = text::parse_line(b"7 d7 3 5 -1 12.500000\r\n").unwrap();
+    let row = Row { ts: 5, temperature: -1, humidity: 12.5 };
+    assert_eq!(line, text::Line { devid: 7, devname: "d7", devgroup: 3, row });
 }

@@ -90,30 +90,41 @@ pub(super) struct Reader {
     waiting: Vec<PathBuf>,
     open: Option<(PathBuf, BufReader<File>, u64)>,
     line: Vec<u8>,
-    /// A row that was read but belongs to the next run.
-    held: Option<(Device, Row)>,
+    /// The device of the last line that was read.
+    device: Device,
+    /// The row of that line, when the line belongs to the next run.
+    held: Option<Row>,
     buffer: Vec<Row>,
 }
 
 impl Reader {
     pub(super) fn new(mut paths: Vec<PathBuf>) -> Self {
         paths.reverse();
-        Self { waiting: paths, open: None, line: Vec::new(), held: None, buffer: Vec::new() }
+        Self {
+            waiting: paths,
+            open: None,
+            line: Vec::new(),
+            device: Device::numbered(0),
+            held: None,
+            buffer: Vec::new(),
+        }
     }
 
     pub(super) fn next(&mut self, rows: usize, each: &mut dyn FnMut(&Device, &[Row])) -> Result<usize> {
         let mut done = 0;
         while done < rows {
-            let Some((device, first)) = self.next_row()? else { break };
+            let Some(first) = self.next_row()?.map(|(row, _)| row) else { break };
+            let device = self.device.clone();
             self.buffer.clear();
             self.buffer.push(first);
             while done + self.buffer.len() < rows {
                 match self.next_row()? {
-                    Some((next, row)) if next == device => self.buffer.push(row),
-                    other => {
-                        self.held = other;
+                    Some((row, Same::Device)) => self.buffer.push(row),
+                    Some((row, Same::Not)) => {
+                        self.held = Some(row);
                         break;
                     }
+                    None => break,
                 }
             }
             done += self.buffer.len();
@@ -122,9 +133,10 @@ impl Reader {
         Ok(done)
     }
 
-    fn next_row(&mut self) -> Result<Option<(Device, Row)>> {
-        if let Some(held) = self.held.take() {
-            return Ok(Some(held));
+    /// The next row, and whether its device is that of the row before it.
+    fn next_row(&mut self) -> Result<Option<(Row, Same)>> {
+        if let Some(row) = self.held.take() {
+            return Ok(Some((row, Same::Not)));
         }
         loop {
             let Some((path, reader, number)) = &mut self.open else {
@@ -142,33 +154,70 @@ impl Reader {
             }
             *number += 1;
             let parsed = parse_line(&self.line).with_context(|| format!("{} line {number}", path.display()))?;
-            return Ok(Some(parsed));
+            let device = &mut self.device;
+            if device.devid == parsed.devid && device.devname == parsed.devname && device.devgroup == parsed.devgroup {
+                return Ok(Some((parsed.row, Same::Device)));
+            }
+            *device = Device { devid: parsed.devid, devname: parsed.devname.to_owned(), devgroup: parsed.devgroup };
+            return Ok(Some((parsed.row, Same::Not)));
         }
     }
+}
+
+/// Whether two lines are of one device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Same {
+    Device,
+    Not,
+}
+
+/// What one line says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Line<'a> {
+    /// The device's number.
+    pub devid: u32,
+    /// The device's name.
+    pub devname: &'a str,
+    /// The device's group.
+    pub devgroup: u32,
+    /// The measurement.
+    pub row: Row,
 }
 
 /// Parses one line, with or without its end.
 ///
 /// # Errors
 /// Too few or too many words, or a word that is no number of its type.
-pub fn parse_line(line: &[u8]) -> Result<(Device, Row)> {
+pub fn parse_line(line: &[u8]) -> Result<Line<'_>> {
     let text = std::str::from_utf8(line).context("not UTF-8")?;
-    let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    let [devid, devname, devgroup, ts, temperature, humidity] = words[..] else {
-        bail!("expected 6 words (devid devname devgroup ts temperature humidity), found {}", words.len());
-    };
-    let number = |name: &'static str, word: &str| {
-        word.parse::<i64>().with_context(|| format!("{name}: expected an integer, found {word:?}"))
-    };
-    let device = Device {
-        devid: u32::try_from(number("devid", devid)?).context("devid out of range")?,
-        devname: devname.to_owned(),
-        devgroup: u32::try_from(number("devgroup", devgroup)?).context("devgroup out of range")?,
-    };
-    let row = Row {
-        ts: number("ts", ts)?,
-        temperature: i32::try_from(number("temperature", temperature)?).context("temperature out of range")?,
-        humidity: humidity.parse().with_context(|| format!("humidity: expected a number, found {humidity:?}"))?,
-    };
-    Ok((device, row))
+    let mut words = [""; 6];
+    let mut count = 0;
+    for word in text.split_ascii_whitespace() {
+        if let Some(place) = words.get_mut(count) {
+            *place = word;
+        }
+        count += 1;
+    }
+    if count != words.len() {
+        bail!("expected 6 words (devid devname devgroup ts temperature humidity), found {count}");
+    }
+    let [devid, devname, devgroup, ts, temperature, humidity] = words;
+    Ok(Line {
+        devid: number("devid", devid)?,
+        devname,
+        devgroup: number("devgroup", devgroup)?,
+        row: Row {
+            ts: number("ts", ts)?,
+            temperature: number("temperature", temperature)?,
+            humidity: number("humidity", humidity)?,
+        },
+    })
+}
+
+fn number<T>(name: &str, word: &str) -> Result<T>
+where
+    T: std::str::FromStr,
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
+    word.parse().with_context(|| format!("{name}: expected a number, found {word:?}"))
 }

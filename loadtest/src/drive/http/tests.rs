@@ -19,6 +19,7 @@ async fn one_connection_carries_many_requests_with_their_bodies() {
     .await;
     let options = HttpOptions { authorization: Some("Bearer abc".into()), ..quick() };
     let mut client = Client::new(&format!("{}/base/", fake.url), options).unwrap();
+    client.set_tokens(&["t1".into(), "t2".into()]);
     for number in 0..3 {
         let sent =
             client.send("POST", "/write?db=db", "text/plain", format!("body {number}").as_bytes()).await.unwrap();
@@ -30,6 +31,7 @@ async fn one_connection_carries_many_requests_with_their_bodies() {
     let requests = fake.requests.lock().unwrap();
     assert_eq!(requests[0].line, "POST /base/write?db=db");
     assert!(requests[0].headers.contains(&"authorization: Bearer abc".to_owned()));
+    assert!(requests[0].headers.contains(&"x-tidelake-token: t1,t2".to_owned()));
     assert!(requests[0].headers.contains(&"content-type: text/plain".to_owned()));
 }
 
