@@ -29,7 +29,7 @@ const HEADER: usize = 32;
 const MAX_RAW: usize = 1 << 32;
 
 impl TagManifest {
-    /// Encodes the manifest; the same manifest always gives the same bytes.
+    /// Encodes the manifest; the same rows written in the same way always give the same bytes.
     ///
     /// # Errors
     /// [`Kind::Internal`](crate::Kind::Internal) when Arrow refuses it.
@@ -68,8 +68,8 @@ impl TagManifest {
         for (id, what, values) in &self.aggregates {
             fields.push(field_with_id(what.name(), values.data_type().clone(), true, *id));
             columns.push(match what {
-                Aggregate::FirstTs => nullif(values, &eq(values.as_primitive::<Int64Type>(), &self.min_ts)?)?,
-                Aggregate::LastTs => nullif(values, &eq(values.as_primitive::<Int64Type>(), &self.max_ts)?)?,
+                Aggregate::FirstTs => unless_equal(values, &self.min_ts),
+                Aggregate::LastTs => unless_equal(values, &self.max_ts),
                 _ => values.clone(),
             });
         }
@@ -134,6 +134,12 @@ fn from_batches(series: SeriesSet, rows: &RecordBatch) -> Result<TagManifest> {
         aggregates.push((id, what, values));
     }
     Ok(TagManifest { series, first_row: first_rows(&row_count), row_count, min_ts, max_ts, aggregates })
+}
+
+/// The times that differ from the ones that are implied.
+fn unless_equal(times: &ArrayRef, implied: &Int64Array) -> ArrayRef {
+    let times = times.as_primitive::<Int64Type>().iter().zip(implied.values());
+    Arc::new(times.map(|(time, implied)| time.filter(|t| t != implied)).collect::<Int64Array>())
 }
 
 /// The stored times, `default` where there is none, null where there is no value.
