@@ -1,8 +1,37 @@
-//! InfluxDB line protocol.
+//! InfluxDB line protocol: `measurement[,tag=value…] field=value[,field=value…] [timestamp]`, a line each.
+//!
+//! One pass over the bytes. The bytes before the first space (measurement and tags) are looked up as they are, so
+//! their parts are read once per series and request; the fields of a line are expected where the line before had
+//! them. Values go straight into columns, and a line that turns out wrong is taken back whole.
+//!
+//! The rules and the words of errors are influxd's (1.6), with these differences: a line may end in CR LF; a line
+//! break ends a line everywhere but inside a quoted value (influxd also reads on after a `\`); a quote that is never
+//! closed spoils its own line only; text is UTF-8; a field may be written as another number type than the
+//! column has, where the column holds the very value (`40i` in INT or DOUBLE, but never `40` in INT).
 
-use tidelake_format::{Result, schema::Database};
+mod parse;
 
-use super::{Decoded, Lookup};
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use hashbrown::HashMap;
+use memchr::{memchr, memchr_iter};
+use tidelake_format::{
+    Error, Result,
+    ids::ColumnId,
+    schema::{Database, Role},
+    types::{Precision, Type},
+};
+
+use super::{
+    Decoded, Lookup, Rejected,
+    builder::{Fault, Tag},
+    request::{Mark, Request},
+    time,
+};
+use parse::{Literal, Refused, key_end, line_end, split_key, syntax, unescape};
 
 /// The unit of a request's timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,34 +51,396 @@ pub enum LinePrecision {
     Hour,
 }
 
+impl LinePrecision {
+    /// Nanoseconds in one unit.
+    pub fn nanos(self) -> i64 {
+        match self {
+            LinePrecision::Nano => 1,
+            LinePrecision::Micro => 1_000,
+            LinePrecision::Milli => 1_000_000,
+            LinePrecision::Second => 1_000_000_000,
+            LinePrecision::Minute => 60_000_000_000,
+            LinePrecision::Hour => 3_600_000_000_000,
+        }
+    }
+}
+
 impl std::str::FromStr for LinePrecision {
-    type Err = tidelake_format::Error;
+    type Err = Error;
 
     fn from_str(s: &str) -> Result<Self> {
         Ok(match s {
             "" | "n" | "ns" => Self::Nano,
-            "u" | "us" | "µ" | "µs" | "μ" | "μs" => Self::Micro,
+            // The micro sign and the Greek letter.
+            "u" | "us" | "\u{b5}" | "\u{b5}s" | "\u{3bc}" | "\u{3bc}s" => Self::Micro,
             "ms" => Self::Milli,
             "s" => Self::Second,
             "m" => Self::Minute,
             "h" => Self::Hour,
             _ => {
-                return Err(tidelake_format::Error::invalid(
-                    "invalid precision: expected n, ns, u, us, µ, ms, s, m or h",
-                )
-                .with("found", format!("{s:?}")));
+                return Err(Error::invalid("invalid precision: expected n, ns, u, us, µ, ms, s, m or h")
+                    .with("found", format!("{s:?}")));
             }
         })
     }
 }
 
 /// Decodes the body of a write. `now` is the time of lines without a timestamp, in ticks of the database.
-pub fn decode(
-    _body: &[u8],
-    _lookup: &dyn Lookup,
-    _database: &Database,
-    _precision: LinePrecision,
-    _now: i64,
-) -> Decoded {
-    Decoded::default()
+///
+/// A new table has the time column `ts`, fields of BIGINT, BIGINT UNSIGNED, DOUBLE, BOOL or BINARY and NCHAR tags.
+/// A series is named by its tags, sorted by name ([`canonical_name`](super::builder::canonical_name)). A timestamp
+/// that is finer than the database's precision is cut towards the past; one that InfluxDB's range of nanoseconds
+/// does not hold is refused, as is a row older than the database keeps.
+pub fn decode(body: &[u8], lookup: &dyn Lookup, database: &Database, precision: LinePrecision, now: i64) -> Decoded {
+    let mut decoder = Decoder {
+        body,
+        request: Request::new(lookup, database, now),
+        cache: HashMap::new(),
+        hints: Vec::new(),
+        tags: Vec::new(),
+        scale: Scale::new(precision, database.precision),
+        now,
+    };
+    decoder.run();
+    decoder.request.finish()
+}
+
+/// From the request's unit to the database's.
+#[derive(Clone, Copy)]
+struct Scale {
+    multiply: i64,
+    divide: i64,
+    unit: i64,
+    to: Precision,
+}
+
+impl Scale {
+    fn new(from: LinePrecision, to: Precision) -> Self {
+        let (from, tick) = (from.nanos(), time::nanos_per_tick(to));
+        Self { multiply: (from / tick).max(1), divide: (tick / from).max(1), unit: from, to }
+    }
+
+    /// Ticks, or `None` outside of the range that InfluxDB has.
+    #[inline]
+    fn ticks(self, value: i64) -> Option<i64> {
+        let limit = time::MAX_NANOS / self.unit;
+        if !(-limit..=limit).contains(&value) {
+            return None;
+        }
+        let ticks = if self.divide == 1 { value.checked_mul(self.multiply)? } else { value.div_euclid(self.divide) };
+        time::in_range(ticks, self.to).then_some(ticks)
+    }
+}
+
+/// Where the rows of one key go.
+#[derive(Clone, Copy)]
+struct Place {
+    target: usize,
+    series: u32,
+}
+
+struct Decoder<'a> {
+    body: &'a [u8],
+    request: Request<'a>,
+    /// Measurement and tags as they stand in the body.
+    cache: HashMap<&'a [u8], Place>,
+    /// Per target and place in the line: the field key that stood there last, and its column.
+    hints: Vec<Vec<(&'a [u8], usize)>>,
+    /// The tags of the key that is being read.
+    tags: Vec<(ColumnId, Type, Cow<'a, str>)>,
+    scale: Scale,
+    now: i64,
+}
+
+impl<'a> Decoder<'a> {
+    fn run(&mut self) {
+        let body = self.body;
+        let (mut at, mut line) = (0, 1);
+        while at < body.len() {
+            match body[at] {
+                b'\n' => {
+                    line += 1;
+                    at += 1;
+                }
+                b' ' | b'\t' | b'\r' | 0 => at += 1,
+                b'#' => at = memchr(b'\n', &body[at..]).map_or(body.len(), |n| at + n),
+                _ => {
+                    let (end, may_break) = match self.line(at) {
+                        Ok(read) => {
+                            self.request.accepted += 1;
+                            (read.end, read.quoted)
+                        }
+                        Err(refused) => {
+                            let end = line_end(body, at);
+                            self.reject(line, at, end, refused);
+                            (end, true)
+                        }
+                    };
+                    if may_break {
+                        line += memchr_iter(b'\n', &body[at..end]).count();
+                    }
+                    at = end;
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn reject(&mut self, line: usize, start: usize, end: usize, refused: Refused) {
+        let bytes = &self.body[start..end];
+        let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+        let cut = &bytes[..bytes.len().min(Rejected::MAX_TEXT)];
+        let mut text = String::from_utf8_lossy(cut).into_owned();
+        if cut.len() < bytes.len() {
+            text.truncate(text.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
+            text.push('…');
+        }
+        let reason = match refused {
+            Refused::Syntax(what) => format!("unable to parse '{text}': {what}"),
+            Refused::Value(reason) => reason,
+        };
+        self.request.rejected.push(Rejected { line, reason, text });
+    }
+
+    /// Reads the line at `start`; where it is refused, nothing of it is left.
+    #[inline]
+    fn line(&mut self, start: usize) -> Result<Read, Refused> {
+        let key_end = key_end(self.body, start);
+        let Some(place) = self.cache.get(&self.body[start..key_end]).copied() else {
+            return self.first_line(start, key_end);
+        };
+        let mark = self.request.targets[place.target].mark();
+        let read = self.rest(place.target, key_end);
+        match read {
+            Ok(read) => self.request.targets[place.target].builder.end_row(place.series, read.ts),
+            Err(_) => self.roll_back(place.target, mark),
+        }
+        read
+    }
+
+    /// A line whose key is new to the request.
+    #[inline(never)]
+    fn first_line(&mut self, start: usize, key_end: usize) -> Result<Read, Refused> {
+        let body = self.body;
+        let key = &body[start..key_end];
+        let mut tags = std::mem::take(&mut self.tags);
+        let mut parts = split_key(key)?;
+        if key.len() > parse::MAX_KEY {
+            return Err(syntax(format!("max key length exceeded: {} > {}", key.len(), parse::MAX_KEY)));
+        }
+        if body.get(key_end) != Some(&b' ') {
+            return Err(syntax("missing fields"));
+        }
+        let measurement = unescape(self.str(parts.measurement)?);
+        let target = self.request.target(&measurement)?;
+        self.hints.resize_with(self.request.targets.len(), Vec::new);
+        let mark = self.request.targets[target].mark();
+        tags.clear();
+        let read = self.key_tags(target, &mut parts, &mut tags).and_then(|()| self.rest(target, key_end));
+        match &read {
+            Ok(read) => {
+                let values: Vec<(ColumnId, Tag<'_>)> =
+                    tags.iter().filter_map(|(id, ty, text)| Tag::parse(*ty, text).ok().map(|tag| (*id, tag))).collect();
+                let row = &mut self.request.targets[target];
+                let series = row.series(&values, &mut self.request.name);
+                row.builder.end_row(series, read.ts);
+                self.cache.insert(key, Place { target, series });
+            }
+            Err(_) => self.roll_back(target, mark),
+        }
+        self.tags = tags;
+        read
+    }
+
+    fn roll_back(&mut self, target: usize, mark: Mark) {
+        self.request.targets[target].roll_back(mark);
+        // A hint may name a column that is gone.
+        self.hints[target].clear();
+    }
+
+    /// Reads the tags of a key; each is a value of its column's type afterwards.
+    fn key_tags(
+        &mut self,
+        target: usize,
+        parts: &mut parse::Key<'a>,
+        tags: &mut Vec<(ColumnId, Type, Cow<'a, str>)>,
+    ) -> Result<(), Refused> {
+        while let Some((name, value)) = parts.next_tag()? {
+            let (name, value) = (unescape(self.str(name)?), unescape(self.str(value)?));
+            let target = &mut self.request.targets[target];
+            let (id, ty) = target.column(&name, Role::Tag, Type::NChar(None))?;
+            if tags.iter().any(|(other, ..)| *other == id) {
+                return Err(syntax("duplicate tags"));
+            }
+            if let Err(fault) = Tag::parse(ty, &value) {
+                let table = &target.table().name;
+                return Err(Refused::Value(format!(
+                    "tag type conflict: input tag {name:?} on measurement {table:?} is {}, {fault} for type {ty}",
+                    time::quoted(&value)
+                )));
+            }
+            tags.push((id, ty, value));
+        }
+        Ok(())
+    }
+
+    /// Reads fields and timestamp, from the space after the key.
+    #[inline]
+    fn rest(&mut self, target: usize, key_end: usize) -> Result<Read, Refused> {
+        let body = self.body;
+        let mut at = skip_blanks(body, key_end);
+        let mut quoted = false;
+        for nth in 0.. {
+            let (column, value_at) = self.field_key(target, nth, at)?;
+            let (literal, end) = Literal::scan(body, value_at)?;
+            quoted |= matches!(literal, Literal::Text { .. });
+            self.set(target, nth, column, literal)?;
+            at = end;
+            match body.get(at) {
+                Some(b',') => at += 1,
+                Some(b' ' | b'\n') | None => break,
+                Some(b'\r') if is_line_end(body, at) => break,
+                Some(_) => return Err(literal.garbage()),
+            }
+        }
+        let at = skip_blanks(body, at);
+        if is_line_end(body, at) {
+            return Ok(Read { ts: self.now, end: at, quoted });
+        }
+        let (value, mut end) = parse::timestamp(body, at)?;
+        while body.get(end) == Some(&b' ') {
+            end += 1;
+        }
+        if !is_line_end(body, end) {
+            return Err(syntax("point is invalid"));
+        }
+        let ts = self
+            .scale
+            .ticks(value)
+            .ok_or_else(|| syntax(format!("time outside range {} - {}", -time::MAX_NANOS, time::MAX_NANOS)))?;
+        self.request.check_kept(ts)?;
+        Ok(Read { ts, end, quoted })
+    }
+
+    /// The column of the field whose key is at `at` (or none yet), and where its value starts.
+    #[inline]
+    fn field_key(&mut self, target: usize, nth: usize, at: usize) -> Result<(Option<usize>, usize), Refused> {
+        if let Some((key, column)) = self.hints[target].get(nth) {
+            let end = at + key.len();
+            if self.body.get(end) == Some(&b'=') && self.body[at..end] == **key {
+                return Ok((Some(*column), end + 1));
+            }
+        }
+        let end = parse::field_key_end(self.body, at)?;
+        let hints = &mut self.hints[target];
+        hints.truncate(nth);
+        // The column follows when the value has told its type.
+        hints.push((&self.body[at..end], usize::MAX));
+        Ok((None, end + 1))
+    }
+
+    /// Puts the value of the `nth` field of the line into its column.
+    #[inline]
+    fn set(&mut self, target: usize, nth: usize, column: Option<usize>, literal: Literal) -> Result<(), Refused> {
+        let column = match column {
+            Some(column) => column,
+            None => self.new_hint(target, nth, literal)?,
+        };
+        let text = match literal {
+            Literal::Text { start, end, escaped } => {
+                let text = self.str(&self.body[start..end])?;
+                if escaped { parse::unescape_text(text) } else { Cow::Borrowed(text) }
+            }
+            _ => Cow::Borrowed(""),
+        };
+        let (cell, row) = self.request.targets[target].builder.cell(column);
+        let set = match literal {
+            Literal::Float(number) if cell.ty() == Type::Float => {
+                cell.set_float32(row, number.float(self.body).ok_or_else(|| syntax("invalid float"))?)
+            }
+            Literal::Float(number) => {
+                cell.set_float(row, number.double(self.body).ok_or_else(|| syntax("invalid float"))?)
+            }
+            Literal::Int(value) => cell.set_int(row, value),
+            Literal::UInt(value) => cell.set_uint(row, value),
+            Literal::Bool(value) => cell.set_bool(row, value),
+            // A time or a JSON document is no string.
+            Literal::Text { .. } if matches!(cell.ty(), Type::Timestamp | Type::Json) => Err(Fault::Type),
+            Literal::Text { .. } => cell.set_text(row, &text),
+        };
+        set.map_err(|fault| self.conflict(target, nth, column, literal, fault))
+    }
+
+    /// Finds or adds the column of the `nth` field, whose key was just read.
+    #[cold]
+    fn new_hint(&mut self, target: usize, nth: usize, literal: Literal) -> Result<usize, Refused> {
+        let key = self.hints[target][nth].0;
+        let name = unescape(self.str(key)?);
+        let column = self.request.targets[target].field(&name, literal.column_type())?;
+        self.hints[target][nth].1 = column;
+        Ok(column)
+    }
+
+    #[cold]
+    fn conflict(&self, target: usize, nth: usize, column: usize, literal: Literal, fault: Fault) -> Refused {
+        let key = String::from_utf8_lossy(self.hints[target][nth].0);
+        let target = &self.request.targets[target];
+        let ty = target.builder.column_type(column);
+        let (name, table) = (unescape(&key), &target.table().name);
+        let input = format!("input field {name:?} on measurement {table:?} is type {}", literal.influx_type());
+        Refused::Value(match fault {
+            // A double that is not finite was never a number of influxd's.
+            Fault::Range if matches!(literal, Literal::Float(_)) && ty == Type::Double => {
+                return syntax("invalid float");
+            }
+            Fault::Type => format!("field type conflict: {input}, already exists as type {}", influx_type(ty)),
+            fault => format!("field type conflict: {input}, {fault} for type {ty}"),
+        })
+    }
+
+    /// Bytes of the body as text.
+    fn str(&self, bytes: &'a [u8]) -> Result<&'a str, Refused> {
+        std::str::from_utf8(bytes).map_err(|_| syntax("invalid UTF-8"))
+    }
+}
+
+/// A line that was read.
+#[derive(Clone, Copy)]
+struct Read {
+    /// Its time in ticks.
+    ts: i64,
+    /// Its line break, or the end of the body.
+    end: usize,
+    /// Whether a value was quoted, and so may hold line breaks.
+    quoted: bool,
+}
+
+#[inline]
+fn skip_blanks(body: &[u8], mut at: usize) -> usize {
+    while matches!(body.get(at), Some(b' ' | b'\t' | 0)) {
+        at += 1;
+    }
+    at
+}
+
+/// Whether the line ends here: at its LF or CR LF, or at the end of the body.
+#[inline]
+fn is_line_end(body: &[u8], at: usize) -> bool {
+    match body.get(at) {
+        None | Some(b'\n') => true,
+        Some(b'\r') => matches!(body.get(at + 1), None | Some(b'\n')),
+        Some(_) => false,
+    }
+}
+
+/// A column's type in InfluxDB's words.
+fn influx_type(ty: Type) -> &'static str {
+    match ty {
+        Type::Bool => "boolean",
+        Type::TinyInt | Type::SmallInt | Type::Int | Type::BigInt => "integer",
+        Type::UTinyInt | Type::USmallInt | Type::UInt | Type::UBigInt => "unsigned",
+        Type::Float | Type::Double => "float",
+        Type::Timestamp => "timestamp",
+        Type::Binary(_) | Type::NChar(_) | Type::Json | Type::VarBinary(_) => "string",
+    }
 }

@@ -8,7 +8,9 @@
 pub mod arrow;
 pub mod builder;
 pub mod line_protocol;
+mod number;
 pub mod opentsdb;
+mod request;
 pub mod tdengine;
 pub mod time;
 

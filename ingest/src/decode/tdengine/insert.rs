@@ -1,11 +1,34 @@
 //! INSERT: values straight into columns.
+//!
+//! `INSERT INTO t [USING s [(tag, …)] TAGS (…)] [(column, …)] VALUES (…)(…) t2 …`, where `t` is a series, a plain
+//! table, or a supertable whose `tbname` or tags are among the columns. The statement counts as a whole: the first
+//! fault refuses all of it.
+
+mod row;
+
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use chrono_tz::Tz;
-use tidelake_format::{Error, Result, ids::DatabaseId, schema::Database};
+use tidelake_format::{
+    Error, Result,
+    ids::{ColumnId, DatabaseId},
+    schema::{Column, Database, Role, Supertable, TBNAME, check_name},
+    types::Type,
+};
 
-use super::statement::{CreateSubtable, Insert};
-use crate::decode::{Decoded, Lookup};
+use super::{
+    ddl::name_list,
+    lexer::{Cursor, Value},
+    parameters::Parameters,
+    statement::{CreateSubtable, Insert, Literal, TableName},
+    typed::Clock,
+};
+use crate::decode::{
+    Decoded, Lookup,
+    builder::{BlockBuilder, Fault, Tag, untagged_name},
+    time,
+};
 
 /// What a statement is read in.
 #[derive(Debug, Clone, Copy)]
@@ -28,29 +51,471 @@ pub enum Inserted {
     Unresolved(Vec<(DatabaseId, String)>),
 }
 
-/// Reads an INSERT as a whole: its rows, or the first fault. With parameters it is read once for each of their rows.
+/// Reads an INSERT as a whole: its rows, or the first fault. With parameters it is read once for each of their rows;
+/// a `?` may stand for any value and for the name of a table.
 ///
 /// # Errors
 /// [`Kind::Invalid`](crate::Kind::Invalid) naming row, column, expected and found;
 /// [`Kind::NotFound`](crate::Kind::NotFound) naming the database, table or column that does not exist.
-pub fn insert(
-    _insert: &Insert<'_>,
-    _lookup: &dyn Lookup,
-    _session: &Session<'_>,
-    _parameters: Option<&RecordBatch>,
+pub fn insert<'a>(
+    insert: &Insert<'a>,
+    lookup: &'a dyn Lookup,
+    session: &Session<'a>,
+    parameters: Option<&'a RecordBatch>,
 ) -> Result<Inserted> {
-    Err(Error::internal("not built yet"))
+    let mut reader = Reader::new(lookup, session);
+    match parameters.filter(|batch| batch.num_columns() > 0) {
+        None => reader.statement(insert, None)?,
+        Some(batch) => {
+            for row in 0..batch.num_rows() {
+                reader.statement(insert, Some(Parameters::new(batch, row)))?;
+            }
+        }
+    }
+    reader.finish()
 }
 
-/// The blocks that declare subtables: series without rows. One that exists (by [`Lookup::subtable`]) is passed over
-/// with IF NOT EXISTS, else an error.
+/// The blocks that declare subtables: series without rows. One that exists (by [`Lookup::subtable`], or further up in
+/// the statement) is passed over with IF NOT EXISTS, else an error. `accepted` counts those declared.
 ///
 /// # Errors
 /// As [`insert`].
-pub fn create_subtables(
-    _subtables: &[CreateSubtable],
-    _lookup: &dyn Lookup,
-    _session: &Session<'_>,
-) -> Result<Decoded> {
-    Err(Error::internal("not built yet"))
+pub fn create_subtables(subtables: &[CreateSubtable], lookup: &dyn Lookup, session: &Session<'_>) -> Result<Decoded> {
+    let mut reader = Reader::new(lookup, session);
+    for subtable in subtables {
+        let database = reader.database(&subtable.table)?;
+        let target = reader.supertable(&subtable.using)?;
+        let name = &subtable.table.name;
+        let known = lookup.subtable(database.id, name).is_some()
+            || lookup.table(database.id, name).is_some()
+            || reader.targets.iter().any(|t| t.builder.find_series(name).is_some());
+        if known && subtable.if_not_exists {
+            continue;
+        }
+        if known {
+            return Err(Error::invalid(format!("Table already exists: {name}")));
+        }
+        let tags = reader.declared_tags(target, subtable.tags.as_deref())?;
+        let mut values = Vec::with_capacity(subtable.values.len());
+        for literal in &subtable.values {
+            values.push(match literal {
+                Literal::Text(text) => ("", Value::Text(text.as_str().into())),
+                Literal::Bare(text) => (text.as_str(), Cursor::new(text).value()?),
+            });
+        }
+        reader.declare(target, name, &tags, values)?;
+        reader.accepted += 1;
+    }
+    match reader.finish()? {
+        Inserted::Ready(decoded) => Ok(decoded),
+        Inserted::Unresolved(_) => Err(Error::internal("a CREATE TABLE looks up no series")),
+    }
+}
+
+/// One supertable of the statement.
+struct Target {
+    table: Arc<Supertable>,
+    clock: Clock,
+    /// The oldest timestamp that is kept, in ticks.
+    oldest: i64,
+    builder: BlockBuilder,
+}
+
+/// Where a value of a row goes.
+#[derive(Debug, Clone, Copy)]
+enum Slot {
+    Time,
+    /// A field: its place in the builder.
+    Field(usize, Type),
+    /// A tag, in an insert into the supertable itself: its place among the table's columns.
+    Tag(usize),
+    /// The series' name, likewise.
+    Name,
+}
+
+/// Whose rows a VALUES holds.
+enum Rows {
+    /// Of one series.
+    Series(u32),
+    /// Each names its own.
+    Named,
+}
+
+struct Reader<'a> {
+    lookup: &'a dyn Lookup,
+    session: Session<'a>,
+    targets: Vec<Target>,
+    unresolved: Vec<(DatabaseId, String)>,
+    /// The text of the last USING and its target.
+    last_using: Option<(&'a str, usize)>,
+    accepted: usize,
+    slots: Vec<Slot>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(lookup: &'a dyn Lookup, session: &Session<'a>) -> Self {
+        Self {
+            lookup,
+            session: *session,
+            targets: Vec::new(),
+            unresolved: Vec::new(),
+            last_using: None,
+            accepted: 0,
+            slots: Vec::new(),
+        }
+    }
+
+    fn finish(self) -> Result<Inserted> {
+        if !self.unresolved.is_empty() {
+            return Ok(Inserted::Unresolved(self.unresolved));
+        }
+        let mut blocks = Vec::new();
+        for target in self.targets.into_iter().filter(|t| t.builder.series_count() > 0) {
+            blocks.push(target.builder.finish()?);
+        }
+        Ok(Inserted::Ready(Decoded { blocks, accepted: self.accepted, ..Decoded::default() }))
+    }
+
+    /// Reads the clauses of the statement.
+    fn statement(&mut self, insert: &Insert<'a>, mut parameters: Option<Parameters<'a>>) -> Result<()> {
+        let mut cursor = Cursor { sql: insert.sql, at: insert.at };
+        loop {
+            self.clause(&mut cursor, &mut parameters)?;
+            cursor.skip();
+            if matches!(cursor.byte(), b';' | 0) {
+                break;
+            }
+        }
+        cursor.finish()?;
+        parameters.map_or(Ok(()), |p| p.finish())
+    }
+
+    /// Reads one table of the statement and its rows.
+    fn clause(&mut self, cursor: &mut Cursor<'a>, parameters: &mut Option<Parameters<'a>>) -> Result<()> {
+        let name = table_name(cursor, parameters)?;
+        let (target, rows) = if cursor.take_word("USING") {
+            let target = self.using(cursor)?;
+            let series = self.using_tags(cursor, parameters, target, &name)?;
+            (Some(target), Rows::Series(series))
+        } else {
+            self.resolve(&name)?
+        };
+        let columns = if cursor.take(b'(') { Some(name_list(cursor)?) } else { None };
+        if cursor.take_word("FILE") {
+            return Err(Error::unsupported("INSERT … FILE is not supported"));
+        }
+        if !cursor.take_word("VALUES") {
+            return Err(cursor.unexpected("VALUES"));
+        }
+        let Some(target) = target else { return skip_rows(cursor, parameters) };
+        self.plan(target, &rows, columns.as_deref())?;
+        self.rows(cursor, parameters, target, &name, &rows)
+    }
+
+    /// The database of a name.
+    fn database(&self, name: &TableName) -> Result<Arc<Database>> {
+        match (&name.database, self.session.database) {
+            (Some(database), _) => self
+                .lookup
+                .database(database)
+                .ok_or_else(|| Error::not_found(format!("Database not exist: {database}"))),
+            (None, Some(database)) => Ok(Arc::new(database.clone())),
+            (None, None) => Err(Error::invalid("Database not specified").with("table", &name.name)),
+        }
+    }
+
+    /// The place of a supertable among the targets.
+    fn supertable(&mut self, name: &TableName) -> Result<usize> {
+        let database = self.database(name)?;
+        let table = self.lookup.table(database.id, &name.name);
+        match table {
+            Some(table) => Ok(self.target(&database, table)),
+            None => Err(Error::not_found(format!("Table does not exist: {name}"))),
+        }
+    }
+
+    fn target(&mut self, database: &Database, table: Arc<Supertable>) -> usize {
+        if let Some(at) = self.targets.iter().position(|t| t.table.id == table.id) {
+            return at;
+        }
+        let precision = database.precision;
+        let now = self.session.now_ns.div_euclid(time::nanos_per_tick(precision));
+        self.targets.push(Target {
+            clock: Clock { zone: self.session.time_zone, precision, now_ns: self.session.now_ns },
+            oldest: time::oldest_kept(database.keep_ms, precision, now),
+            builder: BlockBuilder::new(&table, precision),
+            table,
+        });
+        self.targets.len() - 1
+    }
+
+    /// Reads the supertable after USING.
+    fn using(&mut self, cursor: &mut Cursor<'a>) -> Result<usize> {
+        cursor.skip();
+        let start = cursor.at;
+        // Most statements name one supertable again and again.
+        if let Some((text, target)) = self.last_using
+            && cursor.sql[start..].starts_with(text)
+            && !cursor.bytes().get(start + text.len()).is_some_and(|b| b.is_ascii_alphanumeric() || b"_$.`".contains(b))
+        {
+            cursor.at += text.len();
+            return Ok(target);
+        }
+        let name = cursor.table_name()?;
+        let text = &cursor.sql[start..cursor.at];
+        let target = self.supertable(&name)?;
+        self.last_using = Some((text, target));
+        Ok(target)
+    }
+
+    /// Reads `[(tag, …)] TAGS (…)` and returns the series.
+    fn using_tags(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        parameters: &mut Option<Parameters<'a>>,
+        target: usize,
+        name: &TableName,
+    ) -> Result<u32> {
+        let names = if cursor.take(b'(') { Some(name_list(cursor)?) } else { None };
+        cursor.expect_word("TAGS")?;
+        cursor.expect(b'(')?;
+        let tags = self.declared_tags(target, names.as_deref())?;
+        let mut values = Vec::with_capacity(tags.len());
+        loop {
+            values.push((cursor.sql, bound(cursor, parameters)?));
+            if !cursor.take(b',') {
+                cursor.expect(b')')?;
+                break;
+            }
+        }
+        check_name("table", &name.name)?;
+        self.declare(target, &name.name, &tags, values)
+    }
+
+    /// The tags that are given: those named, or all.
+    fn declared_tags(&self, target: usize, names: Option<&[String]>) -> Result<Vec<usize>> {
+        let table = &self.targets[target].table;
+        let is_tag = |c: &Column| c.role == Role::Tag;
+        let Some(names) = names else {
+            let all: Vec<_> = (0..table.columns.len()).filter(|at| is_tag(&table.columns[*at])).collect();
+            if all.is_empty() {
+                return Err(Error::invalid("the table has no tags").with("table", &table.name));
+            }
+            return Ok(all);
+        };
+        let mut tags = Vec::with_capacity(names.len());
+        for name in names {
+            let at = column_place(table, name)?;
+            if !is_tag(&table.columns[at]) || tags.contains(&at) {
+                return Err(Error::invalid("expected tags, each once").with("table", &table.name).with("found", name));
+            }
+            tags.push(at);
+        }
+        Ok(tags)
+    }
+
+    /// Adds a series with tags.
+    fn declare(&mut self, target: usize, name: &str, tags: &[usize], values: Vec<(&str, Value<'_>)>) -> Result<u32> {
+        let target = &mut self.targets[target];
+        let table = &target.table;
+        if tags.len() != values.len() {
+            return Err(Error::invalid("the number of tags and of their values differ")
+                .with("table", name)
+                .with("expected", tags.len())
+                .with("found", values.len()));
+        }
+        let mut given = Vec::with_capacity(values.len());
+        for (at, (sql, value)) in tags.iter().zip(values) {
+            let column = &table.columns[*at];
+            let described = value.describe();
+            let value = value.into_bytes(column.ty).map_err(|f| tag_fault(name, column, &described, f))?;
+            given.push((column, sql, value));
+        }
+        let mut typed: Vec<(&Column, Tag<'_>)> = Vec::with_capacity(given.len());
+        for (column, sql, value) in &given {
+            let tag = value
+                .typed(sql, column.ty, target.clock)
+                .map_err(|fault| tag_fault(name, column, &value.describe(), fault))?;
+            typed.extend(tag.map(|tag| (*column, tag)));
+        }
+        Ok(target.builder.series(name, &typed))
+    }
+
+    /// Finds what a name without USING stands for; no target when it is not known.
+    fn resolve(&mut self, name: &TableName) -> Result<(Option<usize>, Rows)> {
+        let database = self.database(name)?;
+        for (at, target) in self.targets.iter().enumerate().filter(|(_, t)| t.table.database == database.id) {
+            if let Some(series) = target.builder.find_series(&name.name) {
+                return Ok((Some(at), Rows::Series(series)));
+            }
+        }
+        if let Some(table) = self.lookup.table(database.id, &name.name) {
+            let plain = table.tags().next().is_none().then(|| untagged_name(&table.name));
+            let target = self.target(&database, table);
+            return Ok(match plain {
+                Some(series) => {
+                    let series = self.targets[target].builder.series(&series, &[]);
+                    (Some(target), Rows::Series(series))
+                }
+                None => (Some(target), Rows::Named),
+            });
+        }
+        let Some(subtable) = self.lookup.subtable(database.id, &name.name) else {
+            self.unresolved.push((database.id, name.name.clone()));
+            return Ok((None, Rows::Named));
+        };
+        let target = self.target(&database, subtable.table);
+        let Target { table, builder, .. } = &mut self.targets[target];
+        let tags: Vec<(&Column, Tag<'_>)> = subtable
+            .tags
+            .iter()
+            .filter_map(|(id, value)| table.column_by_id(*id).map(|c| (c, Tag::of_scalar(c.ty, value))))
+            .collect();
+        let series = builder.series(&name.name, &tags);
+        Ok((Some(target), Rows::Series(series)))
+    }
+
+    /// Lays out the columns of the rows that follow.
+    fn plan(&mut self, target: usize, rows: &Rows, names: Option<&[String]>) -> Result<()> {
+        let Target { table, builder, .. } = &mut self.targets[target];
+        self.slots.clear();
+        let named = matches!(rows, Rows::Named);
+        let mut slot = |at: usize| match table.columns[at].role {
+            Role::Time => Slot::Time,
+            Role::Field => Slot::Field(builder.column(&table.columns[at]), table.columns[at].ty),
+            Role::Tag => Slot::Tag(at),
+        };
+        let Some(names) = names else {
+            if named {
+                return Err(Error::invalid("an INSERT into a supertable names its columns, tbname or tags among them")
+                    .with("table", &table.name));
+            }
+            let columns = (0..table.columns.len()).filter(|at| table.columns[*at].role != Role::Tag);
+            self.slots.extend(columns.map(slot));
+            return Ok(());
+        };
+        let mut seen: Vec<Option<ColumnId>> = Vec::with_capacity(names.len());
+        for name in names {
+            let (id, place) = if name.eq_ignore_ascii_case(TBNAME) {
+                (None, Slot::Name)
+            } else {
+                let at = column_place(table, name)?;
+                (Some(table.columns[at].id), slot(at))
+            };
+            if seen.contains(&id) {
+                return Err(Error::invalid("duplicated column names").with("table", &table.name).with("column", name));
+            }
+            if !named && matches!(place, Slot::Tag(_) | Slot::Name) {
+                return Err(Error::invalid("tags and tbname are columns of an INSERT into the supertable only")
+                    .with("column", name));
+            }
+            seen.push(id);
+            self.slots.push(place);
+        }
+        if !seen.contains(&Some(ColumnId::TS)) {
+            return Err(Error::invalid("the time column must be among the columns")
+                .with("table", &table.name)
+                .with("expected", &table.time().name));
+        }
+        if named && !self.slots.iter().any(|slot| matches!(slot, Slot::Name | Slot::Tag(_))) {
+            return Err(Error::invalid("an INSERT into a supertable names tbname or tags among its columns")
+                .with("table", &table.name));
+        }
+        Ok(())
+    }
+
+    /// Reads `(…)(…), (…)`.
+    fn rows(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        parameters: &mut Option<Parameters<'a>>,
+        target: usize,
+        name: &TableName,
+        rows: &Rows,
+    ) -> Result<()> {
+        let target = &mut self.targets[target];
+        let mut row = 0;
+        loop {
+            cursor.skip();
+            if cursor.byte() != b'(' {
+                break;
+            }
+            cursor.at += 1;
+            row += 1;
+            let mut reader = row::Row { target, slots: &self.slots, cursor, parameters, name, row };
+            match rows {
+                Rows::Series(series) => reader.of(*series)?,
+                Rows::Named => reader.named()?,
+            }
+            self.accepted += 1;
+            cursor.skip();
+            if cursor.byte() == b',' {
+                cursor.at += 1;
+                cursor.skip();
+                if cursor.byte() != b'(' {
+                    return Err(cursor.unexpected("'(' of the next row"));
+                }
+            }
+        }
+        if row == 0 { Err(cursor.unexpected("'(' of the first row")) } else { Ok(()) }
+    }
+}
+
+/// Takes the name of a table, or the text bound to a `?`, as it is.
+fn table_name(cursor: &mut Cursor<'_>, parameters: &mut Option<Parameters<'_>>) -> Result<TableName> {
+    if cursor.take(b'?') {
+        return match parameter(parameters)? {
+            Value::Text(name) => Ok(TableName { database: None, name: name.into_owned() }),
+            other => Err(Error::invalid("expected the name of a table").with("found", other.describe())),
+        };
+    }
+    cursor.table_name()
+}
+
+/// Takes a literal, or what is bound to a `?`.
+fn bound<'a>(cursor: &mut Cursor<'a>, parameters: &mut Option<Parameters<'a>>) -> Result<Value<'a>> {
+    match cursor.value()? {
+        Value::Parameter => parameter(parameters),
+        value => Ok(value),
+    }
+}
+
+fn parameter<'a>(parameters: &mut Option<Parameters<'a>>) -> Result<Value<'a>> {
+    match parameters {
+        Some(parameters) => parameters.take(),
+        None => Err(Error::invalid("the statement has parameters, but none are bound")),
+    }
+}
+
+/// Passes over `(…)(…)` of a series that is not known yet.
+fn skip_rows(cursor: &mut Cursor<'_>, parameters: &mut Option<Parameters<'_>>) -> Result<()> {
+    while cursor.take(b'(') {
+        loop {
+            if matches!(cursor.value()?, Value::Parameter) {
+                parameter(parameters)?;
+            }
+            if !cursor.take(b',') {
+                cursor.expect(b')')?;
+                break;
+            }
+        }
+        let _ = cursor.take(b',');
+    }
+    Ok(())
+}
+
+/// The place of a column by name.
+fn column_place(table: &Supertable, name: &str) -> Result<usize> {
+    let exact = table.columns.iter().position(|c| c.name == name);
+    exact.or_else(|| table.columns.iter().position(|c| c.name.eq_ignore_ascii_case(name))).ok_or_else(|| {
+        Error::not_found(format!("Invalid column name: {name}")).with("table", &table.name).with("column", name)
+    })
+}
+
+fn tag_fault(series: &str, column: &Column, found: &str, fault: Fault) -> Error {
+    Error::invalid(format!("invalid tag value: {fault}"))
+        .with("table", series)
+        .with("tag", &column.name)
+        .with("expected", column.ty)
+        .with("found", found)
 }

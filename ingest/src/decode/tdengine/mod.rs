@@ -1,10 +1,21 @@
-//! TDengine's statements that write.
+//! TDengine's statements that write: DDL into values, INSERT straight into columns.
+//!
+//! Names are compared and stored in lower case unless they stand in backticks. Texts stand in `'…'` or `"…"`, with
+//! `\'` and doubled quotes; a timestamp is an integer in the database's precision, a text in the session's zone or
+//! with an offset, or `now`, `today()` and either plus or minus a duration.
 
+mod ddl;
 pub mod insert;
+mod lexer;
+mod parameters;
 pub mod statement;
+mod typed;
 
 pub use insert::{Inserted, Session, create_subtables, insert};
 pub use statement::{
     Alter, AlterAction, CreateDatabase, CreateSubtable, CreateTable, DropTables, Insert, Literal, Statement, TableName,
     parse, writes,
 };
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,8 @@ use tidelake_format::{
     types::{Precision, Type},
 };
 
+use super::{ddl, lexer::Cursor};
+
 /// One statement.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Statement<'a> {
@@ -41,6 +43,15 @@ pub struct TableName {
     pub database: Option<String>,
     /// In lower case unless it was quoted.
     pub name: String,
+}
+
+impl std::fmt::Display for TableName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.database {
+            Some(database) => write!(f, "{database}.{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
 }
 
 /// CREATE DATABASE.
@@ -87,7 +98,7 @@ pub struct CreateSubtable {
 /// DROP TABLE or DROP STABLE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DropTables {
-    /// Which, each with its own IF EXISTS.
+    /// Which, each with whether IF EXISTS was said.
     pub tables: Vec<(TableName, bool)>,
 }
 
@@ -117,16 +128,10 @@ pub enum AlterAction {
 /// A literal of a statement, not yet typed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Literal {
-    /// NULL.
-    Null,
-    /// TRUE or FALSE.
-    Bool(bool),
-    /// A number or a time expression, as written.
-    Bare(String),
-    /// A quoted string, its escapes resolved.
+    /// A quoted text, its escapes resolved.
     Text(String),
-    /// `?`.
-    Parameter,
+    /// Anything else, as written: a number, NULL, TRUE, a time expression.
+    Bare(String),
 }
 
 /// An INSERT statement; [`insert`](super::insert()) reads it against the catalog in one pass.
@@ -138,16 +143,81 @@ pub struct Insert<'a> {
     pub(crate) at: usize,
 }
 
-/// Whether the first word of a statement is one that writes.
-pub fn writes(_sql: &str) -> bool {
-    false
+/// Whether the first word of a statement is one that changes data, schema or session, and so is for [`parse`].
+///
+/// ```
+/// use tidelake_ingest::decode::tdengine::writes;
+/// assert!(writes("  /* x */ insert into d1 values (now, 1)"));
+/// assert!(!writes("select 1") && !writes("show databases") && !writes(""));
+/// ```
+pub fn writes(sql: &str) -> bool {
+    let word = Cursor::new(sql).peek_word();
+    const WRITING: [&str; 20] = [
+        "ALTER",
+        "BALANCE",
+        "COMPACT",
+        "CREATE",
+        "DELETE",
+        "DROP",
+        "FLUSH",
+        "GRANT",
+        "IMPORT",
+        "INSERT",
+        "MERGE",
+        "PAUSE",
+        "REDISTRIBUTE",
+        "RESET",
+        "RESUME",
+        "REVOKE",
+        "SPLIT",
+        "TRIM",
+        "UPDATE",
+        "USE",
+    ];
+    WRITING.iter().any(|w| w.eq_ignore_ascii_case(word))
 }
 
 /// Parses one statement.
 ///
+/// ```
+/// use tidelake_ingest::decode::tdengine::{Statement, parse};
+/// assert_eq!(parse("USE Power;").unwrap(), Statement::Use("power".into()));
+/// assert_eq!(parse("select 1").unwrap(), Statement::Query);
+/// ```
+///
 /// # Errors
 /// [`Kind::Invalid`](crate::Kind::Invalid) for a syntax error, naming the text where it lies;
 /// [`Kind::Unsupported`](crate::Kind::Unsupported) for a statement of TDengine's that is not done here.
-pub fn parse(_sql: &str) -> Result<Statement<'_>> {
-    Err(Error::internal("not built yet"))
+pub fn parse(sql: &str) -> Result<Statement<'_>> {
+    let mut cursor = Cursor::new(sql);
+    let first = cursor.peek_word().to_ascii_uppercase();
+    if first.is_empty() {
+        cursor.skip();
+        // A query may begin with a bracket.
+        return if cursor.byte() == b'(' { Ok(Statement::Query) } else { Err(cursor.unexpected("a statement")) };
+    }
+    if !writes(sql) {
+        return Ok(Statement::Query);
+    }
+    cursor.at += first.len();
+    let statement = match first.as_str() {
+        "INSERT" => {
+            cursor.expect_word("INTO")?;
+            cursor.skip();
+            return Ok(Statement::Insert(Insert { sql, at: cursor.at }));
+        }
+        "CREATE" => ddl::create(&mut cursor)?,
+        "DROP" => ddl::drop(&mut cursor)?,
+        "ALTER" => ddl::alter(&mut cursor)?,
+        "USE" => Statement::Use(cursor.name("a database name")?),
+        other => return Err(unsupported(other, cursor.peek_word())),
+    };
+    cursor.finish()?;
+    Ok(statement)
+}
+
+/// The error of a statement of TDengine's that is not done here.
+pub(super) fn unsupported(first: &str, second: &str) -> Error {
+    let second = second.to_ascii_uppercase();
+    Error::unsupported(format!("the statement {} is not supported", format!("{first} {second}").trim_end()))
 }

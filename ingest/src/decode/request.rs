@@ -1,0 +1,259 @@
+//! One schemaless request: the tables it names, the columns it needs, and rows that may be taken back whole.
+
+use std::sync::Arc;
+
+use tidelake_format::{
+    ids::{ColumnId, TableId},
+    schema::{Column, Database, Role, Supertable, check_name},
+    types::Type,
+};
+
+use super::{
+    Decoded, Lookup, Rejected, SchemaChange,
+    builder::{BlockBuilder, Tag, canonical_name},
+    time,
+};
+
+/// A table's schema: the catalog's, or a draft of what the request makes of it.
+enum Schema {
+    Known(Arc<Supertable>),
+    Draft(Box<Supertable>),
+}
+
+/// One table of the request.
+pub(super) struct Target {
+    schema: Schema,
+    /// Whether the catalog lacks the whole table.
+    new: bool,
+    /// Columns with an id from here on are not in the catalog.
+    first_new: u32,
+    pub(super) builder: BlockBuilder,
+}
+
+/// The state before a row, to which it goes back when the row is refused.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    next_column: u32,
+    columns: usize,
+}
+
+impl Target {
+    pub(super) fn table(&self) -> &Supertable {
+        match &self.schema {
+            Schema::Known(table) => table,
+            Schema::Draft(table) => table,
+        }
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark { next_column: self.table().next_column, columns: self.builder.column_count() }
+    }
+
+    /// Takes back the unfinished row and every column that was added for it.
+    pub(super) fn roll_back(&mut self, mark: Mark) {
+        if let Schema::Draft(table) = &mut self.schema {
+            table.columns.retain(|c| c.id.0 < mark.next_column);
+            table.next_column = mark.next_column;
+        }
+        self.builder.truncate_columns(mark.columns);
+        self.builder.cancel_row();
+    }
+
+    /// The column of this name and role, added to the draft with `ty` where there is none.
+    ///
+    /// # Errors
+    /// The reason why there can be none, in the words that InfluxDB has for reserved names.
+    pub(super) fn column(&mut self, name: &str, role: Role, ty: Type) -> Result<(ColumnId, Type), String> {
+        if let Some(column) = self.table().column(name) {
+            if column.role == role {
+                return Ok((column.id, column.ty));
+            }
+            return Err(self.clash(name, role, column.role));
+        }
+        let table = match &mut self.schema {
+            Schema::Draft(table) => table,
+            Schema::Known(known) => {
+                self.schema = Schema::Draft(Box::new(Supertable::clone(known)));
+                match &mut self.schema {
+                    Schema::Draft(table) => table,
+                    Schema::Known(_) => unreachable!("a draft was put there"),
+                }
+            }
+        };
+        match table.add_column(name, role, ty) {
+            Ok(id) => Ok((id, ty)),
+            Err(e) => Err(format!("{}: {e}", self.refused(name, role))),
+        }
+    }
+
+    /// The place of a field's column in the builder; the field is added with `ty` where there is none.
+    ///
+    /// # Errors
+    /// As [`column`](Self::column).
+    pub(super) fn field(&mut self, name: &str, ty: Type) -> Result<usize, String> {
+        let (id, _) = self.column(name, Role::Field, ty)?;
+        let table = match &self.schema {
+            Schema::Known(table) => table.as_ref(),
+            Schema::Draft(table) => table.as_ref(),
+        };
+        let column = table.column_by_id(id).expect("the table has just named this column");
+        Ok(self.builder.column(column))
+    }
+
+    fn refused(&self, name: &str, role: Role) -> String {
+        let measurement = &self.table().name;
+        match role {
+            Role::Tag => format!("invalid tag key: input tag {name:?} on measurement {measurement:?} is invalid"),
+            _ => format!("invalid field name: input field {name:?} on measurement {measurement:?} is invalid"),
+        }
+    }
+
+    fn clash(&self, name: &str, role: Role, is: Role) -> String {
+        let is = match is {
+            Role::Time => "it is the time column",
+            Role::Field => "it already exists as a field",
+            Role::Tag => "it already exists as a tag",
+        };
+        format!("{}: {is}", self.refused(name, role))
+    }
+
+    /// The series with these tags, named by them.
+    pub(super) fn series(&mut self, tags: &[(ColumnId, Tag<'_>)], name: &mut String) -> u32 {
+        let table = match &self.schema {
+            Schema::Known(table) => table.as_ref(),
+            Schema::Draft(table) => table.as_ref(),
+        };
+        let mut tags: Vec<(&Column, Tag<'_>)> =
+            tags.iter().filter_map(|(id, tag)| table.column_by_id(*id).map(|c| (c, *tag))).collect();
+        canonical_name(&table.name, &mut tags, name);
+        self.builder.series(name, &tags)
+    }
+}
+
+/// The tables of a request and what was refused of it.
+pub(super) struct Request<'a> {
+    lookup: &'a dyn Lookup,
+    pub(super) database: &'a Database,
+    /// The oldest timestamp that is kept, in ticks.
+    oldest: i64,
+    pub(super) targets: Vec<Target>,
+    pub(super) accepted: usize,
+    pub(super) rejected: Vec<Rejected>,
+    /// The scratch of series names.
+    pub(super) name: String,
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn new(lookup: &'a dyn Lookup, database: &'a Database, now: i64) -> Self {
+        Self {
+            lookup,
+            database,
+            oldest: time::oldest_kept(database.keep_ms, database.precision, now),
+            targets: Vec::new(),
+            accepted: 0,
+            rejected: Vec::new(),
+            name: String::new(),
+        }
+    }
+
+    /// The place of the table of this name; a draft where the catalog has none.
+    ///
+    /// # Errors
+    /// The reason why no table can have the name.
+    pub(super) fn target(&mut self, name: &str) -> Result<usize, String> {
+        let known = self.lookup.table(self.database.id, name);
+        let at = match &known {
+            Some(table) => self.targets.iter().position(|t| !t.new && t.table().id == table.id),
+            None => {
+                let drafts = || self.targets.iter().enumerate().filter(|(_, t)| t.new);
+                drafts()
+                    .find(|(_, t)| t.table().name == name)
+                    .or_else(|| drafts().find(|(_, t)| t.table().name.eq_ignore_ascii_case(name)))
+                    .map(|(at, _)| at)
+            }
+        };
+        if let Some(at) = at {
+            return Ok(at);
+        }
+        let target = match known {
+            Some(table) => Target {
+                builder: BlockBuilder::new(&table, self.database.precision),
+                new: false,
+                first_new: table.next_column,
+                schema: Schema::Known(table),
+            },
+            None => {
+                check_name("measurement", name).map_err(|e| e.to_string())?;
+                let mut table = Supertable {
+                    id: TableId(u32::MAX),
+                    database: self.database.id,
+                    name: name.to_owned(),
+                    columns: Vec::new(),
+                    next_column: 0,
+                    overrides: Default::default(),
+                    tombstones: Vec::new(),
+                };
+                table.add_column(TIME, Role::Time, Type::Timestamp).map_err(|e| e.to_string())?;
+                Target {
+                    builder: BlockBuilder::new(&table, self.database.precision),
+                    new: true,
+                    first_new: 0,
+                    schema: Schema::Draft(Box::new(table)),
+                }
+            }
+        };
+        self.targets.push(target);
+        Ok(self.targets.len() - 1)
+    }
+
+    /// Checks that the database keeps rows of this time.
+    ///
+    /// # Errors
+    /// The reason, in InfluxDB's words.
+    #[inline]
+    pub(super) fn check_kept(&self, ticks: i64) -> Result<(), String> {
+        if ticks < self.oldest {
+            return Err("points beyond retention policy".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The blocks, or the schema changes that come first.
+    pub(super) fn finish(mut self) -> Decoded {
+        let mut missing = Vec::new();
+        for target in self.targets.iter().filter(|t| t.builder.rows() > 0) {
+            let table = target.table();
+            let added = table.columns.iter().filter(|c| c.id.0 >= target.first_new);
+            if target.new {
+                let columns = added.map(|c| (c.name.clone(), c.role, c.ty)).collect();
+                missing.push(SchemaChange::CreateTable { name: table.name.clone(), columns });
+            } else {
+                let mut added: Vec<_> = added.collect();
+                added.sort_by_key(|c| c.id);
+                missing.extend(added.into_iter().map(|c| SchemaChange::AddColumn {
+                    table: table.id,
+                    name: c.name.clone(),
+                    role: c.role,
+                    ty: c.ty,
+                }));
+            }
+        }
+        let mut blocks = Vec::new();
+        if missing.is_empty() {
+            for target in self.targets.into_iter().filter(|t| t.builder.rows() > 0) {
+                let (rows, name) = (target.builder.rows(), target.table().name.clone());
+                match target.builder.finish() {
+                    Ok(block) => blocks.push(block),
+                    Err(e) => {
+                        self.accepted -= rows;
+                        self.rejected.push(Rejected { line: 0, reason: e.to_string(), text: name });
+                    }
+                }
+            }
+        }
+        Decoded { blocks, accepted: self.accepted, rejected: self.rejected, missing }
+    }
+}
+
+/// The time column of tables that a request creates.
+pub(super) const TIME: &str = "ts";

@@ -1,0 +1,404 @@
+//! CREATE, DROP and ALTER.
+
+use tidelake_format::{
+    Error, Result,
+    schema::{Role, check_name},
+    types::{Precision, Type},
+};
+
+use super::{
+    lexer::{Cursor, Value},
+    statement::{
+        Alter, AlterAction, CreateDatabase, CreateSubtable, CreateTable, DropTables, Literal, Statement, TableName,
+        unsupported,
+    },
+};
+
+/// Reads what follows CREATE.
+pub(super) fn create<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+    if cursor.take_word("DATABASE") {
+        return database(cursor);
+    }
+    if cursor.take_word("STABLE") || cursor.take_word("TABLE") {
+        return table(cursor);
+    }
+    Err(unsupported("CREATE", cursor.peek_word()))
+}
+
+/// Reads what follows DROP.
+pub(super) fn drop<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+    if cursor.take_word("DATABASE") {
+        let if_exists = cursor.if_exists()?;
+        return Ok(Statement::DropDatabase { name: cursor.name("a database name")?, if_exists });
+    }
+    if !cursor.take_word("STABLE") && !cursor.take_word("TABLE") {
+        return Err(unsupported("DROP", cursor.peek_word()));
+    }
+    let mut tables = Vec::new();
+    loop {
+        let if_exists = cursor.if_exists()?;
+        tables.push((cursor.table_name()?, if_exists));
+        if !cursor.take(b',') {
+            return Ok(Statement::DropTables(DropTables { tables }));
+        }
+    }
+}
+
+/// Reads what follows ALTER.
+pub(super) fn alter<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+    if !cursor.take_word("STABLE") && !cursor.take_word("TABLE") {
+        return Err(unsupported("ALTER", cursor.peek_word()));
+    }
+    let table = cursor.table_name()?;
+    let action = cursor.peek_word();
+    if !cursor.take_word("ADD") {
+        return if action.is_empty() {
+            Err(cursor.unexpected("ADD COLUMN or ADD TAG"))
+        } else {
+            Err(unsupported("ALTER TABLE …", action))
+        };
+    }
+    let role = if cursor.take_word("COLUMN") {
+        Role::Field
+    } else if cursor.take_word("TAG") {
+        Role::Tag
+    } else {
+        return Err(cursor.unexpected("COLUMN or TAG"));
+    };
+    let name = cursor.name("a column name")?;
+    let ty = column_type(cursor, role)?;
+    column_options(cursor)?;
+    Ok(Statement::Alter(Alter { table, action: AlterAction::Add { name, role, ty } }))
+}
+
+fn database<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+    let if_not_exists = cursor.if_not_exists()?;
+    let name = cursor.name("a database name")?;
+    check_name("database", &name)?;
+    let mut database = CreateDatabase { name, if_not_exists, precision: None, keep_ms: None, partition_ms: None };
+    loop {
+        let option = cursor.peek_word().to_ascii_uppercase();
+        if option.is_empty() {
+            return Ok(Statement::CreateDatabase(database));
+        }
+        if !DATABASE_OPTIONS.contains(&option.as_str()) {
+            return Err(Error::invalid(format!("unknown database option {option}")).with("offset", cursor.at));
+        }
+        cursor.at += option.len();
+        match option.as_str() {
+            "PRECISION" => {
+                let text = match cursor.value() {
+                    Ok(Value::Text(text)) => text.into_owned(),
+                    _ => cursor.name("'ms', 'us' or 'ns'")?,
+                };
+                database.precision = Some(text.parse::<Precision>()?);
+            }
+            "KEEP" => {
+                // Up to three values, one per storage tier: rows are dropped after the last.
+                let mut keep = duration_ms(cursor)?;
+                while cursor.take(b',') {
+                    keep = keep.max(duration_ms(cursor)?);
+                }
+                database.keep_ms = Some(between("KEEP", keep, DAY_MS, 365_000 * DAY_MS)?);
+            }
+            "DURATION" | "DAYS" => {
+                database.partition_ms =
+                    Some(between("DURATION", duration_ms(cursor)?, 60 * MINUTE_MS, 3_650 * DAY_MS)?);
+            }
+            _ => ignored_value(cursor)?,
+        }
+    }
+}
+
+const MINUTE_MS: i64 = 60_000;
+const DAY_MS: i64 = 86_400_000;
+
+/// What CREATE DATABASE knows; all but PRECISION, KEEP and DURATION (DAYS) tune a storage that is not this one, and
+/// change nothing.
+const DATABASE_OPTIONS: [&str; 44] = [
+    "BLOCKS",
+    "BUFFER",
+    "CACHE",
+    "CACHELAST",
+    "CACHEMODEL",
+    "CACHESIZE",
+    "COMP",
+    "COMPACT_INTERVAL",
+    "COMPACT_TIME_OFFSET",
+    "COMPACT_TIME_RANGE",
+    "DAYS",
+    "DNODES",
+    "DURATION",
+    "ENCRYPT_ALGORITHM",
+    "FSYNC",
+    "IS_AUDIT",
+    "KEEP",
+    "KEEP_TIME_OFFSET",
+    "MAXROWS",
+    "MINROWS",
+    "PAGES",
+    "PAGESIZE",
+    "PRECISION",
+    "QUORUM",
+    "REPLICA",
+    "RETENTIONS",
+    "SINGLE_STABLE",
+    "SS_CHUNKPAGES",
+    "SS_COMPACT",
+    "SS_KEEPLOCAL",
+    "STRICT",
+    "STT_TRIGGER",
+    "TABLE_PREFIX",
+    "TABLE_SUFFIX",
+    "TSDB_PAGESIZE",
+    "UPDATE",
+    "VGROUPS",
+    "WAL",
+    "WAL_FSYNC_PERIOD",
+    "WAL_LEVEL",
+    "WAL_RETENTION_PERIOD",
+    "WAL_RETENTION_SIZE",
+    "WAL_ROLL_PERIOD",
+    "WAL_SEGMENT_SIZE",
+];
+
+/// Takes the value of an option that changes nothing: a number, with a unit or without, a text or a word.
+fn ignored_value(cursor: &mut Cursor<'_>) -> Result<()> {
+    cursor.skip();
+    if matches!(cursor.byte(), b'\'' | b'"') {
+        return cursor.text().map(|_| ());
+    }
+    let rest = &cursor.bytes()[cursor.at..];
+    let len = rest.iter().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'+' | b'_' | b':')).count();
+    if len == 0 {
+        return Err(cursor.unexpected("the value of the option"));
+    }
+    cursor.at += len;
+    if cursor.take(b',') { ignored_value(cursor) } else { Ok(()) }
+}
+
+/// Takes `10`, `10d`, `240h`, `14400m` or the same in quotes: milliseconds. Days where there is no unit.
+fn duration_ms(cursor: &mut Cursor<'_>) -> Result<i64> {
+    cursor.skip();
+    let quoted = matches!(cursor.byte(), b'\'' | b'"');
+    let (start, text) = (cursor.at, if quoted { cursor.text()?.into_owned() } else { bare(cursor) });
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "d" => Some(DAY_MS),
+        "h" => Some(60 * MINUTE_MS),
+        "m" => Some(MINUTE_MS),
+        "w" => Some(7 * DAY_MS),
+        _ => None,
+    };
+    match (digits.parse::<u32>().ok(), unit) {
+        (Some(count), Some(unit)) => Ok(i64::from(count) * unit),
+        _ => {
+            cursor.at = start;
+            Err(cursor.unexpected("a duration like 10, 10d, 240h or 14400m"))
+        }
+    }
+}
+
+fn bare(cursor: &mut Cursor<'_>) -> String {
+    let rest = &cursor.bytes()[cursor.at..];
+    let len = rest.iter().take_while(|b| b.is_ascii_alphanumeric()).count();
+    let text = cursor.sql[cursor.at..cursor.at + len].to_owned();
+    cursor.at += len;
+    text
+}
+
+fn between(option: &str, found: i64, low: i64, high: i64) -> Result<i64> {
+    if (low..=high).contains(&found) {
+        return Ok(found);
+    }
+    let minutes = |ms: i64| format!("{}m", ms / MINUTE_MS);
+    Err(Error::invalid(format!("{option} is out of range"))
+        .with("expected", format!("{} to {}", minutes(low), minutes(high)))
+        .with("found", minutes(found)))
+}
+
+fn table<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+    let if_not_exists = cursor.if_not_exists()?;
+    let table = cursor.table_name()?;
+    if cursor.take_word("USING") {
+        return subtables(cursor, table, if_not_exists);
+    }
+    let mut columns = column_list(cursor, Role::Field)?;
+    if let Some((name, role, ty)) = columns.first_mut() {
+        if *ty != Type::Timestamp {
+            return Err(Error::invalid("the first column must be of type TIMESTAMP")
+                .with("table", &table)
+                .with("column", &name)
+                .with("found", *ty));
+        }
+        *role = Role::Time;
+    }
+    if cursor.take_word("TAGS") {
+        columns.extend(column_list(cursor, Role::Tag)?);
+    }
+    table_options(cursor)?;
+    Ok(Statement::CreateTable(CreateTable { table, if_not_exists, columns }))
+}
+
+/// Takes `(name type, …)`.
+fn column_list(cursor: &mut Cursor<'_>, role: Role) -> Result<Vec<(String, Role, Type)>> {
+    let mut columns = Vec::new();
+    cursor.expect(b'(')?;
+    loop {
+        let name = cursor.name("a column name")?;
+        let ty = column_type(cursor, role)?;
+        column_options(cursor)?;
+        columns.push((name, role, ty));
+        if !cursor.take(b',') {
+            cursor.expect(b')')?;
+            return Ok(columns);
+        }
+    }
+}
+
+/// Takes a type.
+fn column_type(cursor: &mut Cursor<'_>, role: Role) -> Result<Type> {
+    let (start, word) = (cursor.at, cursor.peek_word().to_ascii_uppercase());
+    cursor.at += word.len();
+    let (signed, unsigned) = match word.as_str() {
+        "BOOL" | "BOOLEAN" => return Ok(Type::Bool),
+        "TINYINT" => (Type::TinyInt, Type::UTinyInt),
+        "SMALLINT" => (Type::SmallInt, Type::USmallInt),
+        "INT" | "INTEGER" => (Type::Int, Type::UInt),
+        "BIGINT" => (Type::BigInt, Type::UBigInt),
+        "FLOAT" => return Ok(Type::Float),
+        "DOUBLE" => return Ok(Type::Double),
+        "TIMESTAMP" => return Ok(Type::Timestamp),
+        "BINARY" | "VARCHAR" => return Ok(Type::Binary(width(cursor, 65_517)?)),
+        "NCHAR" => return Ok(Type::NChar(width(cursor, 16_379)?)),
+        "VARBINARY" => return Ok(Type::VarBinary(width(cursor, 65_517)?)),
+        "JSON" if role == Role::Tag => return Ok(Type::Json),
+        "JSON" => return Err(Error::invalid("a column of type JSON must be a tag").with("offset", start)),
+        "GEOMETRY" | "DECIMAL" | "NUMERIC" | "BLOB" | "MEDIUMBLOB" => {
+            return Err(Error::unsupported(format!("the type {word} is not supported")).with("offset", start));
+        }
+        _ => {
+            cursor.at = start;
+            return Err(cursor.unexpected("a type"));
+        }
+    };
+    Ok(if cursor.take_word("UNSIGNED") { unsigned } else { signed })
+}
+
+/// Takes `(n)` when it is next.
+fn width(cursor: &mut Cursor<'_>, most: u32) -> Result<Option<u32>> {
+    if !cursor.take(b'(') {
+        return Ok(None);
+    }
+    cursor.skip();
+    let start = cursor.at;
+    let width = bare(cursor);
+    match width.parse::<u32>() {
+        Ok(n) if (1..=most).contains(&n) => {
+            cursor.expect(b')')?;
+            Ok(Some(n))
+        }
+        _ => {
+            cursor.at = start;
+            Err(cursor.unexpected(&format!("a width from 1 to {most}")))
+        }
+    }
+}
+
+/// Takes what may follow a column's type: how TDengine would encode it, a comment.
+fn column_options(cursor: &mut Cursor<'_>) -> Result<()> {
+    loop {
+        if cursor.take_word("ENCODE") || cursor.take_word("COMPRESS") || cursor.take_word("LEVEL") {
+            ignored_value(cursor)?;
+        } else if cursor.take_word("COMMENT") {
+            ignored_value(cursor)?;
+        } else if cursor.peek_word().eq_ignore_ascii_case("PRIMARY") {
+            return Err(Error::unsupported("a composite PRIMARY KEY is not supported").with("offset", cursor.at));
+        } else {
+            return Ok(());
+        }
+    }
+}
+
+/// Takes what may follow the columns of a table and changes nothing here.
+fn table_options(cursor: &mut Cursor<'_>) -> Result<()> {
+    loop {
+        if cursor.take_word("COMMENT") {
+            ignored_value(cursor)?;
+        } else if cursor.take_word("SMA") {
+            cursor.expect(b'(')?;
+            cursor.name("a column name")?;
+            while cursor.take(b',') {
+                cursor.name("a column name")?;
+            }
+            cursor.expect(b')')?;
+        } else {
+            let option = cursor.peek_word();
+            if option.is_empty() {
+                return Ok(());
+            }
+            const KNOWN: [&str; 8] =
+                ["TTL", "KEEP", "ROLLUP", "WATERMARK", "MAX_DELAY", "DELETE_MARK", "VIRTUAL", "SECURITY_LEVEL"];
+            if KNOWN.iter().any(|known| known.eq_ignore_ascii_case(option)) {
+                let option = option.to_ascii_uppercase();
+                return Err(Error::unsupported(format!("the table option {option} is not supported")));
+            }
+            return Err(cursor.unexpected("the end of the statement"));
+        }
+    }
+}
+
+/// Takes the subtables of CREATE TABLE after the first USING.
+fn subtables<'a>(cursor: &mut Cursor<'a>, first: TableName, if_not_exists: bool) -> Result<Statement<'a>> {
+    let mut subtables = Vec::new();
+    let (mut table, mut if_not_exists) = (first, if_not_exists);
+    loop {
+        check_name("table", &table.name)?;
+        let using = cursor.table_name()?;
+        let tags = if cursor.take(b'(') { Some(name_list(cursor)?) } else { None };
+        cursor.expect_word("TAGS")?;
+        cursor.expect(b'(')?;
+        let mut values = Vec::new();
+        loop {
+            values.push(literal(cursor)?);
+            if !cursor.take(b',') {
+                cursor.expect(b')')?;
+                break;
+            }
+        }
+        subtables.push(CreateSubtable { table, if_not_exists, using, tags, values });
+        cursor.skip();
+        let _ = cursor.take(b',');
+        cursor.skip();
+        if matches!(cursor.byte(), 0 | b';') {
+            return Ok(Statement::CreateSubtables(subtables));
+        }
+        // Each may have its own IF NOT EXISTS; one before the first counts for it alone.
+        if_not_exists = cursor.if_not_exists()?;
+        table = cursor.table_name()?;
+        cursor.expect_word("USING")?;
+    }
+}
+
+/// Takes names up to the closing bracket.
+pub(super) fn name_list(cursor: &mut Cursor<'_>) -> Result<Vec<String>> {
+    let mut names = vec![cursor.name("a column name")?];
+    while cursor.take(b',') {
+        names.push(cursor.name("a column name")?);
+    }
+    cursor.expect(b')')?;
+    Ok(names)
+}
+
+fn literal(cursor: &mut Cursor<'_>) -> Result<Literal> {
+    cursor.skip();
+    let start = cursor.at;
+    match cursor.value()? {
+        Value::Text(text) => Ok(Literal::Text(text.into_owned())),
+        Value::Parameter => {
+            cursor.at = start;
+            Err(cursor.unexpected("a value (parameters are for INSERT)"))
+        }
+        _ => Ok(Literal::Bare(cursor.sql[start..cursor.at].trim_end().to_owned())),
+    }
+}

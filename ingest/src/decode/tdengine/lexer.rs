@@ -1,0 +1,350 @@
+//! Words, names, literals and signs of a statement.
+
+use std::borrow::Cow;
+
+use tidelake_format::{Error, Result};
+
+use super::statement::TableName;
+use crate::decode::number::Number;
+
+/// A place in a statement, moved forward by reading.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cursor<'a> {
+    pub(super) sql: &'a str,
+    pub(super) at: usize,
+}
+
+/// One literal of a statement.
+#[derive(Debug, Clone)]
+pub(super) enum Value<'a> {
+    /// NULL.
+    Null,
+    /// TRUE or FALSE.
+    Bool(bool),
+    /// A decimal number and its text.
+    Number(Number, &'a str),
+    /// A hexadecimal or binary number, or one that was bound.
+    Integer(i128),
+    /// A float that was bound.
+    Float(f64),
+    /// A quoted text without its escapes, or one that was bound.
+    Text(Cow<'a, str>),
+    /// Bytes that were bound.
+    Bytes(Cow<'a, [u8]>),
+    /// An instant in nanoseconds since the epoch.
+    Instant(i128),
+    /// A number of ticks, plus nanoseconds: `1563249700000 + 1s`.
+    Shifted(i128, i128),
+    /// `?`
+    Parameter,
+    /// NOW, plus nanoseconds.
+    Now(i128),
+    /// TODAY(), plus nanoseconds.
+    Today(i128),
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(sql: &'a str) -> Self {
+        Self { sql, at: 0 }
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.sql.as_bytes()
+    }
+
+    /// The byte here; 0 at the end.
+    #[inline]
+    pub(super) fn byte(&self) -> u8 {
+        self.bytes().get(self.at).copied().unwrap_or(0)
+    }
+
+    /// Skips blanks and comments.
+    #[inline]
+    pub(super) fn skip(&mut self) {
+        loop {
+            match self.byte() {
+                b' ' | b'\t' | b'\r' | b'\n' => self.at += 1,
+                b'-' if self.sql[self.at..].starts_with("--") => {
+                    self.at = memchr::memchr(b'\n', &self.bytes()[self.at..]).map_or(self.sql.len(), |n| self.at + n);
+                }
+                b'/' if self.sql[self.at..].starts_with("/*") => {
+                    self.at = self.sql[self.at + 2..].find("*/").map_or(self.sql.len(), |n| self.at + n + 4);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Whether nothing is left but one `;`.
+    ///
+    /// # Errors
+    /// When something else is left.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.skip();
+        while self.byte() == b';' {
+            self.at += 1;
+            self.skip();
+            if self.at < self.sql.len() && self.byte() != b';' {
+                return Err(Error::invalid("expected one statement, found another after ';'").with("near", self.near()));
+            }
+        }
+        if self.at < self.sql.len() { Err(self.unexpected("the end of the statement")) } else { Ok(()) }
+    }
+
+    /// Takes a sign when it is next.
+    #[inline]
+    pub(super) fn take(&mut self, sign: u8) -> bool {
+        self.skip();
+        let is = self.byte() == sign;
+        self.at += usize::from(is);
+        is
+    }
+
+    /// Takes a sign.
+    pub(super) fn expect(&mut self, sign: u8) -> Result<()> {
+        if self.take(sign) { Ok(()) } else { Err(self.unexpected(&format!("'{}'", sign as char))) }
+    }
+
+    /// The unquoted word here, not taken; empty where there is none.
+    pub(super) fn peek_word(&mut self) -> &'a str {
+        self.skip();
+        let rest = &self.bytes()[self.at..];
+        if !matches!(rest.first(), Some(b'A'..=b'Z' | b'a'..=b'z' | b'_')) {
+            return "";
+        }
+        let len = rest.iter().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$')).count();
+        &self.sql[self.at..self.at + len]
+    }
+
+    /// Takes a keyword when it is next.
+    pub(super) fn take_word(&mut self, word: &str) -> bool {
+        let is = self.peek_word().eq_ignore_ascii_case(word);
+        self.at += if is { word.len() } else { 0 };
+        is
+    }
+
+    /// Takes a keyword.
+    pub(super) fn expect_word(&mut self, word: &str) -> Result<()> {
+        if self.take_word(word) { Ok(()) } else { Err(self.unexpected(word)) }
+    }
+
+    /// Takes IF NOT EXISTS when it is next.
+    pub(super) fn if_not_exists(&mut self) -> Result<bool> {
+        let is = self.take_word("IF");
+        if is {
+            self.expect_word("NOT")?;
+            self.expect_word("EXISTS")?;
+        }
+        Ok(is)
+    }
+
+    /// Takes IF EXISTS when it is next.
+    pub(super) fn if_exists(&mut self) -> Result<bool> {
+        let is = self.take_word("IF");
+        if is {
+            self.expect_word("EXISTS")?;
+        }
+        Ok(is)
+    }
+
+    /// Takes a name: a word, in lower case then, or anything in backticks, as it is.
+    pub(super) fn name(&mut self, what: &str) -> Result<String> {
+        let word = self.peek_word();
+        if !word.is_empty() {
+            self.at += word.len();
+            return Ok(word.to_ascii_lowercase());
+        }
+        if self.byte() != b'`' {
+            return Err(self.unexpected(what));
+        }
+        let (start, mut name) = (self.at, String::new());
+        loop {
+            let Some(n) = memchr::memchr(b'`', &self.bytes()[self.at + 1..]) else {
+                self.at = start;
+                return Err(self.unexpected("a closing '`'"));
+            };
+            name.push_str(&self.sql[self.at + 1..self.at + 1 + n]);
+            self.at += n + 2;
+            if self.byte() != b'`' {
+                break;
+            }
+            name.push('`');
+        }
+        if name.is_empty() {
+            self.at = start;
+            return Err(self.unexpected(what));
+        }
+        Ok(name)
+    }
+
+    /// Takes `[database.]name`.
+    pub(super) fn table_name(&mut self) -> Result<TableName> {
+        let first = self.name("a table name")?;
+        // No blanks around the dot, or `d1 .5` would be one.
+        if self.byte() == b'.' {
+            self.at += 1;
+            return Ok(TableName { database: Some(first), name: self.name("a table name")? });
+        }
+        Ok(TableName { database: None, name: first })
+    }
+
+    /// Takes a quoted text, its escapes resolved.
+    pub(super) fn text(&mut self) -> Result<Cow<'a, str>> {
+        let quote = self.byte();
+        let start = self.at + 1;
+        let bytes = self.bytes();
+        let Some(n) = memchr::memchr2(quote, b'\\', &bytes[start..]) else {
+            return Err(self.unexpected("a closing quote"));
+        };
+        if bytes[start + n] == quote && bytes.get(start + n + 1) != Some(&quote) {
+            self.at = start + n + 1;
+            return Ok(Cow::Borrowed(&self.sql[start..start + n]));
+        }
+        self.escaped_text(quote, start).map(Cow::Owned)
+    }
+
+    fn escaped_text(&mut self, quote: u8, start: usize) -> Result<String> {
+        let bytes = self.bytes();
+        let (mut out, mut at) = (String::new(), start);
+        loop {
+            let Some(n) = memchr::memchr2(quote, b'\\', &bytes[at..]) else {
+                return Err(self.unexpected("a closing quote"));
+            };
+            out.push_str(&self.sql[at..at + n]);
+            at += n;
+            if bytes[at] == quote {
+                if bytes.get(at + 1) != Some(&quote) {
+                    self.at = at + 1;
+                    return Ok(out);
+                }
+                out.push(quote as char);
+                at += 2;
+                continue;
+            }
+            let Some(c) = self.sql[at + 1..].chars().next() else {
+                return Err(self.unexpected("a closing quote"));
+            };
+            match c {
+                'n' => out.push('\n'),
+                't' => out.push('\t'),
+                'r' => out.push('\r'),
+                // Patterns and the bytes of VARBINARY keep theirs.
+                '%' | '_' | 'x' => out.extend(['\\', c]),
+                c => out.push(c),
+            }
+            at += 1 + c.len_utf8();
+        }
+    }
+
+    /// Takes a literal, or a time expression: `now`, `now() + 1s`, `today() - 1d`, `1563249700000 + 1s`.
+    pub(super) fn value(&mut self) -> Result<Value<'a>> {
+        self.skip();
+        let start = self.at;
+        let value = match self.byte() {
+            b'\'' | b'"' => return Ok(Value::Text(self.text()?)),
+            b'?' => {
+                self.at += 1;
+                return Ok(Value::Parameter);
+            }
+            b'0'..=b'9' | b'-' | b'+' | b'.' => self.number()?,
+            _ => match self.peek_word() {
+                word if word.eq_ignore_ascii_case("null") => Value::Null,
+                word if word.eq_ignore_ascii_case("true") => Value::Bool(true),
+                word if word.eq_ignore_ascii_case("false") => Value::Bool(false),
+                word if word.eq_ignore_ascii_case("now") => Value::Now(0),
+                word if word.eq_ignore_ascii_case("today") => Value::Today(0),
+                _ => return Err(self.unexpected("a value")),
+            },
+        };
+        if self.at == start {
+            self.at += self.peek_word().len();
+        }
+        match value {
+            Value::Now(_) | Value::Today(_) => {
+                if self.take(b'(') {
+                    self.expect(b')')?;
+                }
+                let shift = self.shift()?.unwrap_or(0);
+                Ok(if matches!(value, Value::Now(_)) { Value::Now(shift) } else { Value::Today(shift) })
+            }
+            Value::Number(number, _) if number.integral => match (number.integer(self.bytes()), self.shift()?) {
+                (Some(ticks), Some(shift)) => Ok(Value::Shifted(ticks, shift)),
+                _ => Ok(value),
+            },
+            value => Ok(value),
+        }
+    }
+
+    fn number(&mut self) -> Result<Value<'a>> {
+        let start = self.at;
+        let negative = self.byte() == b'-';
+        let sign = usize::from(matches!(self.byte(), b'-' | b'+'));
+        let digits = &self.sql[self.at + sign..];
+        let radix = match digits.as_bytes() {
+            [b'0', b'x' | b'X', ..] => 16,
+            [b'0', b'b' | b'B', ..] => 2,
+            _ => 10,
+        };
+        if radix != 10 {
+            let len = digits[2..].bytes().take_while(u8::is_ascii_alphanumeric).count();
+            let Ok(value) = i128::from_str_radix(&digits[2..2 + len], radix) else {
+                return Err(self.unexpected("a number"));
+            };
+            self.at += sign + 2 + len;
+            return Ok(Value::Integer(if negative { -value } else { value }));
+        }
+        let number = Number::scan(self.bytes(), if negative { start } else { start + sign });
+        let next = self.bytes().get(number.end).copied().unwrap_or(b' ');
+        if !number.is_number() || next.is_ascii_alphanumeric() || matches!(next, b'_' | b'.') {
+            return Err(self.unexpected("a number"));
+        }
+        self.at = number.end;
+        Ok(Value::Number(number, &self.sql[number.start..number.end]))
+    }
+
+    /// Takes `+ 1s` or `- 1s` when it is next: nanoseconds.
+    fn shift(&mut self) -> Result<Option<i128>> {
+        self.skip();
+        let sign = match self.byte() {
+            b'+' => 1,
+            b'-' => -1,
+            _ => return Ok(None),
+        };
+        self.at += 1;
+        self.skip();
+        let start = self.at;
+        let number = Number::scan(self.bytes(), start);
+        self.at = number.end;
+        let unit = crate::decode::time::unit_nanos(self.byte());
+        let count = if number.integral && number.is_number() { number.integer(self.bytes()) } else { None };
+        match (count.and_then(|n| i64::try_from(n).ok()), unit) {
+            (Some(count), Some(unit)) if count >= 0 => {
+                self.at += 1;
+                Ok(Some(sign * i128::from(count) * i128::from(unit)))
+            }
+            _ => {
+                self.at = start;
+                Err(self.unexpected("a duration like 1s (units b u a s m h d w)"))
+            }
+        }
+    }
+
+    /// The text here, cut, for messages.
+    pub(super) fn near(&self) -> String {
+        let rest = self.sql.get(self.at..).unwrap_or("");
+        let mut short: String = rest.chars().take(32).collect();
+        if short.len() < rest.len() {
+            short.push('…');
+        }
+        short
+    }
+
+    /// A syntax error at this place.
+    #[cold]
+    pub(super) fn unexpected(&mut self, expected: &str) -> Error {
+        self.skip();
+        let near = if self.at < self.sql.len() { self.near() } else { "end of statement".to_owned() };
+        Error::invalid(format!("syntax error near \"{near}\": expected {expected}")).with("offset", self.at)
+    }
+}

@@ -1,0 +1,131 @@
+//! `?`: values bound from a row of an Arrow batch.
+
+use std::borrow::Cow;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch},
+    datatypes::{
+        DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
+        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,
+        UInt16Type, UInt32Type, UInt64Type,
+    },
+};
+use tidelake_format::{Error, Result};
+
+use super::lexer::Value;
+
+/// The parameters of one execution, taken in order.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parameters<'a> {
+    batch: &'a RecordBatch,
+    row: usize,
+    next: usize,
+}
+
+impl<'a> Parameters<'a> {
+    pub(super) fn new(batch: &'a RecordBatch, row: usize) -> Self {
+        Self { batch, row, next: 0 }
+    }
+
+    /// The next value.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) when there are no more, or it is of a type that no column has.
+    pub(super) fn take(&mut self) -> Result<Value<'a>> {
+        let at = self.next;
+        if at >= self.batch.num_columns() {
+            return Err(Error::invalid("the statement has more parameters than are bound")
+                .with("expected", format!("at least {}", at + 1))
+                .with("found", self.batch.num_columns()));
+        }
+        self.next += 1;
+        value(self.batch.column(at), self.row).map_err(|e| e.with("parameter", at + 1))
+    }
+
+    /// Checks that all were taken.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) when some were not.
+    pub(super) fn finish(&self) -> Result<()> {
+        if self.next == self.batch.num_columns() {
+            return Ok(());
+        }
+        Err(Error::invalid("more parameters are bound than the statement has")
+            .with("expected", self.next)
+            .with("found", self.batch.num_columns()))
+    }
+}
+
+/// One value of an array.
+pub(super) fn value(array: &ArrayRef, row: usize) -> Result<Value<'_>> {
+    if array.is_null(row) {
+        return Ok(Value::Null);
+    }
+    let instant = |value: i64, nanos: i128| Value::Instant(i128::from(value) * nanos);
+    Ok(match array.data_type() {
+        DataType::Null => Value::Null,
+        DataType::Boolean => Value::Bool(array.as_boolean().value(row)),
+        DataType::Int8 => Value::Integer(array.as_primitive::<Int8Type>().value(row).into()),
+        DataType::Int16 => Value::Integer(array.as_primitive::<Int16Type>().value(row).into()),
+        DataType::Int32 => Value::Integer(array.as_primitive::<Int32Type>().value(row).into()),
+        DataType::Int64 => Value::Integer(array.as_primitive::<Int64Type>().value(row).into()),
+        DataType::UInt8 => Value::Integer(array.as_primitive::<UInt8Type>().value(row).into()),
+        DataType::UInt16 => Value::Integer(array.as_primitive::<UInt16Type>().value(row).into()),
+        DataType::UInt32 => Value::Integer(array.as_primitive::<UInt32Type>().value(row).into()),
+        DataType::UInt64 => Value::Integer(array.as_primitive::<UInt64Type>().value(row).into()),
+        DataType::Float16 => Value::Float(array.as_primitive::<Float16Type>().value(row).to_f64()),
+        DataType::Float32 => Value::Float(array.as_primitive::<Float32Type>().value(row).into()),
+        DataType::Float64 => Value::Float(array.as_primitive::<Float64Type>().value(row)),
+        DataType::Utf8 => Value::Text(Cow::Borrowed(array.as_string::<i32>().value(row))),
+        DataType::LargeUtf8 => Value::Text(Cow::Borrowed(array.as_string::<i64>().value(row))),
+        DataType::Utf8View => Value::Text(Cow::Borrowed(array.as_string_view().value(row))),
+        DataType::Binary => Value::Bytes(Cow::Borrowed(array.as_binary::<i32>().value(row))),
+        DataType::LargeBinary => Value::Bytes(Cow::Borrowed(array.as_binary::<i64>().value(row))),
+        DataType::BinaryView => Value::Bytes(Cow::Borrowed(array.as_binary_view().value(row))),
+        DataType::FixedSizeBinary(_) => Value::Bytes(Cow::Borrowed(array.as_fixed_size_binary().value(row))),
+        DataType::Timestamp(TimeUnit::Second, _) => {
+            instant(array.as_primitive::<TimestampSecondType>().value(row), 1_000_000_000)
+        }
+        DataType::Timestamp(TimeUnit::Millisecond, _) => {
+            instant(array.as_primitive::<TimestampMillisecondType>().value(row), 1_000_000)
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            instant(array.as_primitive::<TimestampMicrosecondType>().value(row), 1_000)
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            instant(array.as_primitive::<TimestampNanosecondType>().value(row), 1)
+        }
+        DataType::Union(..) => {
+            let union = array.as_union();
+            owned(value(&union.value(row), 0)?)
+        }
+        DataType::Dictionary(..) => {
+            let dictionary = array.as_any_dictionary();
+            match dictionary.normalized_keys().get(row) {
+                Some(key) => value(dictionary.values(), *key)?,
+                None => Value::Null,
+            }
+        }
+        other => {
+            return Err(Error::invalid("a parameter of this type cannot be bound").with("found", other));
+        }
+    })
+}
+
+/// The value without borrows from a temporary array.
+fn owned(value: Value<'_>) -> Value<'static> {
+    match value {
+        Value::Null => Value::Null,
+        Value::Bool(v) => Value::Bool(v),
+        Value::Integer(v) => Value::Integer(v),
+        Value::Float(v) => Value::Float(v),
+        Value::Instant(v) => Value::Instant(v),
+        Value::Text(v) => Value::Text(Cow::Owned(v.into_owned())),
+        Value::Bytes(v) => Value::Bytes(Cow::Owned(v.into_owned())),
+        Value::Shifted(ticks, shift) => Value::Shifted(ticks, shift),
+        Value::Now(v) => Value::Now(v),
+        Value::Today(v) => Value::Today(v),
+        // An array holds no text of a statement.
+        Value::Number(..) | Value::Parameter => Value::Null,
+    }
+}
