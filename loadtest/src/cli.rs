@@ -74,3 +74,14 @@ impl Command {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_command_has_arguments_of_its_own() {
+        Command::command().debug_assert();
+    }
+}

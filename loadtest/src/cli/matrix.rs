@@ -15,19 +15,19 @@ use tidelake_loadtest::report::Report;
 pub(crate) struct Cells {
     /// Protocols
     #[arg(long = "matrix-protocols", value_enum, value_delimiter = ',', default_value = "line,tdengine")]
-    protocols: Vec<Protocol>,
+    cell_protocols: Vec<Protocol>,
     /// Rows per request
     #[arg(long = "matrix-rows", default_value = "1,10,30,50,80,100,500,1000,2000")]
-    rows: String,
+    sizes: String,
     /// Numbers of clients
     #[arg(long = "matrix-clients", default_value = "1,2,3,4,5,6,7")]
-    clients: String,
+    client_counts: String,
     /// Requests of each client in one cell
     #[arg(long = "matrix-requests", default_value_t = 1000)]
-    requests: u64,
+    cell_requests: u64,
     /// Most rows that one cell writes, all clients together
     #[arg(long = "matrix-most", default_value_t = 4_000_000)]
-    most: u64,
+    cell_most: u64,
 }
 
 /// Rows of one device in a cell, where there are as many.
@@ -52,12 +52,12 @@ impl Cells {
         seed: u64,
         tell: &mut dyn FnMut(&WriteSample),
     ) -> Result<Vec<WriteSample>> {
-        let (sizes, clients) = (list::<usize>(&self.rows)?, list::<usize>(&self.clients)?);
+        let (sizes, clients) = (list::<usize>(&self.sizes)?, list::<usize>(&self.client_counts)?);
         let mut samples = Vec::new();
-        for &protocol in &self.protocols {
+        for &protocol in &self.cell_protocols {
             for &size in &sizes {
                 for &clients in &clients {
-                    let set = cell(size, clients, self.requests, self.most, seed);
+                    let set = cell(size, clients, self.cell_requests, self.cell_most, seed);
                     let mut options = WriteOptions::new(&server.url);
                     options.flight = server.addresses().flight;
                     options.protocol = protocol;

@@ -159,3 +159,54 @@ pub(crate) fn verify_peers(oracle: &Oracle, percents: &[u32], samples: &[PeerSam
     }
     verified
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// A Python that has the adapter's packages; `None` skips the test, unless nothing may be skipped.
+    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+    fn python() -> Option<PathBuf> {
+        let found = std::env::var_os("TIDELAKE_PYTHON").map(PathBuf::from);
+        if found.is_none() {
+            assert!(std::env::var_os("TIDELAKE_REQUIRE_ALL").is_none(), "TIDELAKE_PYTHON is not set");
+            eprintln!("SKIPPED: TIDELAKE_PYTHON is not set");
+        }
+        found
+    }
+
+    #[test]
+    fn every_engine_answers_as_the_oracle_over_default_files_and_over_a_roots() {
+        let Some(python) = python() else { return };
+        let dir = tempfile::tempdir().unwrap();
+        let adapter = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/parquet_engines.py");
+        let engines = Engines {
+            python,
+            adapter,
+            work: Some(dir.path().join("work")),
+            engines: "datafusion,duckdb,pyarrow".into(),
+        };
+        let set = Devices { devices: 250, rows: 130, seed: 5 };
+        let oracle = Oracle::new(set);
+        // 16 questions for each engine with SQL, 14 for pyarrow, which has no q4.
+        let asked = 16 + 16 + 14;
+        let first = engines.measure(&set, None, &[10, 100], 1).unwrap();
+        assert_eq!(verify_peers(&oracle, &[10, 100], &first), Verified { right: asked, wrong: vec![] });
+
+        let made = dir.path().join("work/w1-250x130-seed5/default0.parquet");
+        let root = dir.path().join("root");
+        std::fs::create_dir_all(root.join("data/1/0")).unwrap();
+        std::fs::copy(made, root.join("data/1/0/5.parquet")).unwrap();
+        std::fs::write(root.join("data/1/0/5.tags"), "no Parquet").unwrap();
+        let both = engines.measure(&set, Some(&root), &[10, 100], 2).unwrap();
+        assert_eq!(verify_peers(&oracle, &[10, 100], &both), Verified { right: 2 * asked, wrong: vec![] });
+        assert!(both.iter().all(|sample| sample.millis.len() == 2 && sample.in_process));
+
+        let other = Oracle::new(Devices { seed: 6, ..set });
+        assert!(!verify_peers(&other, &[100], &both).wrong.is_empty());
+        let error = engines.measure(&set, Some(&dir.path().join("nowhere")), &[100], 1).unwrap_err();
+        assert!(error.to_string().contains("ended with"), "{error:#}");
+    }
+}

@@ -12,7 +12,7 @@ use tidelake_loadtest::workload::{Question, all_queries};
 
 /// Which questions are asked, how often and through which doors.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Manner {
+pub(crate) struct Questions {
     /// Runs of each statement
     #[arg(long, default_value_t = 5)]
     pub(crate) repeat: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Query {
     #[command(flatten)]
     server: Server,
     #[command(flatten)]
-    manner: Manner,
+    questions: Questions,
     /// Compare each answer with the one computed from this data set's rows
     #[arg(long)]
     verify: bool,
@@ -51,7 +51,7 @@ impl Query {
     #[expect(clippy::print_stdout, reason = "a command prints its result")]
     pub(crate) async fn run(self) -> Result<()> {
         let oracle = self.verify.then(|| Oracle::new(self.data.devices()));
-        let (samples, verified) = ask(&self.server, &self.manner, oracle.as_ref()).await?;
+        let (samples, verified) = ask(&self.server, &self.questions, oracle.as_ref()).await?;
         if self.json {
             println!("{}", serde_json::to_string_pretty(&samples)?);
         } else {
@@ -80,7 +80,7 @@ struct Statement {
     question: Option<Question>,
 }
 
-impl Manner {
+impl Questions {
     fn all(&self) -> Result<Vec<Statement>> {
         if let Some(path) = &self.statements {
             let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
@@ -101,15 +101,15 @@ impl Manner {
 /// A statement that fails; a wrong answer is no error, but counted.
 pub(crate) async fn ask(
     server: &Server,
-    manner: &Manner,
+    questions: &Questions,
     oracle: Option<&Oracle>,
 ) -> Result<(Vec<QuerySample>, Verified)> {
     let (mut samples, mut verified) = (Vec::new(), Verified::default());
-    let all = manner.all()?;
-    for &door in &manner.doors {
+    let all = questions.all()?;
+    for &door in &questions.doors {
         let mut asker = Asker::connect(door, &server.addresses(), &server.options()).await?;
         for statement in &all {
-            let (sample, answer) = asker.sample(&statement.name, &statement.sql, manner.repeat).await?;
+            let (sample, answer) = asker.sample(&statement.name, &statement.sql, questions.repeat).await?;
             samples.push(sample);
             if let (Some(oracle), Some(question)) = (oracle, &statement.question) {
                 match verify(oracle, question, &answer) {

@@ -22,9 +22,9 @@ pub(crate) struct Run {
     #[command(flatten)]
     data: Data,
     #[command(flatten)]
-    manner: write::Manner,
+    writing: write::Writing,
     #[command(flatten)]
-    questions: query::Manner,
+    questions: query::Questions,
     /// Measure the write matrix first
     #[arg(long)]
     matrix: bool,
@@ -53,16 +53,16 @@ impl Run {
     #[expect(clippy::print_stdout, reason = "a command prints its result")]
     pub(crate) async fn run(self) -> Result<()> {
         let set = self.data.devices();
-        let mut report = Report::new(set, self.manner.order);
+        let mut report = Report::new(set, self.writing.order);
         let http = self.server.options();
         let url = &self.server.url;
         if self.matrix {
             let tell = &mut |sample: &_| println!("{}", write::line(sample));
-            report.matrix = self.cells.measure(&self.server, self.manner.no_sync, set.seed, tell).await?;
+            report.matrix = self.cells.measure(&self.server, self.writing.no_sync, set.seed, tell).await?;
         }
         create_database(url, &http, Existing::Drop).await.context("create the database")?;
         let loaded =
-            write::load(&Source::Generated(set, self.manner.order), &self.manner.options(&self.server)).await?;
+            write::load(&Source::Generated(set, self.writing.order), &self.writing.options(&self.server)).await?;
         println!("{}", write::line(&loaded));
         report.load = Some(loaded);
 

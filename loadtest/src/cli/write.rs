@@ -9,7 +9,7 @@ use tidelake_loadtest::generate::{Order, Source};
 
 /// How rows are written.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Manner {
+pub(crate) struct Writing {
     /// How rows travel
     #[arg(long, value_enum, default_value = "line")]
     pub(crate) protocol: Protocol,
@@ -27,7 +27,7 @@ pub(crate) struct Manner {
     pub(crate) no_sync: bool,
 }
 
-impl Manner {
+impl Writing {
     /// The driver's settings.
     pub(crate) fn options(&self, server: &Server) -> WriteOptions {
         let mut options = WriteOptions::new(&server.url);
@@ -49,7 +49,7 @@ pub(crate) struct Write {
     #[command(flatten)]
     data: Data,
     #[command(flatten)]
-    manner: Manner,
+    writing: Writing,
     /// Write the text files of this directory instead of the generated data
     #[arg(long)]
     files: Option<PathBuf>,
@@ -66,10 +66,10 @@ impl Write {
     pub(crate) async fn run(self) -> Result<()> {
         let source = match &self.files {
             Some(dir) => Source::directory(dir)?,
-            None => Source::Generated(self.data.devices(), self.manner.order),
+            None => Source::Generated(self.data.devices(), self.writing.order),
         };
         let existing = if self.drop { Existing::Drop } else { Existing::Keep };
-        let options = self.manner.options(&self.server);
+        let options = self.writing.options(&self.server);
         create_database(&self.server.url, &options.http, existing).await?;
         let sample = load(&source, &options).await?;
         if self.json {

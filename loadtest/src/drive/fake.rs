@@ -1,5 +1,7 @@
 //! A server for tests: raw HTTP/1.1 over TCP, each reply's bytes chosen by the test.
 
+#![allow(clippy::unwrap_used)]
+
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;

@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
 use super::*;
 use crate::workload::{Q1_GROUPS, all_queries};
 

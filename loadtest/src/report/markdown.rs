@@ -37,16 +37,10 @@ fn conditions(page: &mut String, report: &Report) {
             machine.system
         ),
     );
-    bullet(
-        page,
-        &format!(
-            "{} devices × {} rows = {} rows, seed {}.",
-            grouped(u64::from(data.devices)),
-            grouped(u64::from(data.rows)),
-            grouped(data.len()),
-            data.seed
-        ),
-    );
+    if !data.is_empty() {
+        let (devices, rows) = (grouped(u64::from(data.devices)), grouped(u64::from(data.rows)));
+        bullet(page, &format!("{devices} devices × {rows} rows = {} rows, seed {}.", grouped(data.len()), data.seed));
+    }
     bullet(page, &format!("`{}`", report.command.join(" ")));
     if let Some(memory) = report.server_memory {
         let (now, peak) = (bytes(memory.resident), bytes(memory.peak));
@@ -273,17 +267,21 @@ fn peers(page: &mut String, report: &Report) {
             systems.push((&peer.peer, &peer.version));
         }
     }
-    let header: Vec<String> = ["".to_owned(), "**Tidelake**".to_owned()]
+    let header: Vec<String> = ["", "**Tidelake**", "fastest other ÷ ours"]
         .into_iter()
+        .map(str::to_owned)
         .chain(systems.iter().map(|(peer, version)| format!("{peer} {version}")))
         .collect();
     let rows = names.iter().map(|name| {
         let ours_sample = report.queries.iter().find(|sample| sample.door == Door::Flight && sample.name == *name);
-        let cells = systems.iter().map(|(peer, _)| {
-            let found: Option<&PeerSample> = report.peers.iter().find(|one| one.peer == *peer && one.name == *name);
-            found.map(|found| millis(found.median_ms())).unwrap_or_default()
-        });
-        [(*name).to_owned(), ours(ours_sample)].into_iter().chain(cells).collect()
+        let theirs: Vec<Option<f64>> = (systems.iter())
+            .map(|(peer, _)| report.peers.iter().find(|one| one.peer == *peer && one.name == *name))
+            .map(|found| found.map(PeerSample::median_ms))
+            .collect();
+        let fastest = theirs.iter().flatten().copied().min_by(f64::total_cmp);
+        let ratio = ours_sample.zip(fastest).map(|(ours, fastest)| format!("{:.2}", fastest / ours.median_ms()));
+        let cells = theirs.into_iter().map(|found| found.map(millis).unwrap_or_default());
+        [(*name).to_owned(), ours(ours_sample), ratio.unwrap_or_default()].into_iter().chain(cells).collect()
     });
     table(page, &header, rows);
 }

@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
 use super::*;
 use crate::generate::{Devices, Order, Source};
 use arrow::array::AsArray;

@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
 use super::*;
 use crate::generate::{Device, Devices};
 use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};

@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
 use super::super::fake::{Act, reply, serve};
 use super::*;
 use crate::answer::Column;

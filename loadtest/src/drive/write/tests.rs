@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
 use super::super::fake::{Act, Request, no_content, reply, serve};
 use super::*;
 use crate::generate::{Devices, Order};
