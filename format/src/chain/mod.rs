@@ -204,6 +204,18 @@ impl Chain {
         Ok(Some(Arc::new(VersionObject { version, bytes, directory: Directory { pages }, refs: root.refs })))
     }
 
+    /// The versions that a version points into; `None` where there is no version of this number.
+    ///
+    /// # Errors
+    /// [`Kind::Corrupt`] or [`Kind::Unsupported`], naming the key; [`Kind::Unavailable`].
+    pub async fn refs(&self, version: Version) -> Result<Option<Vec<Version>>> {
+        match self.store.get(&layout::meta_key(version)).await {
+            Ok(bytes) => codec::decode_root(version, &bytes).map(|root| Some(root.refs)),
+            Err(e) if e.kind() == Kind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
     /// The bodies of sections, uncompressed, in the order asked for: from the version's own object without I/O,
     /// from older ones by ranges.
     ///

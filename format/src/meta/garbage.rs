@@ -1,7 +1,28 @@
 //! Collects what no version needs any more.
+//!
+//! Everything here is safe to run at any time, by several processes at once, and to stop anywhere: objects go
+//! before the version that tells of them. "Now" is the last-modified of an object just put, never this machine's
+//! clock. Versions go oldest first.
 
-use super::Root;
-use crate::error::{Error, Result};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
+
+use futures::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+
+use super::{Catalog, FileEntry, Root, sections::Section};
+use crate::{
+    chain::VersionObject,
+    error::{Error, Kind, Result},
+    ids::{FileId, TableId, Version},
+    layout::{self, Part},
+    log::Listing,
+};
+
+/// How many objects are deleted at once.
+const PARALLEL: usize = 16;
 
 /// How much to look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,6 +31,27 @@ pub enum Sweep {
     Quick,
     /// Also orphans: lists everything.
     Full,
+}
+
+/// How long what is not needed stays; in milliseconds of the store's clock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GarbageOptions {
+    /// Folded segments, after the fold's commit. Default 60 s: the longest that a reader takes from its list of
+    /// the log to the segments (one that takes longer starts again).
+    pub segments_ms: i64,
+    /// A version and what its successor removed, after the successor. Default 1 h; never less than the longest
+    /// query, which may read files of the version it started on.
+    pub versions_ms: i64,
+    /// Objects that no version names. Default 24 h.
+    pub orphans_ms: i64,
+    /// How old an orphan was at the last commit, at least. Default 6 h: no commit names an older file.
+    pub unnamed_ms: i64,
+}
+
+impl Default for GarbageOptions {
+    fn default() -> Self {
+        Self { segments_ms: 60_000, versions_ms: 3_600_000, orphans_ms: 24 * 3_600_000, unnamed_ms: 6 * 3_600_000 }
+    }
 }
 
 /// What a collection deleted.
@@ -25,11 +67,238 @@ pub struct Collected {
     pub orphans: u64,
 }
 
-/// Collects garbage: folded segments after 60 s, versions and what their successors removed after an hour,
-/// orphans after a day.
+/// Collects with the default times.
 ///
 /// # Errors
-/// [`Kind::Unavailable`](crate::Kind::Unavailable); [`Kind::Corrupt`](crate::Kind::Corrupt), naming the key.
-pub async fn collect(_root: &Root, _sweep: Sweep) -> Result<Collected> {
-    Err(Error::internal("not built yet"))
+/// As [`Collector::collect`].
+pub async fn collect(root: &Root, sweep: Sweep) -> Result<Collected> {
+    Collector::new(root.clone(), GarbageOptions::default()).collect(sweep).await
 }
+
+/// Collects garbage of one root; remembers between collections what it has looked at.
+#[derive(Debug)]
+pub struct Collector {
+    root: Root,
+    options: GarbageOptions,
+    /// What each retained version points into.
+    refs: Mutex<BTreeMap<Version, Vec<Version>>>,
+    /// The last version whose successor's removals are done.
+    done: Mutex<Option<Version>>,
+}
+
+impl Collector {
+    /// A collector of one root.
+    pub fn new(root: Root, options: GarbageOptions) -> Self {
+        Self { root, options, refs: Mutex::default(), done: Mutex::default() }
+    }
+
+    /// Collects once.
+    ///
+    /// # Errors
+    /// [`Kind::Unavailable`]; [`Kind::Corrupt`] or [`Kind::Unsupported`], naming the key. What was deleted before
+    /// an error stays deleted.
+    pub async fn collect(&self, sweep: Sweep) -> Result<Collected> {
+        let store = self.root.store();
+        let now_ms = store.clock_ms().await?;
+        // What this relies on must not vanish in a crash.
+        store.sync(layout::META).await?;
+        let versions = self.root.chain().versions().await?;
+        let newest = self.root.refresh().await?;
+        let mut collected =
+            Collected { segments: self.segments(now_ms, &versions, &newest).await?, ..Default::default() };
+        let first_kept = self.first_kept(now_ms, &versions);
+        let (expired, kept) = versions.split_at(first_kept);
+        if !expired.is_empty() {
+            let expired: Vec<Version> = expired.iter().map(|(v, _)| *v).collect();
+            (collected.versions, collected.removed) = self.versions(&expired, kept, &newest).await?;
+        }
+        if sweep == Sweep::Full {
+            collected.orphans = self.orphans(now_ms, kept, &newest).await?;
+        }
+        Ok(collected)
+    }
+
+    /// How many of the versions, oldest first, are expired: the next one is older than the grace.
+    fn first_kept(&self, now_ms: i64, versions: &[(Version, i64)]) -> usize {
+        let limit = now_ms.saturating_sub(self.options.versions_ms);
+        // Where numbers are missing in between, the successor was collected: it was old enough then.
+        versions.windows(2).take_while(|w| w[1].1 <= limit || w[1].0 > w[0].0.next()).count()
+    }
+
+    async fn segments(&self, now_ms: i64, versions: &[(Version, i64)], newest: &Arc<Catalog>) -> Result<u64> {
+        let limit = now_ms.saturating_sub(self.options.segments_ms);
+        let Some((version, _)) = versions.iter().rev().find(|(_, modified)| *modified <= limit) else { return Ok(0) };
+        let catalog = if *version == newest.version {
+            newest.clone()
+        } else {
+            match self.root.at(*version, newest).await? {
+                Some(catalog) => catalog,
+                // Another collector was here.
+                None => return Ok(0),
+            }
+        };
+        let listing = Listing::read(self.root.store()).await?;
+        let is_folded = |p: &crate::ids::Position| catalog.watermark(p.writer).is_some_and(|w| p.seq < w.next);
+        self.delete(listing.positions().filter(is_folded).map(layout::log_key).collect()).await
+    }
+
+    /// Deletes what the successors of expired versions removed, then those versions that nothing points into.
+    async fn versions(&self, expired: &[Version], kept: &[(Version, i64)], newest: &Catalog) -> Result<(u64, u64)> {
+        let pinned = self.pinned(kept).await?;
+        let chain = self.root.chain();
+        let (mut versions, mut removed) = (0, 0);
+        let mut near: Option<Arc<VersionObject>> = None;
+        for (i, version) in expired.iter().enumerate() {
+            let is_done = self.done.lock().is_some_and(|done| *version <= done);
+            let successor = expired.get(i + 1).or(kept.first().map(|(v, _)| v));
+            if !is_done && successor == Some(&version.next()) {
+                let before = match near.take().filter(|n| n.version() == *version) {
+                    Some(before) => Some(before),
+                    None => chain.load(*version, newest.object.as_deref()).await?,
+                };
+                let after = chain.load(version.next(), before.as_deref()).await?;
+                if let (Some(before), Some(after)) = (&before, &after) {
+                    removed += self.delete(self.removed(before, after, newest).await?).await?;
+                }
+                near = after;
+            }
+            if !pinned.contains(version) {
+                versions += self.delete(vec![layout::meta_key(*version)]).await?;
+            }
+            let mut done = self.done.lock();
+            *done = (*done).max(Some(*version));
+        }
+        Ok((versions, removed))
+    }
+
+    /// The versions that kept ones point into.
+    async fn pinned(&self, kept: &[(Version, i64)]) -> Result<BTreeSet<Version>> {
+        let known: BTreeSet<Version> = self.refs.lock().keys().copied().collect();
+        let unknown = kept.iter().map(|(v, _)| *v).filter(|v| !known.contains(v));
+        let reads =
+            unknown.map(|version| async move { Ok::<_, Error>((version, self.root.chain().refs(version).await?)) });
+        let read: Vec<_> = futures::stream::iter(reads).buffer_unordered(PARALLEL).try_collect().await?;
+        let mut refs = self.refs.lock();
+        refs.extend(read.into_iter().filter_map(|(version, refs)| Some((version, refs?))));
+        refs.retain(|version, _| kept.first().is_some_and(|(first, _)| version >= first));
+        Ok(refs.values().flatten().copied().collect())
+    }
+
+    /// The keys that one version names and its successor does not.
+    async fn removed(&self, before: &VersionObject, after: &VersionObject, newest: &Catalog) -> Result<Vec<String>> {
+        let (changed, gone) = after.since(Some(before));
+        let mut keys = Vec::new();
+        for name in changed.iter().chain(&gone) {
+            let Some(Section::Files(table, partition)) = Section::parse(name) else { continue };
+            let mut names = objects(&self.root.files_of(before, name).await?);
+            for named in objects(&self.root.files_of(after, name).await?) {
+                names.remove(&named);
+            }
+            // No object comes back; but what is live is never deleted.
+            for live in objects(&self.root.files(newest, table, partition).await?) {
+                names.remove(&live);
+            }
+            keys.extend(names.into_iter().map(|(part, id)| key_of(table, partition, part, id)));
+        }
+        Ok(keys)
+    }
+
+    async fn orphans(&self, now_ms: i64, kept: &[(Version, i64)], newest: &Catalog) -> Result<u64> {
+        let store = self.root.store();
+        let limit = now_ms.saturating_sub(self.options.orphans_ms);
+        let old = |prefix: &'static str| async move {
+            let listed = store.list(prefix).await?.into_iter();
+            let old = listed.filter(|m| m.last_modified.timestamp_millis() <= limit);
+            Ok::<_, Error>(
+                old.map(|m| (m.location.to_string(), m.last_modified.timestamp_millis())).collect::<Vec<_>>(),
+            )
+        };
+        let clocks = old(layout::CLOCK).await?.into_iter().map(|(key, _)| key).collect();
+        let mut deleted = self.delete(clocks).await?;
+        let candidates = old(layout::DATA).await?;
+        if candidates.is_empty() {
+            return Ok(deleted);
+        }
+        let named = self.named(kept, newest).await?;
+        let is_named = |key: &str| match layout::parse_data(key) {
+            Some(k) => named.contains(&(k.part, k.id)),
+            // Not ours to judge.
+            None => true,
+        };
+        let last_commit_ms = kept.last().map_or(i64::MIN, |(_, modified)| *modified);
+        let (certain, unsure): (Vec<_>, Vec<_>) = candidates
+            .into_iter()
+            .filter(|(key, _)| !is_named(key))
+            .partition(|(_, modified)| modified.saturating_add(self.options.unnamed_ms) < last_commit_ms);
+        deleted += self.delete(certain.into_iter().map(|(key, _)| key).collect()).await?;
+        if !unsure.is_empty() {
+            // The chain stood still since: a commit now makes the next collection certain.
+            self.root
+                .commit(&[], |draft| {
+                    draft.renew();
+                    Ok(())
+                })
+                .await?;
+        }
+        Ok(deleted)
+    }
+
+    /// Every object that a kept version names.
+    async fn named(&self, kept: &[(Version, i64)], newest: &Catalog) -> Result<HashSet<(Part, FileId)>> {
+        let mut named = HashSet::new();
+        let mut later: Option<Arc<VersionObject>> = None;
+        let versions = kept.iter().map(|(v, _)| *v).filter(|v| *v < newest.version).rev();
+        for version in std::iter::once(newest.version).chain(versions) {
+            let near = later.as_deref().or(newest.object.as_deref());
+            let loaded = self.root.chain().load(version, near).await?;
+            let object = loaded.ok_or_else(|| {
+                Error::conflict("a version was collected by another").with("key", layout::meta_key(version))
+            })?;
+            let (changed, _) = object.since(later.as_deref());
+            for name in changed.iter().filter(|n| matches!(Section::parse(n), Some(Section::Files(..)))) {
+                named.extend(objects(&self.root.files_of(&object, name).await?));
+            }
+            later = Some(object);
+        }
+        Ok(named)
+    }
+
+    async fn delete(&self, keys: Vec<String>) -> Result<u64> {
+        let count = keys.len() as u64;
+        let store = self.root.store();
+        let deletes = keys.iter().map(|key| store.delete(key));
+        futures::stream::iter(deletes).buffer_unordered(PARALLEL).try_collect::<()>().await?;
+        Ok(count)
+    }
+}
+
+fn objects(files: &[FileEntry]) -> HashSet<(Part, FileId)> {
+    let of = |f: &FileEntry| {
+        let rollup = f.rollup.map(|r| (Part::Rollup, r.id));
+        [Some((Part::Data, f.data.id)), Some((Part::Tags, f.tags.id)), rollup].into_iter().flatten()
+    };
+    files.iter().flat_map(of).collect()
+}
+
+fn key_of(table: TableId, partition: i64, part: Part, id: FileId) -> String {
+    match part {
+        Part::Data => layout::data_key(table, partition, id),
+        Part::Tags => layout::tags_key(table, partition, id),
+        Part::Rollup => layout::rollup_key(table, partition, id),
+    }
+}
+
+impl Root {
+    /// The files that a section of a version lists.
+    async fn files_of(&self, object: &VersionObject, section: &str) -> Result<Arc<Vec<FileEntry>>> {
+        match self.file_lists().read(self.chain(), object, section).await {
+            Err(e) if e.kind() == Kind::NotFound => {
+                Err(Error::conflict("a version was collected by another").with("version", object.version()).source(e))
+            }
+            other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

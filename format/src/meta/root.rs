@@ -100,8 +100,17 @@ impl Root {
         &self.inner.store
     }
 
-    pub(crate) fn chain(&self) -> &Chain {
+    pub(super) fn chain(&self) -> &Chain {
         &self.inner.chain
+    }
+
+    pub(super) fn file_lists(&self) -> &FileLists {
+        &self.inner.files
+    }
+
+    /// The catalog of an older version; `None` where it is collected.
+    pub(super) async fn at(&self, version: Version, near: &Catalog) -> Result<Option<Arc<Catalog>>> {
+        self.read(version, near).await
     }
 
     /// The newest version known, without asking the store.
