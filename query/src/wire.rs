@@ -21,7 +21,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch, RecordBatchOptions},
+    array::{Array, ArrayRef, AsArray, Int64Array, PrimitiveArray, RecordBatch, RecordBatchOptions},
     buffer::ScalarBuffer,
     compute::{CastOptions, cast_with_options},
     datatypes::{
@@ -29,7 +29,11 @@ use arrow::{
         TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt64Type,
     },
 };
-use tidelake_format::{Error, Result};
+use tidelake_format::{
+    Error, Result,
+    schema::{Supertable, arrow_field},
+    types::{Precision, Type},
+};
 
 /// Flight SQL's metadata key for the type as the database calls it.
 pub const TYPE_NAME: &str = "ARROW:FLIGHT:SQL:TYPE_NAME";
@@ -87,6 +91,27 @@ pub fn wire_field(field: &Field) -> Field {
 /// The wire schema of a schema: field by field, without schema metadata. Applying it twice changes nothing.
 pub fn wire_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(|f| wire_field(f)).collect::<Vec<_>>()))
+}
+
+/// Adds to a field what its Arrow type does not say of a column's type: the name, and the width of a text.
+pub fn describe(field: Field, ty: Type, precision: Precision) -> Field {
+    let mut metadata = field.metadata().clone();
+    metadata.insert(TYPE_NAME.to_owned(), ty.name().to_owned());
+    let width = match ty {
+        Type::Binary(width) | Type::NChar(width) | Type::VarBinary(width) => width,
+        Type::Timestamp => Some(fraction_digits(precision.unit())),
+        _ => None,
+    };
+    if let Some(width) = width {
+        metadata.insert(PRECISION.to_owned(), width.to_string());
+    }
+    field.with_metadata(metadata)
+}
+
+/// The wire schema of a supertable: ts, fields, tags, each with its type's name.
+pub fn table_schema(table: &Supertable, precision: Precision) -> SchemaRef {
+    let fields = table.columns.iter().map(|c| wire_field(&describe(arrow_field(c, precision), c.ty, precision)));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 /// The name of a type in SQL and, for timestamps, the digits of its fraction.
@@ -154,6 +179,20 @@ pub fn wire_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch
     let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(schema.clone(), columns, &rows)
         .map_err(|e| Error::internal("a batch differs from its announced schema").with("reason", &e).source(e))
+}
+
+/// The schema of what a writing statement gives: `affected_rows BIGINT NOT NULL`.
+pub fn affected_schema() -> SchemaRef {
+    wire_schema(&Schema::new(vec![Field::new("affected_rows", DataType::Int64, false)]))
+}
+
+/// The one row of [`affected_schema`].
+///
+/// # Errors
+/// [`Kind::Internal`](crate::Kind::Internal): none is expected.
+pub fn affected_rows(rows: u64) -> Result<RecordBatch> {
+    let column = Int64Array::from(vec![i64::try_from(rows).unwrap_or(i64::MAX)]);
+    Ok(RecordBatch::try_new(affected_schema(), vec![Arc::new(column)])?)
 }
 
 fn wire_array(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {

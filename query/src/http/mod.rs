@@ -1,1 +1,40 @@
-//! (owner fills this in)
+//! SQL over HTTP: `/api/v1/sql` in five formats, and TDengine's `/rest/sql`.
+//!
+//! The doors only translate: a request becomes a session and a statement ([`sql`], [`tdengine`]), the engine's
+//! batches become bytes as they arrive ([`output`]), an error becomes a status and JSON ([`error`]). A failure after
+//! the headers went out breaks the connection off, so that half a result never looks like a whole one.
+
+mod error;
+mod output;
+mod sql;
+mod tdengine;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    routing::{get, post},
+};
+
+use crate::engine::Engine;
+
+pub use error::status_of;
+
+/// The longest statement that a request may bring, in bytes: an INSERT holds many rows.
+pub const MAX_STATEMENT_BYTES: usize = 64 << 20;
+
+/// The routes `/api/v1/sql`, `/rest/sql`, `/rest/sql/{db}` and `/rest/login/{user}/{password}`.
+///
+/// Credentials in requests are accepted and not looked at.
+pub fn router(engine: Engine) -> Router {
+    Router::new()
+        .route("/api/v1/sql", get(sql::get).post(sql::post))
+        .route("/rest/sql", post(tdengine::sql))
+        .route("/rest/sql/{database}", post(tdengine::sql_in))
+        .route("/rest/login/{user}/{password}", get(tdengine::login))
+        .layer(DefaultBodyLimit::max(MAX_STATEMENT_BYTES))
+        .with_state(engine)
+}

@@ -1,0 +1,244 @@
+//! Actions: prepared statements and session options. The session's messages are not in `arrow-flight`: these are
+//! `Flight.proto`'s own.
+
+use std::collections::HashMap;
+
+use arrow_flight::{
+    Action, ActionType,
+    sql::{Any, ProstMessageExt},
+};
+use chrono_tz::Tz;
+use prost::Message;
+use tidelake_format::{Error, Result};
+use tonic::{codegen::Bytes, metadata::MetadataMap};
+
+use super::{service::FlightSql, sessions};
+use crate::{engine::CATALOG, session::Session};
+
+const CREATE_PREPARED: &str = "CreatePreparedStatement";
+const CLOSE_PREPARED: &str = "ClosePreparedStatement";
+const SET_OPTIONS: &str = "SetSessionOptions";
+const GET_OPTIONS: &str = "GetSessionOptions";
+const CLOSE_SESSION: &str = "CloseSession";
+
+/// The actions and what each does, for ListActions.
+pub(super) fn list() -> Vec<ActionType> {
+    [
+        (
+            CREATE_PREPARED,
+            "Prepares a statement: ActionCreatePreparedStatementRequest to ActionCreatePreparedStatementResult.",
+        ),
+        (CLOSE_PREPARED, "Forgets a prepared statement: ActionClosePreparedStatementRequest."),
+        (SET_OPTIONS, "Sets catalog, schema (the database) or time_zone of the session, kept in a cookie."),
+        (GET_OPTIONS, "Gives catalog, schema and time_zone of the session."),
+        (CLOSE_SESSION, "Ends the session: its cookie is taken back."),
+    ]
+    .map(|(name, description)| ActionType { r#type: name.to_owned(), description: description.to_owned() })
+    .to_vec()
+}
+
+/// One session option's value.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct SessionOptionValue {
+    #[prost(oneof = "OptionValue", tags = "1, 2, 3, 4, 5")]
+    pub(super) value: Option<OptionValue>,
+}
+
+/// The kinds of option values.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub(super) enum OptionValue {
+    #[prost(string, tag = "1")]
+    Text(String),
+    #[prost(bool, tag = "2")]
+    Bool(bool),
+    #[prost(sfixed64, tag = "3")]
+    Int(i64),
+    #[prost(double, tag = "4")]
+    Double(f64),
+    #[prost(message, tag = "5")]
+    Texts(TextList),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TextList {
+    #[prost(string, repeated, tag = "1")]
+    values: Vec<String>,
+}
+
+/// `SetSessionOptionsRequest` and `GetSessionOptionsResult`, which have the same bytes.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct SessionOptions {
+    #[prost(map = "string, message", tag = "1")]
+    pub(super) options: HashMap<String, SessionOptionValue>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct SetSessionOptionsResult {
+    #[prost(map = "string, message", tag = "1")]
+    pub(super) errors: HashMap<String, OptionError>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct OptionError {
+    #[prost(enumeration = "OptionErrorValue", tag = "1")]
+    pub(super) value: i32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub(super) enum OptionErrorValue {
+    Unspecified = 0,
+    InvalidName = 1,
+    InvalidValue = 2,
+    Error = 3,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct CloseSessionResult {
+    /// 1: closed.
+    #[prost(int32, tag = "1")]
+    status: i32,
+}
+
+impl FlightSql {
+    /// Runs an action: its result's body, where it has one, and headers of the reply.
+    ///
+    /// # Errors
+    /// [`Kind::Unsupported`](crate::Kind::Unsupported) for an action that this server lacks (transactions,
+    /// savepoints, Substrait plans), [`Kind::Invalid`](crate::Kind::Invalid) for a body of another type.
+    pub(super) async fn act(
+        &self,
+        session: &Session,
+        action: &Action,
+        reply: &mut MetadataMap,
+    ) -> Result<Option<Bytes>> {
+        match action.r#type.as_str() {
+            CREATE_PREPARED => {
+                let result = self.create_prepared(session, unpack(&action.body)?).await?;
+                Ok(Some(result.as_any().encode_to_vec().into()))
+            }
+            CLOSE_PREPARED => {
+                self.close_prepared(&unpack(&action.body)?)?;
+                Ok(None)
+            }
+            SET_OPTIONS => {
+                let request: SessionOptions = message(&action.body)?;
+                let mut session = session.clone();
+                let errors = self.set_options(&mut session, request).await?;
+                sessions::remember(&session, reply);
+                Ok(Some(SetSessionOptionsResult { errors }.encode_to_vec().into()))
+            }
+            GET_OPTIONS => Ok(Some(options_of(session).encode_to_vec().into())),
+            CLOSE_SESSION => {
+                sessions::forget(reply);
+                Ok(Some(CloseSessionResult { status: 1 }.encode_to_vec().into()))
+            }
+            other => {
+                Err(Error::unsupported("not an action of this server").with("action", crate::request::shorten(other)))
+            }
+        }
+    }
+
+    /// Applies the options that are right, and says which are not. An empty or missing value resets an option.
+    async fn set_options(
+        &self,
+        session: &mut Session,
+        request: SessionOptions,
+    ) -> Result<HashMap<String, OptionError>> {
+        let mut errors = HashMap::new();
+        for (name, value) in request.options {
+            let text = match value.value {
+                Some(OptionValue::Text(text)) => text,
+                None => String::new(),
+                Some(_) => {
+                    errors.insert(name, OptionError { value: OptionErrorValue::InvalidValue as i32 });
+                    continue;
+                }
+            };
+            let outcome = match name.as_str() {
+                "catalog" if text.is_empty() || text == CATALOG => Ok(()),
+                "catalog" => Err(OptionErrorValue::InvalidValue),
+                "schema" if text.is_empty() => {
+                    session.database = None;
+                    Ok(())
+                }
+                "schema"
+                    if self.engine.catalog(session).await?.database(&text).is_some()
+                        || text == "information_schema" =>
+                {
+                    session.database = Some(text);
+                    Ok(())
+                }
+                "schema" => Err(OptionErrorValue::InvalidValue),
+                "time_zone" => match crate::request::time_zone(&text) {
+                    Ok(zone) => {
+                        session.time_zone = zone;
+                        Ok(())
+                    }
+                    Err(_) => Err(OptionErrorValue::InvalidValue),
+                },
+                _ => Err(OptionErrorValue::InvalidName),
+            };
+            if let Err(error) = outcome {
+                errors.insert(name, OptionError { value: error as i32 });
+            }
+        }
+        Ok(errors)
+    }
+}
+
+/// What GetSessionOptions answers: ADBC reads its "current catalog" and "current schema" from it.
+fn options_of(session: &Session) -> SessionOptions {
+    let zone: Tz = session.time_zone;
+    let mut options = HashMap::new();
+    let mut set = |name: &str, text: &str| {
+        let value = SessionOptionValue { value: Some(OptionValue::Text(text.to_owned())) };
+        options.insert(name.to_owned(), value);
+    };
+    set("catalog", CATALOG);
+    set("schema", session.database.as_deref().unwrap_or_default());
+    set("time_zone", zone.name());
+    SessionOptions { options }
+}
+
+/// The message of an action's body, which Flight SQL packs into an `Any`.
+fn unpack<M: ProstMessageExt>(body: &Bytes) -> Result<M> {
+    let any: Any = message(body)?;
+    let found = any.type_url.clone();
+    any.unpack().ok().flatten().ok_or_else(|| {
+        Error::invalid("an action's body is of another type")
+            .with("expected", M::type_url())
+            .with("found", crate::request::shorten(&found))
+    })
+}
+
+fn message<M: Message + Default>(body: &Bytes) -> Result<M> {
+    M::decode(body.clone())
+        .map_err(|e| Error::invalid("an action's body cannot be decoded").with("reason", &e).source(e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn session_messages_have_the_bytes_of_the_specification() {
+        let value = SessionOptionValue { value: Some(OptionValue::Text("w1".into())) };
+        let options = SessionOptions { options: [("schema".to_owned(), value)].into() };
+        // field 1 { field 1 "schema", field 2 { field 1 "w1" } }
+        let expected = [b"\x0a\x0e\x0a\x06schema\x12\x04\x0a\x02w1".as_slice()].concat();
+        assert_eq!(options.encode_to_vec(), expected);
+        assert_eq!(CloseSessionResult { status: 1 }.encode_to_vec(), [8, 1]);
+        let error = OptionError { value: OptionErrorValue::InvalidValue as i32 };
+        assert_eq!(error.encode_to_vec(), [8, 2]);
+        assert_eq!(OptionError { value: OptionErrorValue::InvalidName as i32 }.encode_to_vec(), [8, 1]);
+        assert_ne!(OptionErrorValue::Unspecified as i32, OptionErrorValue::Error as i32);
+    }
+
+    #[test]
+    fn a_body_of_another_type_is_named() {
+        let any = arrow_flight::sql::CommandGetCatalogs::default().as_any().encode_to_vec();
+        let e = unpack::<arrow_flight::sql::ActionClosePreparedStatementRequest>(&any.into()).unwrap_err();
+        assert!(e.context("found").unwrap().ends_with("CommandGetCatalogs"));
+    }
+}

@@ -1,0 +1,130 @@
+//! Batches into Flight messages, uncompressed: on a fast link compression costs more than it saves.
+
+use std::{collections::VecDeque, pin::Pin};
+
+use arrow::{
+    array::{Array, RecordBatch},
+    datatypes::SchemaRef,
+    error::ArrowError,
+    ipc::writer::IpcWriteOptions,
+};
+use arrow_flight::{FlightData, IpcMessage, SchemaAsIpc, encode::FlightDataEncoderBuilder};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+use tidelake_format::{Error, Result};
+use tonic::{Status, codegen::Bytes};
+
+use super::status::to_flight;
+
+/// What DoGet gives.
+pub(super) type FlightStream = Pin<Box<dyn Stream<Item = Result<FlightData, Status>> + Send>>;
+
+/// The size of a message's data that we aim at: clients refuse messages above 4 MiB unless told otherwise.
+const MESSAGE_BYTES: usize = 2 << 20;
+
+/// The schema first, also when there is no row, then the batches in messages of about [`MESSAGE_BYTES`] at most.
+///
+/// `app_metadata` goes with the schema message.
+pub(super) fn messages(
+    schema: SchemaRef,
+    batches: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
+    app_metadata: Bytes,
+) -> FlightStream {
+    let pieces =
+        batches.map_ok(|batch| stream::iter(split(batch, MESSAGE_BYTES)).map(Ok)).try_flatten().map_err(to_flight);
+    // The encoder's own splitting counts whole buffers where a batch is a slice of one; ours is done already.
+    FlightDataEncoderBuilder::new()
+        .with_schema(schema)
+        .with_metadata(app_metadata)
+        .with_max_flight_data_size(usize::MAX)
+        .build(pieces)
+        .map_err(Status::from)
+        .boxed()
+}
+
+/// Cuts a batch into slices of at most about `limit` bytes, one row at least.
+fn split(batch: RecordBatch, limit: usize) -> VecDeque<RecordBatch> {
+    let mut todo = vec![batch];
+    let mut pieces = VecDeque::new();
+    while let Some(batch) = todo.pop() {
+        let rows = batch.num_rows();
+        let bytes = sliced_bytes(&batch);
+        if bytes <= limit || rows <= 1 {
+            pieces.push_back(batch);
+            continue;
+        }
+        let parts = bytes.div_ceil(limit).min(rows);
+        let size = rows.div_ceil(parts);
+        // Rows of very different widths may leave a piece too large: those are cut again.
+        for start in (0..rows).step_by(size).collect::<Vec<_>>().into_iter().rev() {
+            todo.push(batch.slice(start, size.min(rows - start)));
+        }
+    }
+    pieces
+}
+
+/// The bytes of the rows themselves, not those of the buffers that they lie in.
+fn sliced_bytes(batch: &RecordBatch) -> usize {
+    batch.columns().iter().map(|c| c.to_data().get_slice_memory_size().unwrap_or(0)).sum()
+}
+
+/// A schema as the encapsulated IPC message that prepared statements carry.
+pub(super) fn schema_message(schema: &SchemaRef) -> Result<Bytes> {
+    let message: Result<IpcMessage, ArrowError> = SchemaAsIpc::new(schema, &IpcWriteOptions::default()).try_into();
+    message.map(|m| m.0).map_err(|e| Error::internal("a schema cannot be encoded").with("reason", &e).source(e))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
+    use arrow::datatypes::Int64Type;
+    use arrow_flight::decode::FlightRecordBatchStream;
+
+    use super::*;
+
+    fn integers(rows: i64) -> RecordBatch {
+        RecordBatch::try_from_iter([("n", Arc::new(Int64Array::from_iter_values(0..rows)) as ArrayRef)]).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_slice_of_a_large_batch_is_one_message() {
+        let whole = integers(4_000_000);
+        let slices: Vec<_> = (0..10).map(|i| Ok(whole.slice(i * 1_000, 1_000))).collect();
+        let data: Vec<_> = messages(whole.schema(), stream::iter(slices), Bytes::new()).try_collect().await.unwrap();
+        assert_eq!(data.len(), 11, "a schema and ten batches");
+    }
+
+    #[tokio::test]
+    async fn no_message_is_larger_than_clients_accept_and_no_row_is_lost() {
+        let whole = integers(1_000_000);
+        let data: Vec<_> =
+            messages(whole.schema(), stream::iter([Ok(whole.clone())]), Bytes::new()).try_collect().await.unwrap();
+        assert!(data.iter().all(|d| d.data_body.len() <= MESSAGE_BYTES + 4_096));
+        let decoded = FlightRecordBatchStream::new_from_flight_data(stream::iter(data.into_iter().map(Ok)));
+        let batches: Vec<RecordBatch> = decoded.try_collect().await.unwrap();
+        let back = batches.iter().flat_map(|b| b.column(0).as_primitive::<Int64Type>().values().to_vec());
+        assert!(back.eq(0..1_000_000));
+    }
+
+    #[test]
+    fn rows_of_different_widths_are_cut_until_they_fit() {
+        let texts = (0..64).map(|i| "x".repeat(if i < 8 { 1_000 } else { 1 }));
+        let batch =
+            RecordBatch::try_from_iter([("s", Arc::new(StringArray::from_iter_values(texts)) as ArrayRef)]).unwrap();
+        let pieces = split(batch, 2_500);
+        assert_eq!(pieces.iter().map(RecordBatch::num_rows).sum::<usize>(), 64);
+        assert!(
+            pieces.iter().all(|p| sliced_bytes(p) <= 2_500),
+            "{:?}",
+            pieces.iter().map(sliced_bytes).collect::<Vec<_>>()
+        );
+    }
+
+    #[tokio::test]
+    async fn an_empty_result_still_has_its_schema() {
+        let schema = integers(0).schema();
+        let data: Vec<_> = messages(schema, stream::empty(), Bytes::from_static(b"v7")).try_collect().await.unwrap();
+        assert_eq!((data.len(), data[0].app_metadata.as_ref()), (1, &b"v7"[..]));
+    }
+}

@@ -1,0 +1,118 @@
+//! Tickets and prepared handles: the statement and its session themselves, so that any node can serve them.
+
+use prost::Message;
+use tidelake_format::{Error, Result};
+use tonic::codegen::Bytes;
+
+use super::cache::Key;
+use crate::{
+    request,
+    session::{DoubleQuotes, Session},
+};
+
+/// The version of [`Handle`]'s meaning; another one is refused.
+const FORMAT: u32 = 1;
+
+/// What a ticket or a prepared handle holds, as a protocol buffer. Clients treat it as opaque.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Handle {
+    #[prost(uint32, tag = "1")]
+    format: u32,
+    /// Where this node keeps the plan and the parameters, while it does.
+    #[prost(bytes = "vec", tag = "2")]
+    key: Vec<u8>,
+    /// The statement.
+    #[prost(string, tag = "3")]
+    pub(super) sql: String,
+    #[prost(string, optional, tag = "4")]
+    database: Option<String>,
+    #[prost(string, tag = "5")]
+    time_zone: String,
+    #[prost(string, repeated, tag = "6")]
+    tokens: Vec<String>,
+}
+
+impl Handle {
+    /// A new handle of a statement in a session.
+    pub(super) fn new(key: Key, sql: &str, session: &Session) -> Self {
+        Self {
+            format: FORMAT,
+            key: key.to_vec(),
+            sql: sql.to_owned(),
+            database: session.database.clone(),
+            time_zone: session.time_zone.name().to_owned(),
+            tokens: session.tokens.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// Its bytes.
+    pub(super) fn encode(&self) -> Bytes {
+        self.encode_to_vec().into()
+    }
+
+    /// Reads one back.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for bytes that this or an older version did not make.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
+        let bad = || Error::invalid("not a ticket or statement handle of this server");
+        let handle = <Self as Message>::decode(bytes).map_err(|e| bad().source(e))?;
+        if handle.format != FORMAT || handle.key.len() != size_of::<Key>() {
+            return Err(bad().with("expected", format!("format {FORMAT}")).with("found", handle.format));
+        }
+        Ok(handle)
+    }
+
+    /// Where this node keeps what belongs to it.
+    pub(super) fn key(&self) -> Key {
+        self.key.as_slice().try_into().unwrap_or_default()
+    }
+
+    /// The session of the statement, with the tokens of the present call added.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for a time zone or token that is none.
+    pub(super) fn session(&self, call: &Session) -> Result<Session> {
+        let mut tokens = call.tokens.clone();
+        for token in &self.tokens {
+            let token = token.parse()?;
+            if !tokens.contains(&token) {
+                tokens.push(token);
+            }
+        }
+        Ok(Session {
+            database: self.database.clone(),
+            time_zone: request::time_zone(&self.time_zone)?,
+            tokens,
+            double_quotes: DoubleQuotes::Identifier,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_carries_statement_and_session() {
+        let session = Session {
+            database: Some("w1".into()),
+            time_zone: chrono_tz::Asia::Shanghai,
+            tokens: vec!["v7".parse().unwrap()],
+            ..Session::default()
+        };
+        let handle = Handle::decode(&Handle::new([3; 16], "select 1", &session).encode()).unwrap();
+        assert_eq!((handle.sql.as_str(), handle.key()), ("select 1", [3; 16]));
+        let call = Session { tokens: vec!["v9".parse().unwrap()], ..Session::default() };
+        let back = handle.session(&call).unwrap();
+        assert_eq!((back.database.as_deref(), back.time_zone.name()), (Some("w1"), "Asia/Shanghai"));
+        assert_eq!(back.tokens, vec!["v9".parse().unwrap(), "v7".parse().unwrap()]);
+    }
+
+    #[test]
+    fn foreign_bytes_are_refused() {
+        for bytes in [&b""[..], b"abc", &[0xff; 40]] {
+            assert_eq!(Handle::decode(bytes).unwrap_err().kind(), crate::Kind::Invalid);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Bulk ingest: a stream of batches from the client straight into the writer, which takes them at its own pace.
+
+use arrow::array::RecordBatch;
+use arrow_flight::{
+    FlightData,
+    decode::FlightRecordBatchStream,
+    error::FlightError,
+    sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption},
+};
+use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
+use tidelake_format::{Error, Result};
+use tonic::Status;
+
+use super::{parameters::plain_batch, service::FlightSql, statements::no_transaction, status::from_flight};
+use crate::{
+    engine::CATALOG,
+    session::Session,
+    writer::{IfExists, IngestTarget, WriteOutcome},
+};
+
+impl FlightSql {
+    /// DoPut of batches into a table; all of them become visible together or, after an error, none.
+    pub(super) async fn ingest(
+        &self,
+        session: &Session,
+        command: CommandStatementIngest,
+        data: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
+    ) -> Result<WriteOutcome> {
+        let target = target(session, &command)?;
+        let batches = decoded(data).and_then(|batch| async move { plain_batch(&batch) });
+        self.engine.writer().ingest(target, batches.boxed()).await
+    }
+}
+
+/// The batches of a Flight stream; one that carries no schema at all (an update without parameters) has none.
+pub(super) fn decoded(
+    data: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
+) -> BoxStream<'static, Result<RecordBatch>> {
+    // A message may hold nothing but the command: the decoder would take it for a fault.
+    let data = data.try_filter(|message| std::future::ready(!message.data_header.is_empty()));
+    FlightRecordBatchStream::new_from_flight_data(data.map_err(FlightError::from)).map_err(from_flight).boxed()
+}
+
+/// Where an ingest goes. Without options it creates the table when it is missing and appends when it exists.
+///
+/// # Errors
+/// [`Kind::Unsupported`](crate::Kind::Unsupported) for transactions and temporary tables,
+/// [`Kind::NotFound`](crate::Kind::NotFound) for a foreign catalog, [`Kind::Invalid`](crate::Kind::Invalid) for an
+/// option out of range.
+fn target(session: &Session, command: &CommandStatementIngest) -> Result<IngestTarget> {
+    no_transaction(command.transaction_id.as_deref())?;
+    if command.temporary {
+        return Err(Error::unsupported("temporary tables").with("table", &command.table));
+    }
+    if let Some(catalog) = command.catalog.as_deref().filter(|c| !c.is_empty() && *c != CATALOG) {
+        return Err(Error::not_found("no such catalog").with("expected", CATALOG).with("found", catalog));
+    }
+    let options = command.table_definition_options.unwrap_or_default();
+    let out_of_range = |what, found: i32| Error::invalid("an option of the ingest is out of range").with(what, found);
+    let create = match TableNotExistOption::try_from(options.if_not_exist) {
+        Ok(TableNotExistOption::Unspecified | TableNotExistOption::Create) => true,
+        Ok(TableNotExistOption::Fail) => false,
+        Err(_) => return Err(out_of_range("if_not_exist", options.if_not_exist)),
+    };
+    let if_exists = match TableExistsOption::try_from(options.if_exists) {
+        Ok(TableExistsOption::Unspecified | TableExistsOption::Append) => IfExists::Append,
+        Ok(TableExistsOption::Fail) => IfExists::Fail,
+        Ok(TableExistsOption::Replace) => IfExists::Replace,
+        Err(_) => return Err(out_of_range("if_exists", options.if_exists)),
+    };
+    let database = command.schema.clone().filter(|s| !s.is_empty()).or_else(|| session.database.clone());
+    Ok(IngestTarget { database, table: command.table.clone(), create, if_exists })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_flight::sql::TableDefinitionOptions;
+
+    use super::*;
+    use crate::Kind;
+
+    fn command(if_not_exist: i32, if_exists: i32) -> CommandStatementIngest {
+        CommandStatementIngest {
+            table: "devices".into(),
+            table_definition_options: Some(TableDefinitionOptions { if_not_exist, if_exists }),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn the_modes_of_adbc_are_the_modes_of_the_writer() {
+        let session = Session { database: Some("w1".into()), ..Session::default() };
+        // ADBC: create, append, create_append, replace.
+        for (options, create, if_exists) in [
+            ((2, 1), false, IfExists::Fail),
+            ((1, 1), true, IfExists::Fail),
+            ((2, 2), false, IfExists::Append),
+            ((1, 2), true, IfExists::Append),
+            ((1, 3), true, IfExists::Replace),
+            ((0, 0), true, IfExists::Append),
+        ] {
+            let target = target(&session, &command(options.0, options.1)).unwrap();
+            assert_eq!((target.create, target.if_exists, target.database.as_deref()), (create, if_exists, Some("w1")));
+        }
+        assert_eq!(target(&session, &command(9, 1)).unwrap_err().kind(), Kind::Invalid);
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_refused() {
+        let session = Session::default();
+        let temporary = CommandStatementIngest { temporary: true, ..command(1, 1) };
+        assert_eq!(target(&session, &temporary).unwrap_err().kind(), Kind::Unsupported);
+        let foreign = CommandStatementIngest { catalog: Some("x".into()), ..command(1, 1) };
+        assert_eq!(target(&session, &foreign).unwrap_err().kind(), Kind::NotFound);
+        let named = CommandStatementIngest { schema: Some("w2".into()), ..command(1, 1) };
+        assert_eq!(target(&session, &named).unwrap().database.as_deref(), Some("w2"));
+    }
+}

@@ -1,0 +1,243 @@
+//! What clients bind and ingest, in types that the engine and the writer take.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UnionArray, new_null_array},
+    compute::{CastOptions, cast_with_options, concat},
+    datatypes::{
+        DataType, Field, Schema, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+        TimestampSecondType,
+    },
+};
+use tidelake_format::{Error, Result};
+
+use crate::{
+    engine::{Prepared, Statement},
+    wire::wire_type,
+};
+
+/// A batch with strings, binaries and dictionaries in their plain types and timestamps without zone; numbers and
+/// units stay what they are. Names and order stay.
+///
+/// # Errors
+/// [`Kind::Invalid`](crate::Kind::Invalid) for values that do not fit (a text above 2 GiB).
+pub(super) fn plain_batch(batch: &RecordBatch) -> Result<RecordBatch> {
+    let schema = batch.schema();
+    let columns: Vec<ArrayRef> =
+        batch.columns().iter().zip(schema.fields()).map(|(c, f)| plain(c, f.name(), None)).collect::<Result<_>>()?;
+    let fields: Vec<Field> = columns
+        .iter()
+        .zip(schema.fields())
+        .map(|(c, f)| f.as_ref().clone().with_data_type(c.data_type().clone()).with_nullable(true))
+        .collect();
+    of_columns(fields, columns, batch.num_rows())
+}
+
+/// Parameters as a client sent them → one column per parameter of the statement, in order, named `1`, `2`, ….
+///
+/// For a query each column gets the type that was advertised for it, timestamps keep a finer unit; for an update the
+/// values keep their types: the writer knows the columns.
+///
+/// # Errors
+/// [`Kind::Invalid`](crate::Kind::Invalid) naming the parameter that is missing, too many, or of a type that does
+/// not fit.
+pub(crate) fn bind(prepared: &Prepared, batch: &RecordBatch) -> Result<RecordBatch> {
+    if batch.num_columns() != prepared.parameters.len() {
+        return Err(Error::invalid("the number of parameters differs from the statement's")
+            .with("expected", prepared.parameters.len())
+            .with("found", batch.num_columns()));
+    }
+    let advertised = prepared.parameters.iter().map(|field| match prepared.kind {
+        Statement::Query { .. } => Some(field.data_type()),
+        Statement::Update => None,
+    });
+    let columns: Vec<ArrayRef> = batch
+        .columns()
+        .iter()
+        .zip(advertised)
+        .enumerate()
+        .map(|(i, (column, wanted))| plain(column, &format!("parameter {}", i + 1), wanted))
+        .collect::<Result<_>>()?;
+    let fields =
+        columns.iter().enumerate().map(|(i, c)| Field::new((i + 1).to_string(), c.data_type().clone(), true)).collect();
+    of_columns(fields, columns, batch.num_rows())
+}
+
+fn of_columns(fields: Vec<Field>, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)?)
+}
+
+/// One column in a plain type, or in the wanted one.
+fn plain(array: &ArrayRef, name: &str, wanted: Option<&DataType>) -> Result<ArrayRef> {
+    let array = match array.data_type() {
+        DataType::Union(_, _) => &members(array.as_union(), name, wanted)?,
+        _ => array,
+    };
+    match (array.data_type(), wanted) {
+        (DataType::Timestamp(_, _), None | Some(DataType::Timestamp(_, _))) => Ok(without_zone(array)),
+        (found, Some(wanted)) => cast(array, found, wanted, name),
+        (DataType::Utf8View | DataType::LargeUtf8, None) => cast(array, array.data_type(), &DataType::Utf8, name),
+        (found @ (DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_)), None) => {
+            cast(array, found, &DataType::Binary, name)
+        }
+        (found @ DataType::Dictionary(_, value), None) => {
+            plain(&cast(array, found, &dictionary_value(value), name)?, name, None)
+        }
+        (found @ DataType::RunEndEncoded(_, values), None) => {
+            plain(&cast(array, found, &dictionary_value(values.data_type()), name)?, name, None)
+        }
+        _ => Ok(array.clone()),
+    }
+}
+
+/// Strings and binaries at once in their plain type; other values of a dictionary as they are.
+fn dictionary_value(value: &DataType) -> DataType {
+    match value {
+        DataType::Utf8View | DataType::LargeUtf8 | DataType::BinaryView | DataType::LargeBinary => wire_type(value),
+        other => other.clone(),
+    }
+}
+
+fn cast(array: &ArrayRef, found: &DataType, wanted: &DataType, name: &str) -> Result<ArrayRef> {
+    if found == wanted {
+        return Ok(array.clone());
+    }
+    let strict = CastOptions { safe: false, ..Default::default() };
+    cast_with_options(array, wanted, &strict).map_err(|e| {
+        Error::invalid("a value does not have the type that is expected here")
+            .with("column", name)
+            .with("expected", wanted)
+            .with("found", found)
+            .with("reason", &e)
+            .source(e)
+    })
+}
+
+/// The same instants, no zone.
+fn without_zone(array: &ArrayRef) -> ArrayRef {
+    let DataType::Timestamp(unit, Some(_)) = array.data_type() else { return array.clone() };
+    let none = None::<Arc<str>>;
+    match unit {
+        TimeUnit::Second => Arc::new(array.as_primitive::<TimestampSecondType>().clone().with_timezone_opt(none)),
+        TimeUnit::Millisecond => {
+            Arc::new(array.as_primitive::<TimestampMillisecondType>().clone().with_timezone_opt(none))
+        }
+        TimeUnit::Microsecond => {
+            Arc::new(array.as_primitive::<TimestampMicrosecondType>().clone().with_timezone_opt(none))
+        }
+        TimeUnit::Nanosecond => {
+            Arc::new(array.as_primitive::<TimestampNanosecondType>().clone().with_timezone_opt(none))
+        }
+    }
+}
+
+/// A union (flightsql-dbapi sends one per parameter) as the type of its members: the wanted one, else their common
+/// one, Float64 for numbers of several types, Utf8 for anything else.
+fn members(union: &UnionArray, name: &str, wanted: Option<&DataType>) -> Result<ArrayRef> {
+    let values: Vec<ArrayRef> =
+        (0..union.len()).map(|row| plain(&union.value(row), name, None)).collect::<Result<_>>()?;
+    let present = || values.iter().filter(|v| v.is_valid(0)).map(|v| v.data_type());
+    let common = match (wanted, present().next()) {
+        (Some(wanted @ DataType::Timestamp(_, _)), Some(first @ DataType::Timestamp(_, _))) => {
+            if present().all(|t| t == first) { first.clone() } else { wanted.clone() }
+        }
+        (Some(wanted), _) => wanted.clone(),
+        (None, None) => return Ok(new_null_array(&DataType::Null, union.len())),
+        (None, Some(first)) if present().all(|t| t == first) => first.clone(),
+        (None, Some(_)) if present().all(DataType::is_numeric) => DataType::Float64,
+        (None, Some(_)) => DataType::Utf8,
+    };
+    let values: Vec<ArrayRef> = values
+        .iter()
+        .map(|v| if v.is_null(0) { Ok(new_null_array(&common, 1)) } else { cast(v, v.data_type(), &common, name) })
+        .collect::<Result<_>>()?;
+    if values.is_empty() {
+        return Ok(new_null_array(&common, 0));
+    }
+    Ok(concat(&values.iter().map(|v| v.as_ref()).collect::<Vec<_>>())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::{
+        array::{Float64Array, Int32Array, Int64Array, StringArray, StringViewArray, TimestampNanosecondArray},
+        buffer::ScalarBuffer,
+        datatypes::{Int64Type, UnionFields},
+    };
+
+    use super::*;
+    use crate::Kind;
+
+    fn prepared(kind: Statement, types: &[DataType]) -> Prepared {
+        let parameters = types.iter().map(|t| Field::new("p", t.clone(), true)).collect();
+        Prepared { sql: String::new(), kind, parameters, version: Default::default() }
+    }
+
+    fn query(types: &[DataType]) -> Prepared {
+        use datafusion::logical_expr::LogicalPlanBuilder;
+        let plan = LogicalPlanBuilder::empty(false).build().unwrap();
+        prepared(Statement::Query { plan: Arc::new(plan), schema: Arc::new(Schema::empty()) }, types)
+    }
+
+    fn batch(columns: Vec<ArrayRef>) -> RecordBatch {
+        RecordBatch::try_from_iter(columns.into_iter().enumerate().map(|(i, c)| (i.to_string(), c))).unwrap()
+    }
+
+    fn dense_union() -> ArrayRef {
+        let members = [
+            Field::new("i", DataType::Int64, true),
+            Field::new("f", DataType::Float64, true),
+            Field::new("s", DataType::Utf8, true),
+        ];
+        let union = UnionArray::try_new(
+            UnionFields::try_new([0, 1, 2], members).unwrap(),
+            ScalarBuffer::from(vec![0i8, 1, 2]),
+            Some(ScalarBuffer::from(vec![0, 0, 0])),
+            vec![
+                Arc::new(Int64Array::from(vec![1])),
+                Arc::new(Float64Array::from(vec![2.0])),
+                Arc::new(StringArray::from(vec!["3"])),
+            ],
+        );
+        Arc::new(union.unwrap())
+    }
+
+    #[test]
+    fn a_query_gets_the_advertised_types() {
+        let bound = bind(
+            &query(&[DataType::Int64, DataType::Utf8]),
+            &batch(vec![Arc::new(Int32Array::from(vec![7])), Arc::new(StringViewArray::from(vec!["x"]))]),
+        )
+        .unwrap();
+        assert_eq!(bound.column(0).as_primitive::<Int64Type>().value(0), 7);
+        assert_eq!(bound.column(1).data_type(), &DataType::Utf8);
+        assert_eq!(bound.schema().field(1).name(), "2");
+    }
+
+    #[test]
+    fn finer_timestamps_are_not_cut() {
+        let ns = Arc::new(TimestampNanosecondArray::from(vec![1]).with_timezone("UTC"));
+        let bound = bind(&query(&[DataType::Timestamp(TimeUnit::Millisecond, None)]), &batch(vec![ns])).unwrap();
+        assert_eq!(bound.column(0).as_ref(), &TimestampNanosecondArray::from(vec![1]) as &dyn Array);
+    }
+
+    #[test]
+    fn a_union_becomes_what_the_statement_wants() {
+        let bound = bind(&query(&[DataType::Int64]), &batch(vec![dense_union()])).unwrap();
+        assert_eq!(bound.column(0).as_primitive::<Int64Type>(), &Int64Array::from(vec![1, 2, 3]));
+        let bound = bind(&prepared(Statement::Update, &[DataType::Utf8]), &batch(vec![dense_union()])).unwrap();
+        assert_eq!(bound.column(0).as_string::<i32>(), &StringArray::from(vec!["1", "2.0", "3"]));
+        let numbers = bind(&prepared(Statement::Update, &[DataType::Utf8]), &batch(vec![dense_union().slice(0, 2)]));
+        assert_eq!(numbers.unwrap().column(0).data_type(), &DataType::Float64);
+    }
+
+    #[test]
+    fn a_wrong_count_or_type_is_named() {
+        let e = bind(&query(&[DataType::Int64]), &batch(vec![])).unwrap_err();
+        assert_eq!((e.kind(), e.context("expected"), e.context("found")), (Kind::Invalid, Some("1"), Some("0")));
+        let e = bind(&query(&[DataType::Int64]), &batch(vec![Arc::new(StringArray::from(vec!["x"]))])).unwrap_err();
+        assert_eq!((e.kind(), e.context("column")), (Kind::Invalid, Some("parameter 1")));
+    }
+}

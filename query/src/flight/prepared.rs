@@ -1,0 +1,191 @@
+//! Prepared statements: create, bind, execute, close.
+//!
+//! The handle carries the statement, so it outlives what this node keeps for it. Bound parameters live on the node
+//! that took them until they are replaced, the statement is closed, or nobody used it for [`super::service::KEEP`].
+
+use std::sync::Arc;
+
+use arrow::{
+    array::RecordBatch,
+    datatypes::{Field, Schema},
+};
+use arrow_flight::{
+    FlightData, FlightDescriptor, FlightInfo,
+    sql::{
+        ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult,
+        CommandPreparedStatementQuery, CommandPreparedStatementUpdate, DoPutPreparedStatementResult, ProstMessageExt,
+    },
+};
+use futures::{Stream, TryStreamExt};
+use prost::Message;
+use tidelake_format::{Error, Kind, Result};
+use tonic::{Response, Status, codegen::Bytes};
+
+use super::{
+    encode::{FlightStream, schema_message},
+    handle::Handle,
+    ingest::decoded,
+    parameters,
+    service::FlightSql,
+    statements::{flight_info, no_transaction, plan_bytes, schema_of},
+};
+use crate::{
+    engine::{Prepared, Statement},
+    session::Session,
+    writer::WriteOutcome,
+};
+
+/// The most that one statement's bound parameters may take on a node, in bytes.
+const BOUND_BYTES: usize = 64 << 20;
+
+/// What a node keeps for a handle.
+#[derive(Clone)]
+pub(super) struct Kept {
+    prepared: Arc<Prepared>,
+    bound: Arc<Vec<RecordBatch>>,
+}
+
+impl FlightSql {
+    /// CreatePreparedStatement. The result's schema is empty for a statement that writes: JDBC tells updates from
+    /// queries by that.
+    pub(super) async fn create_prepared(
+        &self,
+        session: &Session,
+        request: ActionCreatePreparedStatementRequest,
+    ) -> Result<ActionCreatePreparedStatementResult> {
+        no_transaction(request.transaction_id.as_deref())?;
+        let prepared = Arc::new(self.engine.prepare(session, &request.query).await?);
+        let handle = Handle::new(self.new_key(), &request.query, session);
+        let dataset_schema = match &prepared.kind {
+            Statement::Query { schema, .. } => schema_message(schema)?,
+            Statement::Update => Bytes::new(),
+        };
+        let parameter_schema = match prepared.parameters.is_empty() {
+            true => Bytes::new(),
+            false => schema_message(&Arc::new(Schema::new(named(&prepared.parameters))))?,
+        };
+        let kept = Kept { prepared, bound: Arc::default() };
+        self.keep(&handle, kept);
+        Ok(ActionCreatePreparedStatementResult {
+            prepared_statement_handle: handle.encode(),
+            dataset_schema,
+            parameter_schema,
+        })
+    }
+
+    /// ClosePreparedStatement: what the node keeps goes; closing twice is no error.
+    pub(super) fn close_prepared(&self, request: &ActionClosePreparedStatementRequest) -> Result<()> {
+        let handle = Handle::decode(&request.prepared_statement_handle)?;
+        self.prepared.take(&handle.key(), self.now());
+        Ok(())
+    }
+
+    /// GetFlightInfo of a prepared statement.
+    pub(super) async fn prepared_info(
+        &self,
+        call: &Session,
+        command: CommandPreparedStatementQuery,
+        descriptor: FlightDescriptor,
+    ) -> Result<FlightInfo> {
+        let (_, kept) = self.kept(call, &command.prepared_statement_handle).await?;
+        flight_info(&schema_of(&kept.prepared), command.as_any().encode_to_vec().into(), descriptor)
+    }
+
+    /// DoGet of a prepared statement with what is bound to it. A statement that writes is executed by this too: ADBC
+    /// does it that way.
+    pub(super) async fn prepared_rows(
+        &self,
+        call: &Session,
+        command: CommandPreparedStatementQuery,
+    ) -> Result<Response<FlightStream>> {
+        let (session, kept) = self.kept(call, &command.prepared_statement_handle).await?;
+        let answer = self.answer(&session, kept.prepared.clone(), kept.bound.to_vec()).await;
+        if answer.as_ref().is_err_and(|e| e.kind() == Kind::Conflict) {
+            // A table has changed: this execution fails, the next one announces the new schema.
+            let handle = Handle::decode(&command.prepared_statement_handle)?;
+            let prepared = Arc::new(self.engine.prepare(&session, &handle.sql).await?);
+            self.keep(&handle, Kept { prepared, ..kept });
+        }
+        answer
+    }
+
+    /// DoPut of parameters for later executions.
+    pub(super) async fn bind_prepared(
+        &self,
+        call: &Session,
+        command: CommandPreparedStatementQuery,
+        data: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
+    ) -> Result<DoPutPreparedStatementResult> {
+        let (_, kept) = self.kept(call, &command.prepared_statement_handle).await?;
+        let handle = Handle::decode(&command.prepared_statement_handle)?;
+        let mut bytes = 0;
+        let mut bound = Vec::new();
+        let mut batches = decoded(data);
+        while let Some(batch) = batches.try_next().await? {
+            parameters::bind(&kept.prepared, &batch)?;
+            bytes += batch.get_array_memory_size();
+            if bytes > BOUND_BYTES {
+                return Err(Error::invalid("too many parameters bound at once; send them in smaller parts")
+                    .with("limit", format!("{BOUND_BYTES} bytes")));
+            }
+            bound.push(batch);
+        }
+        self.keep(&handle, Kept { bound: Arc::new(bound), ..kept });
+        Ok(DoPutPreparedStatementResult { prepared_statement_handle: Some(command.prepared_statement_handle) })
+    }
+
+    /// DoPut of an update: executed once per row of parameters, batch by batch as they arrive.
+    pub(super) async fn prepared_update(
+        &self,
+        call: &Session,
+        command: CommandPreparedStatementUpdate,
+        data: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
+    ) -> Result<(Session, WriteOutcome)> {
+        let (session, kept) = self.kept(call, &command.prepared_statement_handle).await?;
+        if kept.prepared.parameters.is_empty() {
+            let outcome = self.update(&session, &kept.prepared, Vec::new()).await?;
+            return Ok((session, outcome));
+        }
+        let mut total: Option<WriteOutcome> = None;
+        let mut batches = decoded(data);
+        while let Some(batch) = batches.try_next().await? {
+            let outcome = self.update(&session, &kept.prepared, vec![batch]).await?;
+            let before = total.take().unwrap_or_default();
+            total = Some(WriteOutcome {
+                affected_rows: before.affected_rows + outcome.affected_rows,
+                token: outcome.token.or(before.token),
+                use_database: outcome.use_database.or(before.use_database),
+            });
+        }
+        let outcome = match total {
+            Some(outcome) => outcome,
+            // None in this call: those bound earlier, if any.
+            None => self.update(&session, &kept.prepared, kept.bound.to_vec()).await?,
+        };
+        Ok((session, outcome))
+    }
+
+    fn keep(&self, handle: &Handle, kept: Kept) {
+        let bound: usize = kept.bound.iter().map(RecordBatch::get_array_memory_size).sum();
+        self.prepared.insert(handle.key(), kept, plan_bytes(&handle.sql) + bound, self.now());
+    }
+
+    /// The session of a handle and what this node keeps for it; a statement that it does not know is prepared again.
+    async fn kept(&self, call: &Session, handle: &[u8]) -> Result<(Session, Kept)> {
+        let handle = Handle::decode(handle)?;
+        let session = handle.session(call)?;
+        if let Some(kept) = self.prepared.get(&handle.key(), self.now()) {
+            return Ok((session, kept));
+        }
+        let prepared = Arc::new(self.engine.prepare(&session, &handle.sql).await?);
+        let kept = Kept { prepared, bound: Arc::default() };
+        self.keep(&handle, kept.clone());
+        Ok((session, kept))
+    }
+}
+
+/// Parameters under distinct names, `$1`, `$2`, …, whatever the planner called them.
+fn named(parameters: &[Field]) -> Vec<Field> {
+    let name = |(i, field): (usize, &Field)| Field::new(format!("${}", i + 1), field.data_type().clone(), true);
+    parameters.iter().enumerate().map(name).collect()
+}

@@ -1,0 +1,261 @@
+//! The RPCs: which command is meant, in which session, and how its answer goes back. Only wire, no meaning.
+//!
+//! `arrow-flight` brings a trait for Flight SQL, but it decodes every ticket as a command (InfluxDB's are JSON),
+//! refuses GetSchema and gives no say in reply headers, so this implements Flight itself.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use arrow_flight::{
+    Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
+    PollInfo, PutResult, SchemaResult, Ticket,
+    flight_service_server::{FlightService, FlightServiceServer},
+    sql::{Any, Command, DoPutUpdateResult},
+};
+use futures::{Stream, StreamExt, stream};
+use parking_lot::Mutex;
+use prost::Message;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tidelake_format::{Error, Result};
+use tonic::{Request, Response, Status, Streaming, metadata::MetadataMap};
+
+use super::{
+    actions,
+    cache::{Cache, Key},
+    encode::{FlightStream, messages},
+    metadata::Metadata,
+    prepared::Kept,
+    sessions,
+    statements::{flight_info, note},
+    status::to_status,
+};
+use crate::{
+    engine::{Engine, Prepared},
+    session::Session,
+    writer::WriteOutcome,
+};
+
+/// The largest message that a client may send, in bytes. ADBC sends batches of up to 16 MiB.
+const MAX_MESSAGE_BYTES: usize = 64 << 20;
+/// What plans between GetFlightInfo and DoGet may take together, in bytes, and how long one waits for its DoGet.
+const PLAN_BYTES: usize = 64 << 20;
+const PLAN_WAIT: Duration = Duration::from_secs(60);
+/// What prepared statements and their parameters may take together, in bytes.
+const PREPARED_BYTES: usize = 256 << 20;
+/// How long a prepared statement that nobody uses is kept; afterwards its parameters must be bound again.
+pub(super) const KEEP: Duration = Duration::from_secs(3_600);
+
+type BoxStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// The Flight SQL service over one engine; cheap to clone.
+#[derive(Clone)]
+pub struct FlightSql {
+    pub(super) engine: Engine,
+    /// Plans that GetFlightInfo made and DoGet takes.
+    pub(super) plans: Arc<Cache<Arc<Prepared>>>,
+    /// Plans and bound parameters of prepared statements.
+    pub(super) prepared: Arc<Cache<Kept>>,
+    metadata: Arc<Metadata>,
+    random: Arc<Mutex<StdRng>>,
+}
+
+/// The service, ready for a tonic server or an axum router (`router.route_service(…)`): accepts messages of up to
+/// 64 MiB.
+pub fn flight_service(engine: Engine) -> FlightServiceServer<FlightSql> {
+    let service = FlightSql::new(engine, StdRng::from_os_rng());
+    FlightServiceServer::new(service).max_decoding_message_size(MAX_MESSAGE_BYTES)
+}
+
+impl FlightSql {
+    /// A service whose handles come from `random`.
+    pub fn new(engine: Engine, random: StdRng) -> Self {
+        Self {
+            engine,
+            plans: Arc::new(Cache::new(PLAN_BYTES, PLAN_WAIT)),
+            prepared: Arc::new(Cache::new(PREPARED_BYTES, KEEP)),
+            metadata: Arc::new(Metadata::new().expect("constants have one encoding, which tests make")),
+            random: Arc::new(Mutex::new(random)),
+        }
+    }
+
+    /// The monotonic clock by which what is kept expires.
+    pub(super) fn now(&self) -> Instant {
+        tokio::time::Instant::now().into_std()
+    }
+
+    /// A key that nobody can guess or has had before.
+    pub(super) fn new_key(&self) -> Key {
+        self.random.lock().random()
+    }
+
+    async fn info(&self, metadata: &MetadataMap, descriptor: FlightDescriptor) -> Result<FlightInfo> {
+        let session = sessions::session_of(metadata)?;
+        match command(&descriptor.cmd)? {
+            Command::CommandStatementQuery(c) => self.statement_info(&session, c, descriptor).await,
+            Command::CommandPreparedStatementQuery(c) => self.prepared_info(&session, c, descriptor).await,
+            other => match self.metadata.schema(&other) {
+                Some(schema) => flight_info(&schema, descriptor.cmd.clone(), descriptor),
+                None => Err(unknown(&other)),
+            },
+        }
+    }
+
+    async fn rows(&self, metadata: &MetadataMap, ticket: Ticket) -> Result<Response<FlightStream>> {
+        let session = sessions::session_of(metadata)?;
+        if ticket.ticket.first() == Some(&b'{') {
+            return self.influx_rows(&session, &ticket.ticket).await;
+        }
+        match command(&ticket.ticket)? {
+            Command::TicketStatementQuery(c) => self.statement_rows(&session, c).await,
+            Command::CommandPreparedStatementQuery(c) => self.prepared_rows(&session, c).await,
+            other => match self.metadata.schema(&other) {
+                Some(schema) => {
+                    let rows = self.metadata.rows(&self.engine, &session, other).await?;
+                    Ok(Response::new(messages(schema, stream::iter([Ok(rows)]), Default::default())))
+                }
+                None => Err(unknown(&other)),
+            },
+        }
+    }
+
+    async fn put(
+        &self,
+        metadata: &MetadataMap,
+        mut data: Streaming<FlightData>,
+    ) -> Result<Response<BoxStream<PutResult>>> {
+        let session = sessions::session_of(metadata)?;
+        let missing = || Error::invalid("the first message of a DoPut holds the descriptor of a command");
+        let first = data.message().await.map_err(|e| super::status::from_flight(e.into()))?.ok_or_else(missing)?;
+        let command = command(&first.flight_descriptor.as_ref().ok_or_else(missing)?.cmd)?;
+        // The first message may hold the schema beside the command.
+        let data = stream::iter([Ok(first)]).chain(data);
+        let (session, outcome) = match command {
+            Command::CommandStatementUpdate(c) => {
+                let outcome = self.statement_update(&session, c).await?;
+                (session, outcome)
+            }
+            Command::CommandStatementIngest(c) => {
+                let outcome = self.ingest(&session, c, data).await?;
+                (session, outcome)
+            }
+            Command::CommandPreparedStatementUpdate(c) => self.prepared_update(&session, c, data).await?,
+            Command::CommandPreparedStatementQuery(c) => {
+                let bound = self.bind_prepared(&session, c, data).await?;
+                return Ok(one(PutResult { app_metadata: bound.encode_to_vec().into() }));
+            }
+            other => return Err(unknown(&other)),
+        };
+        Ok(put_result(&session, &outcome))
+    }
+}
+
+fn put_result(session: &Session, outcome: &WriteOutcome) -> Response<BoxStream<PutResult>> {
+    let result = DoPutUpdateResult { record_count: i64::try_from(outcome.affected_rows).unwrap_or(i64::MAX) };
+    let mut response = one(PutResult { app_metadata: result.encode_to_vec().into() });
+    note(session, outcome, response.metadata_mut());
+    response
+}
+
+/// The command that bytes hold.
+fn command(bytes: &[u8]) -> Result<Command> {
+    let bad = || Error::invalid("not a Flight SQL command");
+    let any = Any::decode(bytes).map_err(|e| bad().with("reason", &e).source(e))?;
+    Command::try_from(any).map_err(|e| bad().with("reason", &e).source(e))
+}
+
+fn unknown(command: &Command) -> Error {
+    Error::unsupported("not a command that this server answers here")
+        .with("command", crate::request::shorten(command.type_url()))
+}
+
+fn one<T: Send + 'static>(item: T) -> Response<BoxStream<T>> {
+    Response::new(stream::iter([Ok(item)]).boxed())
+}
+
+#[tonic::async_trait]
+impl FlightService for FlightSql {
+    type HandshakeStream = BoxStream<HandshakeResponse>;
+    type ListFlightsStream = BoxStream<FlightInfo>;
+    type DoGetStream = FlightStream;
+    type DoPutStream = BoxStream<PutResult>;
+    type DoActionStream = BoxStream<arrow_flight::Result>;
+    type ListActionsStream = BoxStream<ActionType>;
+    type DoExchangeStream = BoxStream<FlightData>;
+
+    /// Any credentials are accepted, Basic, Bearer or none; the reply's bearer token is one that is accepted too.
+    /// The request stream is left alone: drivers send nothing in it.
+    async fn handshake(
+        &self,
+        request: Request<Streaming<HandshakeRequest>>,
+    ) -> Result<Response<Self::HandshakeStream>, Status> {
+        let given = request.metadata().get("authorization").and_then(|v| v.to_str().ok());
+        let token = given.and_then(|v| v.strip_prefix("Bearer ")).filter(|t| *t != "None").unwrap_or("anonymous");
+        let header = format!("Bearer {token}").parse();
+        let mut response = one(HandshakeResponse { protocol_version: 0, payload: token.to_owned().into() });
+        if let Ok(header) = header {
+            response.metadata_mut().insert("authorization", header);
+        }
+        Ok(response)
+    }
+
+    /// None: statements make flights.
+    async fn list_flights(&self, _: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
+        Ok(Response::new(stream::empty().boxed()))
+    }
+
+    async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
+        let (metadata, _, descriptor) = request.into_parts();
+        self.info(&metadata, descriptor).await.map(Response::new).map_err(|e| to_status(&e))
+    }
+
+    /// The whole answer at once: planning does not take long enough to poll for.
+    async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
+        let info = self.get_flight_info(request).await?.into_inner();
+        Ok(Response::new(PollInfo {
+            info: Some(info),
+            flight_descriptor: None,
+            progress: Some(1.0),
+            expiration_time: None,
+        }))
+    }
+
+    async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
+        let info = self.get_flight_info(request).await?.into_inner();
+        Ok(Response::new(SchemaResult { schema: info.schema }))
+    }
+
+    async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
+        let (metadata, _, ticket) = request.into_parts();
+        self.rows(&metadata, ticket).await.map_err(|e| to_status(&e))
+    }
+
+    async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
+        let (metadata, _, data) = request.into_parts();
+        self.put(&metadata, data).await.map_err(|e| to_status(&e))
+    }
+
+    async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
+        let (metadata, _, action) = request.into_parts();
+        let mut reply = MetadataMap::new();
+        let act = async {
+            let session = sessions::session_of(&metadata)?;
+            self.act(&session, &action, &mut reply).await
+        };
+        let body = act.await.map_err(|e| to_status(&e))?;
+        let results: BoxStream<_> = stream::iter(body.map(|body| Ok(arrow_flight::Result { body }))).boxed();
+        let mut response = Response::new(results);
+        *response.metadata_mut() = reply;
+        Ok(response)
+    }
+
+    async fn list_actions(&self, _: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
+        Ok(Response::new(stream::iter(actions::list().into_iter().map(Ok)).boxed()))
+    }
+
+    async fn do_exchange(&self, _: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
+        Err(Status::unimplemented("DoExchange has no meaning in Flight SQL"))
+    }
+}

@@ -1,0 +1,102 @@
+//! The session of a call: what its cookie remembers, then what its headers say.
+//!
+//! The cookie holds the session itself, so that no node has to remember it and any node can serve the next call.
+//! Clients that keep no cookies (ADBC unless `adbc.flight.sql.rpc.with_cookie_middleware` is set) send headers.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+use tidelake_format::{Result, ids::Token};
+use tonic::metadata::MetadataMap;
+
+use crate::{request, session::Session};
+
+const COOKIE: &str = "tidelake-session";
+
+#[derive(Serialize, Deserialize)]
+struct Remembered {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    database: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    time_zone: Option<String>,
+}
+
+/// The session of a call.
+///
+/// # Errors
+/// [`Kind::Invalid`](crate::Kind::Invalid) for a header that is wrong. A cookie that is not ours is no cookie.
+pub(super) fn session_of(metadata: &MetadataMap) -> Result<Session> {
+    let mut session = Session::default();
+    for value in metadata.get_all("cookie").iter().filter_map(|v| v.to_str().ok()) {
+        for (name, value) in value.split(';').filter_map(|pair| pair.trim().split_once('=')) {
+            if name == COOKIE
+                && let Ok(json) = URL_SAFE_NO_PAD.decode(value.trim_matches('"'))
+                && let Ok(remembered) = serde_json::from_slice::<Remembered>(&json)
+            {
+                session.database = remembered.database;
+                if let Some(Ok(zone)) = remembered.time_zone.map(|z| z.parse()) {
+                    session.time_zone = zone;
+                }
+            }
+        }
+    }
+    request::apply_headers(&mut session, |name| {
+        metadata.get_all(name).iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().into_iter()
+    })?;
+    Ok(session)
+}
+
+/// Tells the client's cookies what the session has become.
+pub(super) fn remember(session: &Session, reply: &mut MetadataMap) {
+    let remembered =
+        Remembered { database: session.database.clone(), time_zone: Some(session.time_zone.name().to_owned()) };
+    // Two strings always serialize.
+    let json = serde_json::to_vec(&remembered).unwrap_or_default();
+    set(reply, "set-cookie", &format!("{COOKIE}={}", URL_SAFE_NO_PAD.encode(json)));
+}
+
+/// Takes the session out of the client's cookies.
+pub(super) fn forget(reply: &mut MetadataMap) {
+    set(reply, "set-cookie", &format!("{COOKIE}=; Max-Age=0"));
+}
+
+/// Puts the token of a write into the reply's header.
+pub(super) fn hand_out(token: Option<&Token>, reply: &mut MetadataMap) {
+    if let Some(token) = token {
+        set(reply, request::TOKEN_HEADER, &token.to_string());
+    }
+}
+
+fn set(reply: &mut MetadataMap, name: &'static str, value: &str) {
+    if let Ok(value) = value.parse() {
+        reply.insert(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_survives_its_cookie_and_headers_win_over_it() {
+        let session =
+            Session { database: Some("wörld".into()), time_zone: chrono_tz::Asia::Shanghai, ..Session::default() };
+        let mut reply = MetadataMap::new();
+        remember(&session, &mut reply);
+        let cookie = reply.get("set-cookie").unwrap().to_str().unwrap().to_owned();
+        let mut call = MetadataMap::new();
+        call.insert("cookie", format!("a=b; {cookie}").parse().unwrap());
+        let back = session_of(&call).unwrap();
+        assert_eq!((back.database.as_deref(), back.time_zone), (Some("wörld"), chrono_tz::Asia::Shanghai));
+        call.insert("database", "other".parse().unwrap());
+        call.insert("x-tidelake-token", "v3".parse().unwrap());
+        let back = session_of(&call).unwrap();
+        assert_eq!((back.database.as_deref(), back.tokens.len()), (Some("other"), 1));
+    }
+
+    #[test]
+    fn a_foreign_cookie_is_no_cookie() {
+        let mut call = MetadataMap::new();
+        call.insert("cookie", "tidelake-session=!!!; x".parse().unwrap());
+        assert_eq!(session_of(&call).unwrap().database, None);
+    }
+}

@@ -1,0 +1,74 @@
+//! From our errors to gRPC codes: the one place that decides.
+
+use arrow_flight::error::FlightError;
+use tidelake_format::{Error, Kind};
+use tonic::{Code, Status};
+
+/// The longest message of a status, in bytes.
+const MESSAGE_BYTES: usize = 2_048;
+
+/// The gRPC status of an error: its kind as the code, its message and context as the text.
+pub fn to_status(error: &Error) -> Status {
+    let code = match error.kind() {
+        Kind::Invalid => Code::InvalidArgument,
+        Kind::NotFound => Code::NotFound,
+        Kind::Conflict => Code::Aborted,
+        Kind::Unavailable => Code::Unavailable,
+        Kind::Corrupt => Code::DataLoss,
+        Kind::Unsupported => Code::Unimplemented,
+        Kind::Internal => Code::Internal,
+    };
+    match error.kind() {
+        Kind::Internal | Kind::Corrupt => tracing::error!(error = ?error, "a Flight SQL call failed"),
+        Kind::Invalid | Kind::NotFound | Kind::Conflict | Kind::Unavailable | Kind::Unsupported => {}
+    }
+    // A status travels in headers, which peers bound to 8 KiB or so.
+    let mut text = error.to_string();
+    if text.len() > MESSAGE_BYTES {
+        text.truncate(text.floor_char_boundary(MESSAGE_BYTES));
+        text.push('…');
+    }
+    Status::new(code, text)
+}
+
+/// Ours, out of what a client's Flight stream can fail with: its bytes are wrong, or it went away.
+pub(super) fn from_flight(error: FlightError) -> Error {
+    match error {
+        FlightError::Tonic(status) => match status.code() {
+            Code::OutOfRange | Code::InvalidArgument | Code::ResourceExhausted => {
+                Error::invalid("the stream of batches cannot be read").with("reason", status.message())
+            }
+            _ => Error::unavailable("the stream of batches broke off").with("reason", status.message()),
+        },
+        other => Error::invalid("the stream is not one of Arrow batches").with("reason", &other).source(other),
+    }
+}
+
+/// An error of ours inside a stream that gets encoded.
+pub(super) fn to_flight(error: Error) -> FlightError {
+    FlightError::Tonic(Box::new(to_status(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_users_mistake_is_never_internal() {
+        for (error, code) in [
+            (Error::invalid("x"), Code::InvalidArgument),
+            (Error::not_found("x"), Code::NotFound),
+            (Error::conflict("x"), Code::Aborted),
+            (Error::unavailable("x"), Code::Unavailable),
+            (Error::corrupt("x"), Code::DataLoss),
+            (Error::unsupported("x"), Code::Unimplemented),
+            (Error::internal("x"), Code::Internal),
+        ] {
+            assert_eq!(to_status(&error).code(), code);
+        }
+        assert_eq!(
+            to_status(&Error::invalid("no such column").with("column", "c")).message(),
+            "no such column (column: c)"
+        );
+    }
+}

@@ -1,0 +1,84 @@
+//! From our errors to HTTP: the one place that decides.
+
+use axum::{
+    Json,
+    extract::rejection::BytesRejection,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::json;
+use tidelake_format::{Error, Kind};
+
+/// The status of an error's kind: 4xx is for the client to fix, 503 to try again.
+pub fn status_of(kind: Kind) -> StatusCode {
+    match kind {
+        Kind::Invalid => StatusCode::BAD_REQUEST,
+        Kind::NotFound => StatusCode::NOT_FOUND,
+        Kind::Conflict => StatusCode::CONFLICT,
+        Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Kind::Unsupported => StatusCode::UNPROCESSABLE_ENTITY,
+        Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+fn name_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Invalid => "invalid",
+        Kind::NotFound => "not_found",
+        Kind::Conflict => "conflict",
+        Kind::Unavailable => "unavailable",
+        Kind::Unsupported => "unsupported",
+        Kind::Corrupt => "corrupt",
+        Kind::Internal => "internal",
+    }
+}
+
+/// `{"error":{"kind":…,"message":…}}` with the status of the kind.
+pub(super) fn response(error: &Error) -> Response {
+    with_status(status_of(error.kind()), error)
+}
+
+/// The same with a status that says more than the kind does.
+pub(super) fn with_status(status: StatusCode, error: &Error) -> Response {
+    log(error);
+    let body = json!({ "error": { "kind": name_of(error.kind()), "message": error.to_string() } });
+    retry_later(error.kind(), (status, Json(body)).into_response())
+}
+
+/// Says when to try again, where that helps.
+pub(super) fn retry_later(kind: Kind, mut response: Response) -> Response {
+    if kind.is_retryable() {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// What a person should look at goes to the log.
+pub(super) fn log(error: &Error) {
+    if matches!(error.kind(), Kind::Internal | Kind::Corrupt) {
+        tracing::error!(error = ?error, "an HTTP query failed");
+    }
+}
+
+/// A body that could not be read: too large, or broken off.
+pub(super) fn of_body(rejection: &BytesRejection) -> (StatusCode, Error) {
+    let error = Error::invalid("the request body cannot be read")
+        .with("reason", rejection.body_text())
+        .with("limit", format!("{} bytes", super::MAX_STATEMENT_BYTES));
+    (rejection.status(), error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_users_mistake_is_a_4xx() {
+        for kind in [Kind::Invalid, Kind::NotFound, Kind::Conflict, Kind::Unsupported] {
+            assert!(status_of(kind).is_client_error(), "{kind:?}");
+        }
+        assert_eq!(status_of(Kind::Unavailable), StatusCode::SERVICE_UNAVAILABLE);
+        let response = response(&Error::unavailable("busy"));
+        assert_eq!(response.headers()[header::RETRY_AFTER], "1");
+    }
+}

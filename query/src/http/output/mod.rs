@@ -1,0 +1,185 @@
+//! Results as bytes: one encoder per format, and the stream that drives it.
+
+mod binary;
+mod json;
+mod lines;
+
+use std::str::FromStr;
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use axum::{
+    body::{Body, Bytes},
+    http::HeaderValue,
+};
+use chrono_tz::Tz;
+use futures::{StreamExt, stream, stream::BoxStream};
+use tidelake_format::{Error, Result};
+
+pub(super) use binary::{IpcStream, Parquet};
+pub(super) use json::{Json, Rows};
+pub(super) use lines::{Csv, NdJson};
+
+/// Rows printed between two pieces of a body: what is in memory as text at once.
+const PIECE_ROWS: usize = 8_192;
+
+/// Turns batches of one schema into the bytes of a body.
+pub(super) trait Encode: Send + 'static {
+    /// What stands before the first row.
+    ///
+    /// # Errors
+    /// [`Kind::Internal`](crate::Kind::Internal) for a schema that the format cannot hold.
+    fn start(&mut self) -> Result<Vec<u8>>;
+
+    /// The rows of a batch.
+    ///
+    /// # Errors
+    /// As for [`Encode::start`].
+    fn rows(&mut self, batch: &RecordBatch) -> Result<Vec<u8>>;
+
+    /// What stands after the last row.
+    ///
+    /// # Errors
+    /// As for [`Encode::start`].
+    fn end(&mut self) -> Result<Vec<u8>>;
+}
+
+/// The formats of `/api/v1/sql`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Format {
+    /// `{"columns":[{"name","type"}],"data":[[…]],"rows":n}`.
+    #[default]
+    Json,
+    /// One JSON object per row and line.
+    NdJson,
+    /// RFC 4180 with a header.
+    Csv,
+    /// An Arrow IPC stream.
+    Arrow,
+    /// A Parquet file, zstd.
+    Parquet,
+}
+
+impl FromStr for Format {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name.to_ascii_lowercase().as_str() {
+            "json" => Ok(Format::Json),
+            "ndjson" | "jsonl" => Ok(Format::NdJson),
+            "csv" => Ok(Format::Csv),
+            "arrow" => Ok(Format::Arrow),
+            "parquet" => Ok(Format::Parquet),
+            _ => Err(Error::invalid("a format is 'json', 'ndjson', 'csv', 'arrow' or 'parquet'")
+                .with("found", crate::request::shorten(name))),
+        }
+    }
+}
+
+impl Format {
+    /// The first format that an Accept header names, in its order; JSON when it names none of ours.
+    pub(super) fn accepted(accept: &str) -> Self {
+        let of_type = |media: &str| match media.split(';').next().unwrap_or_default().trim() {
+            "application/json" => Some(Format::Json),
+            "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Some(Format::NdJson),
+            "text/csv" => Some(Format::Csv),
+            "application/vnd.apache.arrow.stream" => Some(Format::Arrow),
+            "application/vnd.apache.parquet" => Some(Format::Parquet),
+            _ => None,
+        };
+        accept.split(',').find_map(of_type).unwrap_or_default()
+    }
+
+    /// The media type.
+    pub(super) fn content_type(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Format::Json => "application/json",
+            Format::NdJson => "application/x-ndjson",
+            Format::Csv => "text/csv; charset=utf-8; header=present",
+            Format::Arrow => "application/vnd.apache.arrow.stream",
+            Format::Parquet => "application/vnd.apache.parquet",
+        })
+    }
+
+    /// The body of a result.
+    ///
+    /// # Errors
+    /// As for [`body`].
+    pub(super) async fn body(
+        self,
+        schema: SchemaRef,
+        zone: Tz,
+        batches: BoxStream<'static, Result<RecordBatch>>,
+    ) -> Result<Body> {
+        match self {
+            Format::Json => body(Json::new(schema, zone), batches).await,
+            Format::NdJson => body(NdJson::new(schema, zone), batches).await,
+            Format::Csv => body(Csv::new(schema, zone), batches).await,
+            Format::Arrow => body(IpcStream::new(&schema)?, batches).await,
+            Format::Parquet => body(Parquet::new(schema)?, batches).await,
+        }
+    }
+}
+
+/// The body of a result, encoded while it is sent.
+///
+/// The first batch is awaited before this returns, so that most failures still find a status to go with; a later
+/// one breaks the connection off.
+///
+/// # Errors
+/// What the statement fails with before its first batch.
+pub(super) async fn body<E: Encode>(
+    mut encode: E,
+    mut batches: BoxStream<'static, Result<RecordBatch>>,
+) -> Result<Body> {
+    let first = batches.next().await.transpose()?;
+    let mut head = encode.start()?;
+    let mut waiting: Vec<RecordBatch> = first.into_iter().flat_map(pieces).rev().collect();
+    if let Some(batch) = waiting.pop() {
+        head.append(&mut encode.rows(&batch)?);
+    }
+    struct State<E> {
+        encode: E,
+        batches: BoxStream<'static, Result<RecordBatch>>,
+        waiting: Vec<RecordBatch>,
+        done: bool,
+    }
+    impl<E: Encode> State<E> {
+        async fn next(&mut self) -> Result<Option<Vec<u8>>> {
+            loop {
+                if let Some(batch) = self.waiting.pop() {
+                    return self.encode.rows(&batch).map(Some);
+                }
+                if self.done {
+                    return Ok(None);
+                }
+                match self.batches.next().await.transpose()? {
+                    Some(batch) => self.waiting = pieces(batch).into_iter().rev().collect(),
+                    None => {
+                        self.done = true;
+                        return self.encode.end().map(Some);
+                    }
+                }
+            }
+        }
+    }
+    let state = State { encode, batches, waiting, done: false };
+    let rest = stream::try_unfold(state, |mut state| async move {
+        match state.next().await {
+            Ok(piece) => Ok(piece.map(|piece| (piece, state))),
+            Err(error) => {
+                tracing::warn!(error = ?error, "a result broke off after its headers were sent");
+                Err(error)
+            }
+        }
+    });
+    let all = stream::iter([Ok(head)]).chain(rest).filter(|p| {
+        let empty = p.as_ref().is_ok_and(Vec::is_empty);
+        std::future::ready(!empty)
+    });
+    Ok(Body::from_stream(all.map(|piece| piece.map(Bytes::from))))
+}
+
+fn pieces(batch: RecordBatch) -> Vec<RecordBatch> {
+    let rows = batch.num_rows();
+    (0..rows).step_by(PIECE_ROWS).map(|start| batch.slice(start, PIECE_ROWS.min(rows - start))).collect()
+}

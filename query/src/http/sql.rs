@@ -1,0 +1,248 @@
+//! `GET|POST /api/v1/sql`: one statement in, its result out in the format that was asked for.
+//!
+//! | | |
+//! |---|---|
+//! | statement | `?q=` or `?sql=`; a POST body of SQL text, a form (`q=…`) or JSON `{"sql", "database", "params", "format", "time_zone"}` |
+//! | format | `?format=json\|ndjson\|csv\|arrow\|parquet`, `"format"`, or the Accept header; JSON by default |
+//! | session | `?database=` (`db`), `?time_zone=` (`tz`), headers `database`, `time-zone`, `x-tidelake-token` |
+//!
+//! A GET only reads. The reply to a write is the row `affected_rows` with the token in `x-tidelake-token`.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{ArrayRef, BooleanArray, Float64Array, Int64Array, NullArray, RecordBatch, StringArray, UInt64Array},
+    datatypes::SchemaRef,
+};
+use axum::{
+    body::Bytes,
+    extract::{RawQuery, State, rejection::BytesRejection},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
+use serde::Deserialize;
+use serde_json::Value;
+use tidelake_format::{Error, Result, ids::Token};
+
+use super::{error, output::Format};
+use crate::{
+    engine::{Engine, Outcome, Prepared, Statement},
+    error::from_datafusion,
+    flight::bind,
+    request,
+    session::Session,
+    wire,
+    writer::WriteOutcome,
+};
+
+/// What a request says, wherever it says it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    #[serde(default, alias = "q", alias = "query")]
+    sql: String,
+    #[serde(default, alias = "db")]
+    database: Option<String>,
+    #[serde(default, alias = "tz")]
+    time_zone: Option<String>,
+    #[serde(default)]
+    format: Option<String>,
+    #[serde(default, alias = "parameters")]
+    params: Vec<Value>,
+}
+
+/// Whether a request may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+/// `GET /api/v1/sql?q=…`.
+pub(super) async fn get(State(engine): State<Engine>, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
+    let asked = in_query(query.as_deref().unwrap_or_default(), Asked::default());
+    match asked {
+        Ok(asked) => answer(&engine, asked, &headers, Access::Read).await,
+        Err(e) => error::response(&e),
+    }
+}
+
+/// `POST /api/v1/sql`.
+pub(super) async fn post(
+    State(engine): State<Engine>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => {
+            let (status, e) = error::of_body(&rejection);
+            return error::with_status(status, &e);
+        }
+    };
+    if let Some(encoding) = headers.get(header::CONTENT_ENCODING).filter(|e| *e != "identity") {
+        let e = Error::unsupported("a statement is not compressed").with("found", format!("{encoding:?}"));
+        return error::with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, &e);
+    }
+    match in_body(&body, &headers).and_then(|asked| in_query(query.as_deref().unwrap_or_default(), asked)) {
+        Ok(asked) => answer(&engine, asked, &headers, Access::Write).await,
+        Err(e) => error::response(&e),
+    }
+}
+
+async fn answer(engine: &Engine, asked: Asked, headers: &HeaderMap, access: Access) -> Response {
+    match respond(engine, asked, headers, access).await {
+        Ok(response) => response,
+        Err(e) if access == Access::Read && e.context("method").is_some() => {
+            error::with_status(StatusCode::METHOD_NOT_ALLOWED, &e)
+        }
+        Err(e) => error::response(&e),
+    }
+}
+
+async fn respond(engine: &Engine, asked: Asked, headers: &HeaderMap, access: Access) -> Result<Response> {
+    let format = match &asked.format {
+        Some(name) => name.parse()?,
+        None => Format::accepted(&accept(headers)),
+    };
+    let session = session_of(&asked, headers)?;
+    let (schema, batches, token) = match run(engine, &session, &asked, access).await? {
+        Outcome::Rows(rows) => (rows.schema(), rows.map_err(from_datafusion).boxed(), None),
+        Outcome::Updated(outcome) => affected(outcome)?,
+    };
+    let body = format.body(schema, session.time_zone, batches).await?;
+    let mut response = (StatusCode::OK, [(header::CONTENT_TYPE, format.content_type())], body).into_response();
+    if let Some(token) = token {
+        hand_out(&token, response.headers_mut());
+    }
+    Ok(response)
+}
+
+async fn run(engine: &Engine, session: &Session, asked: &Asked, access: Access) -> Result<Outcome> {
+    if access == Access::Write && asked.params.is_empty() {
+        return Ok(engine.query(session, &asked.sql).await?.1);
+    }
+    let prepared = engine.prepare(session, &asked.sql).await?;
+    if access == Access::Read && matches!(prepared.kind, Statement::Update) {
+        return Err(Error::invalid("a GET only reads; send a statement that writes by POST").with("method", "GET"));
+    }
+    let parameters = bound(&prepared, &asked.params)?;
+    engine.run(session, &prepared, parameters).await
+}
+
+/// The one row of a write.
+type Rows = (SchemaRef, BoxStream<'static, Result<RecordBatch>>, Option<Token>);
+
+pub(super) fn affected(outcome: WriteOutcome) -> Result<Rows> {
+    let batch = wire::affected_rows(outcome.affected_rows)?;
+    Ok((batch.schema(), stream::iter([Ok(batch)]).boxed(), outcome.token))
+}
+
+/// Puts the token of a write into the reply's header.
+pub(super) fn hand_out(token: &Token, headers: &mut HeaderMap) {
+    if let Ok(value) = HeaderValue::from_str(&token.to_string()) {
+        headers.insert(request::TOKEN_HEADER, value);
+    }
+}
+
+fn session_of(asked: &Asked, headers: &HeaderMap) -> Result<Session> {
+    let mut session = Session::default();
+    request::apply_headers(&mut session, |name| values(headers, name))?;
+    if let Some(database) = asked.database.as_ref().filter(|d| !d.is_empty()) {
+        session.database = Some(database.clone());
+    }
+    if let Some(zone) = &asked.time_zone {
+        session.time_zone = request::time_zone(zone)?;
+    }
+    Ok(session)
+}
+
+/// The values of a header that are text.
+pub(super) fn values<'a>(headers: &'a HeaderMap, name: &str) -> std::vec::IntoIter<&'a str> {
+    headers.get_all(name).iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().into_iter()
+}
+
+fn accept(headers: &HeaderMap) -> String {
+    values(headers, header::ACCEPT.as_str()).collect::<Vec<_>>().join(",")
+}
+
+/// What the query string says goes over what the body said. Parameters that are not ours are left alone, so that
+/// proxies and clients may add theirs.
+fn in_query(query: &str, mut asked: Asked) -> Result<Asked> {
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        let value = value.into_owned();
+        match name.as_ref() {
+            "q" | "sql" if asked.sql.is_empty() => asked.sql = value,
+            "q" | "sql" => {
+                return Err(Error::invalid("the statement is given twice: in the query string and elsewhere"));
+            }
+            "db" | "database" => asked.database = Some(value),
+            "tz" | "time_zone" => asked.time_zone = Some(value),
+            "format" => asked.format = Some(value),
+            "params" => {
+                asked.params = serde_json::from_str(&value)
+                    .map_err(|e| Error::invalid("params is a JSON array of values").with("reason", &e).source(e))?;
+            }
+            _ => {}
+        }
+    }
+    Ok(asked)
+}
+
+fn in_body(body: &Bytes, headers: &HeaderMap) -> Result<Asked> {
+    let media = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let text = std::str::from_utf8(body)
+        .map_err(|e| Error::invalid("a statement is UTF-8 text").with("byte", e.valid_up_to()).source(e))?;
+    if media.contains("json") || text.trim_start().starts_with('{') {
+        return serde_json::from_str(text).map_err(|e| {
+            Error::invalid(
+                "the body is JSON with \"sql\" and perhaps \"database\", \"params\", \"format\", \"time_zone\"",
+            )
+            .with("reason", &e)
+            .source(e)
+        });
+    }
+    // curl's -d calls any text a form: it is one when it begins with a field of ours.
+    let form = ["q=", "sql=", "db=", "database=", "format="].iter().any(|name| text.starts_with(name));
+    if form && media.starts_with("application/x-www-form-urlencoded") {
+        return in_query(text, Asked::default());
+    }
+    Ok(Asked { sql: text.to_owned(), ..Asked::default() })
+}
+
+/// The values of a JSON array as one row of parameters.
+fn bound(prepared: &Prepared, values: &[Value]) -> Result<Option<RecordBatch>> {
+    if values.is_empty() && prepared.parameters.is_empty() {
+        return Ok(None);
+    }
+    let columns = values.iter().enumerate().map(|(i, value)| {
+        let column: ArrayRef = match value {
+            Value::Null => Arc::new(NullArray::new(1)),
+            Value::Bool(b) => Arc::new(BooleanArray::from(vec![*b])),
+            Value::Number(n) => match (n.as_i64(), n.as_u64()) {
+                (Some(n), _) => Arc::new(Int64Array::from(vec![n])),
+                (None, Some(n)) => Arc::new(UInt64Array::from(vec![n])),
+                (None, None) => Arc::new(Float64Array::from(vec![n.as_f64()])),
+            },
+            Value::String(s) => Arc::new(StringArray::from(vec![s.as_str()])),
+            Value::Array(_) | Value::Object(_) => {
+                return Err(Error::invalid("a parameter is null, a boolean, a number or a text")
+                    .with("parameter", i + 1)
+                    .with("found", request::shorten(&value.to_string())));
+            }
+        };
+        Ok(((i + 1).to_string(), column))
+    });
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    let expected = || {
+        Error::invalid("the number of parameters differs from the statement's")
+            .with("expected", prepared.parameters.len())
+            .with("found", values.len())
+    };
+    if columns.is_empty() {
+        return Err(expected());
+    }
+    bind(prepared, &RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true)))?).map(Some)
+}

@@ -1,0 +1,190 @@
+//! TDengine's REST interface: `POST /rest/sql[/db]` in the shape of its adapter.
+//!
+//! | | |
+//! |---|---|
+//! | query | `{"code":0,"column_meta":[["ts","TIMESTAMP",8],…],"data":[[…]],"rows":n}` |
+//! | write | the same with one row `affected_rows` INT |
+//! | error | `{"code":9728,"desc":"…"}`, with HTTP 200 when the statement is at fault, as clients expect |
+//!
+//! `?tz=` or `?conn_tz=` names the zone, `?row_with_meta=true` makes rows objects; `?req_id=` and `?token=` are not
+//! looked at. Text in double quotes is a string here.
+
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use axum::{
+    Json as JsonReply,
+    body::Bytes,
+    extract::{Path, RawQuery, State, rejection::BytesRejection},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use futures::{StreamExt, TryStreamExt};
+use serde_json::json;
+use tidelake_format::{Error, Kind, Result, types::Type};
+
+use super::{
+    error,
+    output::{Json, Rows, body},
+    sql::{affected, hand_out, values},
+    text::json_text,
+};
+use crate::{
+    engine::{Engine, Outcome},
+    error::from_datafusion,
+    request,
+    session::{DoubleQuotes, Session},
+    wire::{PRECISION, TYPE_NAME},
+};
+
+/// `POST /rest/sql`.
+pub(super) async fn sql(
+    State(engine): State<Engine>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    answer(&engine, None, query.as_deref().unwrap_or_default(), &headers, body).await
+}
+
+/// `POST /rest/sql/{database}`.
+pub(super) async fn sql_in(
+    State(engine): State<Engine>,
+    Path(database): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    answer(&engine, Some(database), query.as_deref().unwrap_or_default(), &headers, body).await
+}
+
+/// `GET /rest/login/{user}/{password}`: a token that is accepted, as any is.
+pub(super) async fn login() -> Response {
+    JsonReply(json!({ "code": 0, "desc": "anonymous" })).into_response()
+}
+
+async fn answer(
+    engine: &Engine,
+    database: Option<String>,
+    query: &str,
+    headers: &HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => {
+            let (status, e) = error::of_body(&rejection);
+            return failure(status, &e);
+        }
+    };
+    match respond(engine, database, query, headers, &body).await {
+        Ok(response) => response,
+        Err(e) => {
+            let status = match e.kind() {
+                Kind::Invalid | Kind::NotFound | Kind::Conflict | Kind::Unsupported => StatusCode::OK,
+                Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+                Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            error::log(&e);
+            failure(status, &e)
+        }
+    }
+}
+
+fn failure(status: StatusCode, e: &Error) -> Response {
+    let reply = json!({ "code": code_of(e), "desc": e.to_string() });
+    error::retry_later(e.kind(), (status, JsonReply(reply)).into_response())
+}
+
+/// TDengine's number for an error: what its own server says for the same mistake.
+fn code_of(e: &Error) -> u16 {
+    // What is missing or exists already is told by the context's most specific key.
+    let is = |key| e.context(key).is_some();
+    match e.kind() {
+        Kind::Invalid => 0x2600,
+        Kind::NotFound if is("column") => 0x2602,
+        Kind::NotFound if is("table") => 0x2662,
+        Kind::NotFound if is("database") => 0x0388,
+        Kind::NotFound => 0x2603,
+        Kind::Conflict if is("table") => 0x0360,
+        Kind::Conflict if is("database") => 0x0381,
+        Kind::Conflict => 0x03d3,
+        Kind::Unavailable => 0x000b,
+        Kind::Unsupported => 0x0100,
+        Kind::Corrupt | Kind::Internal => 0xffff,
+    }
+}
+
+async fn respond(
+    engine: &Engine,
+    database: Option<String>,
+    query: &str,
+    headers: &HeaderMap,
+    statement: &Bytes,
+) -> Result<Response> {
+    let mut session = Session { double_quotes: DoubleQuotes::Text, ..Session::default() };
+    request::apply_headers(&mut session, |name| values(headers, name))?;
+    session.database = database.filter(|d| !d.is_empty()).or(session.database);
+    let mut rows = Rows::Arrays;
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        match name.as_ref() {
+            "tz" | "conn_tz" => session.time_zone = request::time_zone(&value)?,
+            "row_with_meta" if value.eq_ignore_ascii_case("true") => rows = Rows::Objects,
+            _ => {}
+        }
+    }
+    let statement = std::str::from_utf8(statement)
+        .map_err(|e| Error::invalid("a statement is UTF-8 text").with("byte", e.valid_up_to()).source(e))?;
+    let (schema, batches, token) = match engine.query(&session, statement).await?.1 {
+        Outcome::Rows(rows) => (rows.schema(), rows.map_err(from_datafusion).boxed(), None),
+        Outcome::Updated(outcome) => affected(outcome)?,
+    };
+    let document = Json::with_head(schema.clone(), session.time_zone, head(&schema), rows);
+    let body = body(document, batches).await?;
+    let mut response =
+        (StatusCode::OK, [(header::CONTENT_TYPE, "application/json; charset=utf-8")], body).into_response();
+    if let Some(token) = token {
+        hand_out(&token, response.headers_mut());
+    }
+    Ok(response)
+}
+
+/// `{"code":0,"column_meta":[[name, type, width],…],`.
+fn head(schema: &SchemaRef) -> Vec<u8> {
+    let mut out = b"{\"code\":0,\"column_meta\":[".to_vec();
+    for (i, field) in schema.fields().iter().enumerate() {
+        out.extend_from_slice(if i > 0 { b",[" } else { b"[" });
+        json_text(field.name(), &mut out);
+        out.push(b',');
+        let (name, width) = column_type(field);
+        json_text(&name, &mut out);
+        out.extend_from_slice(format!(",{width}]").as_bytes());
+    }
+    out.extend_from_slice(b"],");
+    out
+}
+
+/// The type of a wire field in TDengine's words, and its width in bytes (characters for NCHAR).
+fn column_type(field: &FieldRef) -> (String, u32) {
+    let name = field.metadata().get(TYPE_NAME).map_or("VARCHAR", String::as_str);
+    let fixed = |width| (name.to_owned(), width);
+    // Clients take one row and column of this name for an update count, of this type.
+    if field.name() == "affected_rows" {
+        return ("INT".to_owned(), 4);
+    }
+    match name {
+        "BOOL" | "TINYINT" | "TINYINT UNSIGNED" => fixed(1),
+        "SMALLINT" | "SMALLINT UNSIGNED" => fixed(2),
+        "INT" | "INT UNSIGNED" | "FLOAT" => fixed(4),
+        "BIGINT" | "BIGINT UNSIGNED" | "DOUBLE" | "TIMESTAMP" => fixed(8),
+        "VARCHAR" | "NCHAR" | "VARBINARY" => {
+            let width = field.metadata().get(PRECISION).and_then(|w| w.parse().ok());
+            fixed(width.unwrap_or(Type::MAX_BYTES as u32))
+        }
+        "JSON" => fixed(Type::Json.width()),
+        decimal if decimal.starts_with("DECIMAL") => fixed(match field.data_type() {
+            DataType::Decimal32(_, _) | DataType::Decimal64(_, _) => 8,
+            _ => 16,
+        }),
+        // Dates, intervals and nested values go as text.
+        _ => ("VARCHAR".to_owned(), Type::MAX_BYTES as u32),
+    }
+}
