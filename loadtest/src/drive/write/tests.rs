@@ -123,3 +123,11 @@ async fn the_database_and_the_papers_supertable_are_created_over_rest() {
     ];
     assert_eq!(sent, expected.map(|(line, sql)| (line.to_owned(), sql.to_owned())));
 }
+
+#[tokio::test]
+async fn a_run_can_be_a_task_of_its_own() {
+    let fake = serve(|_, _| no_content("")).await;
+    let options = options(&fake.url, Protocol::Line);
+    let run = async move { write(&Source::Generated(SET, Order::Time), &options, &|_| ()).await };
+    assert_eq!(tokio::spawn(run).await.unwrap().unwrap().rows, SET.len());
+}
