@@ -41,6 +41,17 @@ pub(super) fn seal(mut file: Vec<u8>, pages_end: usize) -> Result<Vec<u8>> {
     Ok(file)
 }
 
+/// Makes the checksum of a changed file right again.
+#[cfg(test)]
+pub(super) fn reseal(file: &mut [u8]) {
+    let end = file.len() - END;
+    let metadata = end - u32_at(file, end) as usize;
+    let block = metadata - BLOCK;
+    let index = block - u64_at(file, block + 8) as usize;
+    let crc = checksum(&file[index..block], &file[metadata..end]);
+    file[block + 16..block + 20].copy_from_slice(&crc.to_le_bytes());
+}
+
 fn checksum(index: &[u8], metadata: &[u8]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
     crc.update(index);

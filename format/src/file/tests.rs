@@ -3,7 +3,7 @@ use std::{ops::Range, sync::Arc};
 use arrow::{
     array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray},
     compute::{cast, concat_batches},
-    datatypes::{DataType, FieldRef, Schema},
+    datatypes::{DataType, Field, FieldRef, Schema},
 };
 use bytes::Bytes;
 use futures::TryStreamExt;
@@ -342,6 +342,37 @@ async fn a_damaged_page_is_never_read_as_something_else() {
         assert_eq!(e.kind(), Kind::Corrupt, "{e:?}");
         assert_eq!(DataFile::open(&store, "k", cut as u64).await.unwrap_err().kind(), Kind::Corrupt, "cut at {cut}");
     }
+}
+
+#[tokio::test]
+async fn a_newer_version_is_named() {
+    let table = w1();
+    let mut rng = StdRng::seed_from_u64(16);
+    let series = random_series(&mut rng, &table, 1, Values::Any);
+    let file = encode(&table, SMALL, &series, &random_rows(&mut rng, &table, &[3], Values::Any));
+    let mut newer = file.data.to_vec();
+    let key = newer.windows(15).rposition(|w| w == b"tidelake.format").unwrap();
+    assert_eq!(newer[key + 17], b'1');
+    newer[key + 17] = b'9';
+    let (store, len) = (Store::in_memory(), newer.len() as u64);
+    footer::reseal(&mut newer);
+    store.create("k", Bytes::from(newer)).await.unwrap();
+    let e = DataFile::open(&store, "k", len).await.unwrap_err();
+    assert_eq!((e.kind(), e.context("known"), e.context("found")), (Kind::Unsupported, Some("1"), Some("9")));
+    assert_eq!(e.context("key"), Some("k"));
+
+    let other = RecordBatch::try_new(
+        Arc::new(Schema::new(vec![DataType::Int32].into_iter().map(|t| Field::new("x", t, true)).collect::<Vec<_>>())),
+        vec![Arc::new(arrow::array::Int32Array::from(vec![1]))],
+    )
+    .unwrap();
+    let mut foreign = Vec::new();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(&mut foreign, other.schema(), None).unwrap();
+    writer.write(&other).unwrap();
+    writer.close().unwrap();
+    let len = foreign.len() as u64;
+    store.create("foreign", Bytes::from(foreign)).await.unwrap();
+    assert_eq!(DataFile::open(&store, "foreign", len).await.unwrap_err().kind(), Kind::Corrupt);
 }
 
 #[tokio::test]

@@ -111,6 +111,9 @@ fn from_batches(series: SeriesSet, rows: &RecordBatch) -> Result<TagManifest> {
     let bad = || Error::corrupt("a tag manifest has other columns than this version").with("found", rows.schema());
     let column = |at: usize| rows.columns().get(at).filter(|c| c.null_count() == 0).ok_or_else(bad);
     let row_count = column(0)?.as_primitive_opt::<UInt64Type>().ok_or_else(bad)?.values().to_vec();
+    if row_count.iter().try_fold(0u64, |sum, n| sum.checked_add(*n)).is_none_or(|sum| sum > 1 << 48) {
+        return Err(Error::corrupt("a tag manifest counts an impossible number of rows"));
+    }
     let min_ts = column(1)?.as_primitive_opt::<Int64Type>().ok_or_else(bad)?.clone();
     let max_ts = column(2)?.as_primitive_opt::<Int64Type>().ok_or_else(bad)?.clone();
     let mut aggregates = Vec::with_capacity(rows.num_columns());
