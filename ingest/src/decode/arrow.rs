@@ -1,26 +1,278 @@
-//! Arrow batches.
+//! Arrow batches: columns found by name, cast only where nothing is lost.
+//!
+//! A column goes to the column of that name (exact, else without case); every column of the batch must be known, and
+//! those that the batch lacks are absent from its rows. Integers and floats go into any numeric type that holds the
+//! very value (a FLOAT rounds), texts of any Arrow layout into BINARY, NCHAR and JSON, timestamps of any unit and zone
+//! into the database's precision, where they are whole ticks: unlike in line protocol nothing is cut, as a batch
+//! carries its unit. An integer in a TIMESTAMP column is a number of ticks.
+//!
+//! A row belongs to the series that its `tbname` names; without that column to the one that its tags name, as in
+//! line protocol; in a table without tags to the series of the table's name. A batch counts as a whole.
 
-use arrow::{array::RecordBatch, datatypes::Schema};
+mod cast;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array},
+    compute,
+    datatypes::{DataType, Field, Int64Type, Schema},
+    row::{RowConverter, SortField},
+};
+use chrono_tz::Tz;
+use hashbrown::HashMap;
 use tidelake_format::{
     Error, Result,
-    schema::{Database, Role, Supertable},
+    ids::ColumnId,
+    rows::{Block, SERIES},
+    schema::{Column, Database, Role, Supertable, TBNAME, check_name, field_with_id},
     types::Type,
 };
 
-use super::Decoded;
+use super::{
+    Decoded,
+    builder::{BlockBuilder, Tag, canonical_name, untagged_name},
+    tdengine::{Clock, value},
+    time,
+};
+
+/// The field metadata that says what a column of a new table is: `tag`, or anything else for a field.
+pub const ROLE: &str = "tidelake.role";
 
 /// Decodes a batch whose columns are found in `table` by name. `now` is in ticks of the database.
 ///
 /// # Errors
-/// [`Kind::Invalid`](crate::Kind::Invalid), naming row, column, expected and found; nothing of the batch is taken.
-pub fn decode(_batch: &RecordBatch, _table: &Supertable, _database: &Database, _now: i64) -> Result<Decoded> {
-    Err(Error::internal("not built yet"))
+/// [`Kind::Invalid`](crate::Kind::Invalid), naming row, column, expected and found;
+/// [`Kind::NotFound`](crate::Kind::NotFound) for a column that the table lacks. Nothing of the batch is taken then.
+pub fn decode(batch: &RecordBatch, table: &Supertable, database: &Database, now: i64) -> Result<Decoded> {
+    let columns = Columns::of(batch, table)?;
+    let rows = batch.num_rows();
+    if rows == 0 {
+        return Ok(Decoded::default());
+    }
+    // No text of a batch is relative to anything: what has no offset is UTC.
+    let clock = Clock { zone: Tz::UTC, precision: database.precision, now_ns: 0 };
+    let ts = cast::column(&columns.time.1, columns.time.0, clock)?;
+    check_times(&ts, table, time::oldest_kept(database.keep_ms, database.precision, now), clock)?;
+    let (series, set) = series(&columns, table, clock, rows)?;
+    let time_field = field_with_id(&table.time().name, database.precision.data_type(), false, ColumnId::TS);
+    let mut fields = vec![Field::new(SERIES, DataType::UInt32, false), time_field];
+    let mut arrays: Vec<ArrayRef> = vec![Arc::new(series), ts];
+    for (column, array) in &columns.fields {
+        fields.push(field_with_id(&column.name, column.ty.data_type(database.precision), true, column.id));
+        arrays.push(cast::column(array, column, clock)?);
+    }
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
+    let block = Block::try_new(table.id, set.series, batch)?;
+    Ok(Decoded { blocks: vec![block], accepted: rows, ..Decoded::default() })
 }
 
 /// The columns of the table that a batch of this schema creates: `(name, role, type)`, time first.
 ///
+/// The time column is the first timestamp named `ts` or `time`, else the first timestamp. A column whose metadata
+/// says [`ROLE`] `tag` is a tag, every other a field, texts and dictionaries too; `tbname` is no column.
+///
 /// # Errors
 /// [`Kind::Invalid`](crate::Kind::Invalid) when there is no time column or a type has no counterpart.
-pub fn infer_table(_schema: &Schema) -> Result<Vec<(String, Role, Type)>> {
-    Err(Error::internal("not built yet"))
+pub fn infer_table(schema: &Schema) -> Result<Vec<(String, Role, Type)>> {
+    let is_time = |f: &Field| matches!(f.data_type(), DataType::Timestamp(..) | DataType::Date32 | DataType::Date64);
+    let named = |f: &Field| f.name().eq_ignore_ascii_case("ts") || f.name().eq_ignore_ascii_case("time");
+    let fields = schema.fields();
+    let time = fields
+        .iter()
+        .position(|f| is_time(f) && named(f))
+        .or_else(|| fields.iter().position(|f| is_time(f)))
+        .ok_or_else(|| Error::invalid("a new table needs a timestamp column").with("found", names(schema)))?;
+    let mut columns = vec![(fields[time].name().clone(), Role::Time, Type::Timestamp)];
+    let (mut fields_of_it, mut tags) = (Vec::new(), Vec::new());
+    for (at, field) in fields.iter().enumerate() {
+        if at == time || field.name().eq_ignore_ascii_case(TBNAME) {
+            continue;
+        }
+        let ty = counterpart(field.data_type()).ok_or_else(|| {
+            Error::invalid("no column type holds this Arrow type")
+                .with("column", field.name())
+                .with("found", field.data_type())
+        })?;
+        match field.metadata().get(ROLE).map(String::as_str) {
+            Some("tag") => tags.push((field.name().clone(), Role::Tag, ty)),
+            _ => fields_of_it.push((field.name().clone(), Role::Field, ty)),
+        }
+    }
+    columns.extend(fields_of_it);
+    columns.extend(tags);
+    Ok(columns)
+}
+
+/// The column type that holds every value of an Arrow type.
+fn counterpart(data_type: &DataType) -> Option<Type> {
+    Some(match data_type {
+        DataType::Boolean => Type::Bool,
+        DataType::Int8 => Type::TinyInt,
+        DataType::Int16 => Type::SmallInt,
+        DataType::Int32 => Type::Int,
+        DataType::Int64 => Type::BigInt,
+        DataType::UInt8 => Type::UTinyInt,
+        DataType::UInt16 => Type::USmallInt,
+        DataType::UInt32 => Type::UInt,
+        DataType::UInt64 => Type::UBigInt,
+        DataType::Float16 | DataType::Float32 => Type::Float,
+        DataType::Float64 => Type::Double,
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => Type::Timestamp,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Type::Binary(None),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            Type::VarBinary(None)
+        }
+        DataType::Dictionary(_, values) => return counterpart(values),
+        _ => return None,
+    })
+}
+
+/// The columns of a batch by what they are in the table.
+struct Columns<'t> {
+    time: (&'t Column, ArrayRef),
+    fields: Vec<(&'t Column, ArrayRef)>,
+    tags: Vec<(&'t Column, ArrayRef)>,
+    name: Option<ArrayRef>,
+}
+
+impl<'t> Columns<'t> {
+    fn of(batch: &RecordBatch, table: &'t Supertable) -> Result<Self> {
+        let (mut time, mut fields, mut tags, mut name) = (None, Vec::new(), Vec::new(), None);
+        for (field, array) in batch.schema().fields().iter().zip(batch.columns()) {
+            let array = plain(array)?;
+            let twice = if field.name().eq_ignore_ascii_case(TBNAME) {
+                name.replace(array).is_some()
+            } else {
+                let column = table.column(field.name()).ok_or_else(|| {
+                    Error::not_found(format!("Invalid column name: {}", field.name())).with("table", &table.name)
+                })?;
+                match column.role {
+                    Role::Time => time.replace((column, array)).is_some(),
+                    Role::Field => push_new(&mut fields, column, array),
+                    Role::Tag => push_new(&mut tags, column, array),
+                }
+            };
+            if twice {
+                return Err(Error::invalid("two columns of the batch have one name").with("column", field.name()));
+            }
+        }
+        let Some(time) = time else {
+            return Err(Error::invalid("the batch lacks the time column")
+                .with("expected", &table.time().name)
+                .with("found", names(&batch.schema())));
+        };
+        if name.is_none() && tags.is_empty() && table.tags().next().is_some() {
+            return Err(Error::invalid("a batch for a supertable has a column tbname, or tags")
+                .with("table", &table.name)
+                .with("found", names(&batch.schema())));
+        }
+        Ok(Self { time, fields, tags, name })
+    }
+}
+
+fn push_new<'t>(columns: &mut Vec<(&'t Column, ArrayRef)>, column: &'t Column, array: ArrayRef) -> bool {
+    let twice = columns.iter().any(|(c, _)| c.id == column.id);
+    columns.push((column, array));
+    twice
+}
+
+/// The array without dictionary or run ends.
+fn plain(array: &ArrayRef) -> Result<ArrayRef> {
+    match array.data_type() {
+        DataType::Dictionary(_, values) => Ok(compute::cast(array, values)?),
+        DataType::RunEndEncoded(_, values) => Ok(compute::cast(array, values.data_type())?),
+        _ => Ok(Arc::clone(array)),
+    }
+}
+
+fn check_times(ts: &ArrayRef, table: &Supertable, oldest: i64, clock: Clock) -> Result<()> {
+    let bad = |row: usize, what: &str| {
+        Error::invalid(what.to_owned()).with("row", row + 1).with("column", &table.time().name)
+    };
+    if let Some(row) = (0..ts.len()).find(|row| ts.is_null(*row)) {
+        return Err(bad(row, "the time is never null"));
+    }
+    let ticks = compute::cast(ts, &DataType::Int64)?;
+    let ticks = ticks.as_primitive::<Int64Type>().values();
+    if let Some(row) = ticks.iter().position(|ts| *ts < oldest || !time::in_range(*ts, clock.precision)) {
+        return Err(bad(row, "Timestamp data out of range")
+            .with("expected", format!("at least {oldest} {}", clock.precision))
+            .with("found", ticks[row]));
+    }
+    Ok(())
+}
+
+/// The series of each row, and a block that holds them.
+fn series(columns: &Columns<'_>, table: &Supertable, clock: Clock, rows: usize) -> Result<(UInt32Array, Block)> {
+    let mut builder = BlockBuilder::new(table, clock.precision);
+    let mut indices = Vec::with_capacity(rows);
+    if let Some(names) = &columns.name {
+        let names = compute::cast(names, &DataType::Utf8)?;
+        let names = names.as_string::<i32>();
+        for row in 0..rows {
+            if names.is_null(row) {
+                return Err(Error::invalid("tbname is never null").with("row", row + 1));
+            }
+            let name = names.value(row);
+            let known = indices.last().copied().filter(|_| row > 0 && names.value(row - 1) == name);
+            indices.push(match known.or_else(|| builder.find_series(name)) {
+                Some(series) => series,
+                None => {
+                    check_name("table", name).map_err(|e| e.with("row", row + 1))?;
+                    with_tags(columns, clock, row, |tags| builder.series(name, tags))?
+                }
+            });
+        }
+    } else if columns.tags.is_empty() {
+        let series = builder.series(&untagged_name(&table.name), &[]);
+        indices.resize(rows, series);
+    } else {
+        let arrays: Vec<ArrayRef> = columns.tags.iter().map(|(_, array)| Arc::clone(array)).collect();
+        let sort_fields = arrays.iter().map(|a| SortField::new(a.data_type().clone())).collect();
+        let keys = RowConverter::new(sort_fields)?.convert_columns(&arrays)?;
+        let mut known: HashMap<&[u8], u32> = HashMap::new();
+        let mut name = String::new();
+        for row in 0..rows {
+            let key = keys.row(row).data();
+            indices.push(match known.get(key) {
+                Some(series) => *series,
+                None => {
+                    let series = with_tags(columns, clock, row, |tags| {
+                        canonical_name(&table.name, tags, &mut name);
+                        builder.series(&name, tags)
+                    })?;
+                    known.insert(key, series);
+                    series
+                }
+            });
+        }
+    }
+    Ok((UInt32Array::from(indices), builder.finish()?))
+}
+
+/// Reads the tags of a row and hands them on.
+fn with_tags<T>(
+    columns: &Columns<'_>,
+    clock: Clock,
+    row: usize,
+    then: impl FnOnce(&mut Vec<(&Column, Tag<'_>)>) -> T,
+) -> Result<T> {
+    let mut values = Vec::with_capacity(columns.tags.len());
+    for (column, array) in &columns.tags {
+        values.push((*column, value(array, row).map_err(|e| e.with("column", &column.name))?));
+    }
+    let mut tags = Vec::with_capacity(values.len());
+    for (column, value) in &values {
+        let tag = value.typed("", column.ty, clock).map_err(|fault| cast::fault(column, row, &value.describe(), fault))?;
+        tags.extend(tag.map(|tag| (*column, tag)));
+    }
+    Ok(then(&mut tags))
+}
+
+fn names(schema: &Schema) -> String {
+    schema.fields().iter().map(|f| f.name().as_str()).take(32).collect::<Vec<_>>().join(", ")
 }

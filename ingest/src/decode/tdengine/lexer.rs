@@ -16,7 +16,7 @@ pub(super) struct Cursor<'a> {
 
 /// One literal of a statement.
 #[derive(Debug, Clone)]
-pub(super) enum Value<'a> {
+pub(in crate::decode) enum Value<'a> {
     /// NULL.
     Null,
     /// TRUE or FALSE.

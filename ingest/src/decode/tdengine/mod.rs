@@ -17,5 +17,8 @@ pub use statement::{
     parse, writes,
 };
 
+pub(super) use parameters::value;
+pub(super) use typed::Clock;
+
 #[cfg(test)]
 mod tests;

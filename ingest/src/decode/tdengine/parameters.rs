@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch},
     datatypes::{
-        DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
+        DataType, Date32Type, Date64Type, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
         TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,
         UInt16Type, UInt32Type, UInt64Type,
     },
@@ -57,7 +57,7 @@ impl<'a> Parameters<'a> {
 }
 
 /// One value of an array.
-pub(super) fn value(array: &ArrayRef, row: usize) -> Result<Value<'_>> {
+pub(in crate::decode) fn value(array: &ArrayRef, row: usize) -> Result<Value<'_>> {
     if array.is_null(row) {
         return Ok(Value::Null);
     }
@@ -95,6 +95,8 @@ pub(super) fn value(array: &ArrayRef, row: usize) -> Result<Value<'_>> {
         DataType::Timestamp(TimeUnit::Nanosecond, _) => {
             instant(array.as_primitive::<TimestampNanosecondType>().value(row), 1)
         }
+        DataType::Date32 => instant(array.as_primitive::<Date32Type>().value(row).into(), 86_400_000_000_000),
+        DataType::Date64 => instant(array.as_primitive::<Date64Type>().value(row), 1_000_000),
         DataType::Union(..) => {
             let union = array.as_union();
             owned(value(&union.value(row), 0)?)

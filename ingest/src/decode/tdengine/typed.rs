@@ -13,10 +13,10 @@ use crate::decode::{
 
 /// What times are read with.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Clock {
-    pub(super) zone: Tz,
-    pub(super) precision: Precision,
-    pub(super) now_ns: i64,
+pub(in crate::decode) struct Clock {
+    pub(in crate::decode) zone: Tz,
+    pub(in crate::decode) precision: Precision,
+    pub(in crate::decode) now_ns: i64,
 }
 
 impl<'a> Value<'a> {
@@ -43,7 +43,7 @@ impl<'a> Value<'a> {
     ///
     /// # Errors
     /// The fault: nothing is cut, rounded (but for floats) or wrapped.
-    pub(super) fn typed(&self, sql: &str, ty: Type, clock: Clock) -> Result<Option<Tag<'_>>, Fault> {
+    pub(in crate::decode) fn typed(&self, sql: &str, ty: Type, clock: Clock) -> Result<Option<Tag<'_>>, Fault> {
         Ok(Some(match (self, ty) {
             (Value::Null, _) => return Ok(None),
             (_, Type::Timestamp) => Tag::Int(self.ticks(sql, clock)?),
@@ -115,7 +115,7 @@ impl<'a> Value<'a> {
     }
 
     /// The value in a message, cut.
-    pub(super) fn describe(&self) -> String {
+    pub(in crate::decode) fn describe(&self) -> String {
         match self {
             Value::Null => "NULL".to_owned(),
             Value::Bool(v) => if *v { "TRUE" } else { "FALSE" }.to_owned(),
