@@ -1,43 +1,85 @@
 //! Numbers as text, cheaply: the client shares the machine with the server that it measures.
 
+/// Room for one row's numbers and the short texts between them; a float may need 50 bytes.
+const ROOM: usize = 192;
+
+/// A short text written from its end to its beginning, the way in which digits come, and copied once.
+pub(crate) struct Backward {
+    bytes: [u8; ROOM],
+    at: usize,
+}
+
+impl Backward {
+    /// Nothing yet.
+    pub(crate) fn new() -> Self {
+        Self { bytes: [0; ROOM], at: ROOM }
+    }
+
+    /// Starts again.
+    pub(crate) fn clear(&mut self) {
+        self.at = ROOM;
+    }
+
+    /// The whole text.
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// Puts bytes before what is there.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        let start = self.at - bytes.len();
+        self.bytes[start..self.at].copy_from_slice(bytes);
+        self.at = start;
+    }
+
+    /// Puts an integer in decimal before what is there.
+    pub(crate) fn int(&mut self, value: i64) {
+        let mut left = value.unsigned_abs();
+        while left >= 10 {
+            self.push(&PAIRS[(left % 100) as usize]);
+            left /= 100;
+        }
+        // What is left is the first digit of an odd number of them; an even number ends in a pair, whose first is never 0.
+        if left > 0 || value == 0 {
+            self.push(&[b'0' + left as u8]);
+        }
+        if value < 0 {
+            self.push(b"-");
+        }
+    }
+
+    /// Puts a float in its shortest form before what is there; a whole number without a point.
+    pub(crate) fn float(&mut self, value: f32) {
+        if is_small_whole(value) {
+            self.int(value as i64);
+        } else {
+            self.push(value.to_string().as_bytes());
+        }
+    }
+
+    /// Puts a float with six decimals, as `%f` prints it, before what is there.
+    pub(crate) fn float_fixed(&mut self, value: f32) {
+        if is_small_whole(value) {
+            self.push(b".000000");
+            self.int(value as i64);
+        } else {
+            self.push(format!("{value:.6}").as_bytes());
+        }
+    }
+}
+
 /// Appends an integer in decimal.
 pub(crate) fn push_int(out: &mut Vec<u8>, value: i64) {
-    let mut digits = [0_u8; 20];
-    let mut at = digits.len();
-    let mut left = value.unsigned_abs();
-    while left >= 10 {
-        at -= 2;
-        digits[at..at + 2].copy_from_slice(&PAIRS[(left % 100) as usize]);
-        left /= 100;
-    }
-    if left > 0 || at == digits.len() {
-        at -= 1;
-        digits[at] = b'0' + left as u8;
-    }
-    if value < 0 {
-        out.push(b'-');
-    }
-    // An even number of digits ends in a pair whose first digit is never 0.
-    out.extend_from_slice(&digits[at..]);
+    let mut text = Backward::new();
+    text.int(value);
+    out.extend_from_slice(text.text());
 }
 
 /// Appends a float in its shortest form; a whole number without a point.
 pub(crate) fn push_f32(out: &mut Vec<u8>, value: f32) {
-    if is_small_whole(value) {
-        push_int(out, value as i64);
-    } else {
-        out.extend_from_slice(value.to_string().as_bytes());
-    }
-}
-
-/// Appends a float with six decimals, as `%f` prints it.
-pub(crate) fn push_f32_fixed(out: &mut Vec<u8>, value: f32) {
-    if is_small_whole(value) {
-        push_int(out, value as i64);
-        out.extend_from_slice(b".000000");
-    } else {
-        out.extend_from_slice(format!("{value:.6}").as_bytes());
-    }
+    let mut text = Backward::new();
+    text.float(value);
+    out.extend_from_slice(text.text());
 }
 
 /// Whether the value is a whole number that an integer prints alike (so not −0).
@@ -68,12 +110,13 @@ mod tests {
             push_int(&mut out, value);
             assert_eq!(String::from_utf8(out).unwrap(), value.to_string());
         }
-        for value in [0.0_f32, -0.0, 12.0, -17.0, 3.56, 1e10, 0.1, 999_999.0] {
-            let (mut short, mut fixed) = (Vec::new(), Vec::new());
-            push_f32(&mut short, value);
-            push_f32_fixed(&mut fixed, value);
-            assert_eq!(String::from_utf8(short).unwrap(), value.to_string());
-            assert_eq!(String::from_utf8(fixed).unwrap(), format!("{value:.6}"));
+        for value in [0.0_f32, -0.0, 12.0, -17.0, 3.56, 1e10, 0.1, 999_999.0, f32::MAX, f32::MIN] {
+            let mut text = Backward::new();
+            text.float(value);
+            assert_eq!(std::str::from_utf8(text.text()).unwrap(), value.to_string());
+            text.clear();
+            text.float_fixed(value);
+            assert_eq!(std::str::from_utf8(text.text()).unwrap(), format!("{value:.6}"));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Rows as the bytes of each protocol.
 
-use super::digits::{push_f32, push_f32_fixed, push_int};
+use super::digits::{Backward, push_int};
 use crate::generate::{Device, Row};
 use crate::workload::SUPERTABLE;
 use arrow::array::{ArrayRef, Float32Builder, Int32Builder, RecordBatch, StringBuilder, TimestampMillisecondBuilder};
@@ -66,16 +66,19 @@ fn push_lines(body: &mut Vec<u8>, device: &Device, rows: &[Row]) {
     push_int(body, i64::from(device.devgroup));
     body.extend_from_slice(b" temperature=");
     let prefix = start..body.len();
+    let mut text = Backward::new();
     for (number, row) in rows.iter().enumerate() {
         if number > 0 {
             body.extend_from_within(prefix.clone());
         }
-        push_int(body, i64::from(row.temperature));
-        body.extend_from_slice(b"i,humidity=");
-        push_f32(body, row.humidity);
-        body.push(b' ');
-        push_int(body, row.ts);
-        body.push(b'\n');
+        text.clear();
+        text.push(b"\n");
+        text.int(row.ts);
+        text.push(b" ");
+        text.float(row.humidity);
+        text.push(b"i,humidity=");
+        text.int(i64::from(row.temperature));
+        body.extend_from_slice(text.text());
     }
 }
 
@@ -91,36 +94,45 @@ fn push_insert(body: &mut Vec<u8>, device: &Device, rows: &[Row]) {
     body.extend_from_slice(b"',");
     push_int(body, i64::from(device.devgroup));
     body.extend_from_slice(b") values");
+    let mut text = Backward::new();
     for row in rows {
-        body.push(b'(');
-        push_int(body, row.ts);
-        body.push(b',');
-        push_int(body, i64::from(row.temperature));
-        body.push(b',');
-        push_f32_fixed(body, row.humidity);
-        body.push(b')');
+        text.clear();
+        text.push(b")");
+        text.float_fixed(row.humidity);
+        text.push(b",");
+        text.int(i64::from(row.temperature));
+        text.push(b",");
+        text.int(row.ts);
+        text.push(b"(");
+        body.extend_from_slice(text.text());
     }
 }
 
 fn push_points(body: &mut Vec<u8>, device: &Device, rows: &[Row]) {
+    let mut tags = Vec::new();
+    tags.extend_from_slice(b",\"tags\":{\"devid\":\"");
+    push_int(&mut tags, i64::from(device.devid));
+    tags.extend_from_slice(b"\",\"devname\":\"");
+    tags.extend_from_slice(device.devname.as_bytes());
+    tags.extend_from_slice(b"\",\"devgroup\":\"");
+    push_int(&mut tags, i64::from(device.devgroup));
+    tags.extend_from_slice(b"\"}},");
+    let mut text = Backward::new();
     for row in rows {
-        let point = |body: &mut Vec<u8>, metric: &[u8], value: &dyn Fn(&mut Vec<u8>)| {
-            body.extend_from_slice(b"{\"metric\":\"");
-            body.extend_from_slice(metric);
-            body.extend_from_slice(b"\",\"timestamp\":");
-            push_int(body, row.ts);
-            body.extend_from_slice(b",\"value\":");
-            value(body);
-            body.extend_from_slice(b",\"tags\":{\"devid\":\"");
-            push_int(body, i64::from(device.devid));
-            body.extend_from_slice(b"\",\"devname\":\"");
-            body.extend_from_slice(device.devname.as_bytes());
-            body.extend_from_slice(b"\",\"devgroup\":\"");
-            push_int(body, i64::from(device.devgroup));
-            body.extend_from_slice(b"\"}},");
-        };
-        point(body, b"temperature", &|body| push_int(body, i64::from(row.temperature)));
-        point(body, b"humidity", &|body| push_f32(body, row.humidity));
+        text.clear();
+        text.int(i64::from(row.temperature));
+        text.push(b",\"value\":");
+        text.int(row.ts);
+        text.push(b"{\"metric\":\"temperature\",\"timestamp\":");
+        body.extend_from_slice(text.text());
+        body.extend_from_slice(&tags);
+        text.clear();
+        text.float(row.humidity);
+        text.push(b",\"value\":");
+        text.int(row.ts);
+        text.push(b"{\"metric\":\"humidity\",\"timestamp\":");
+        body.extend_from_slice(text.text());
+        body.extend_from_slice(&tags);
     }
 }
 
