@@ -7,6 +7,8 @@
 
 pub mod arrow;
 pub mod builder;
+#[cfg(test)]
+mod fixture;
 pub mod line_protocol;
 mod number;
 pub mod opentsdb;
