@@ -9,6 +9,7 @@ mod footer;
 mod page;
 mod pages;
 mod reader;
+mod scan;
 mod writer;
 
 pub use reader::DataFile;

@@ -95,8 +95,11 @@ async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
                 .collect();
             let wanted: Vec<FieldRef> = chosen.iter().map(|c| columns[*c].clone()).collect();
             let rows: u64 = ranges.iter().map(|r| r.end - r.start).sum();
+            let before = store.counters().get;
             let found: Vec<RecordBatch> =
                 opened.read(&store, ranges, &wanted, 64).unwrap().try_collect().await.unwrap();
+            // Nothing is asked for twice or late.
+            assert!(store.counters().get - before <= 1);
             assert_eq!(found.iter().map(|b| b.num_rows() as u64).sum::<u64>(), rows);
             if !wanted.is_empty() {
                 let found = concat_batches(&Arc::new(Schema::new(wanted)), &found).unwrap();

@@ -1,0 +1,319 @@
+//! One pass over row ranges of a data file: which bytes, read ahead, checked, decoded.
+
+use std::{collections::VecDeque, ops::Range, sync::Arc};
+
+use arrow::{
+    array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array},
+    compute::{CastOptions, cast_with_options},
+    datatypes::{FieldRef, Schema, SchemaRef},
+};
+use bytes::Bytes;
+use parquet::{
+    DecodeResult,
+    arrow::{
+        ProjectionMask,
+        arrow_reader::RowSelection,
+        push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder},
+    },
+    basic::Encoding,
+    file::page_index::offset_index::PageLocation,
+};
+use tokio::task::JoinHandle;
+
+use super::{
+    page::{self, Expected},
+    reader::{DataFile, corrupt},
+};
+use crate::{
+    error::{Error, Result},
+    schema::field_id,
+    store::Store,
+};
+
+/// How many bytes are read at once, unless a row group alone has more.
+const READ_BYTES: u64 = 8 << 20;
+
+/// One pass over row ranges of a file.
+pub(super) struct Scan {
+    file: Arc<DataFile>,
+    store: Store,
+    schema: SchemaRef,
+    batch_rows: usize,
+    /// For each column asked for, its place in decoded batches.
+    places: Vec<Option<usize>>,
+    /// The columns that are read, by their place in the file.
+    leaves: Vec<usize>,
+    /// Row groups that were not asked for yet.
+    parts: VecDeque<Part>,
+    /// Row groups whose bytes are here.
+    ready: VecDeque<(Part, Vec<Bytes>)>,
+    ahead: Option<Ahead>,
+    current: Option<(usize, Box<ParquetPushDecoder>)>,
+    begun: bool,
+    /// Sizes of batches, where no column is in the file.
+    counts: std::vec::IntoIter<usize>,
+}
+
+/// Rows of one row group, and the bytes that hold them: ascending.
+struct Part {
+    group: usize,
+    /// Within the row group.
+    rows: Vec<Range<usize>>,
+    bytes: Vec<Range<u64>>,
+}
+
+/// A read on its way; dropped, it ends.
+struct Ahead(JoinHandle<Result<Vec<(Part, Vec<Bytes>)>>>);
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Scan {
+    pub(super) fn new(
+        file: Arc<DataFile>,
+        store: Store,
+        ranges: &[Range<u64>],
+        columns: &[FieldRef],
+        batch_rows: usize,
+    ) -> Self {
+        let in_file: Vec<Option<usize>> = columns
+            .iter()
+            .map(|field| field_id(field).and_then(|id| file.columns.iter().position(|c| *c == Some(id))))
+            .collect();
+        let mut leaves: Vec<usize> = in_file.iter().flatten().copied().collect();
+        leaves.sort_unstable();
+        leaves.dedup();
+        // Decoded batches have the columns in the order of the file.
+        let places = in_file.iter().map(|at| leaves.iter().position(|leaf| Some(*leaf) == *at)).collect();
+        let (mut parts, mut counts) = (VecDeque::new(), Vec::new());
+        if leaves.is_empty() {
+            let rows = ranges.iter().map(|r| (r.end - r.start) as usize).sum::<usize>();
+            counts.extend((0..rows).step_by(batch_rows).map(|start| batch_rows.min(rows - start)));
+        } else {
+            for (group, rows) in select(file.row_groups(), ranges) {
+                let bytes = leaves.iter().flat_map(|leaf| bytes_of(&file, group, *leaf, &rows)).collect();
+                parts.push_back(Part { group, rows, bytes });
+            }
+        }
+        Self {
+            schema: Arc::new(Schema::new(columns.to_vec())),
+            file,
+            store,
+            batch_rows,
+            places,
+            leaves,
+            parts,
+            ready: VecDeque::new(),
+            ahead: None,
+            current: None,
+            begun: false,
+            counts: counts.into_iter(),
+        }
+    }
+
+    /// The next batch.
+    pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        if self.leaves.is_empty() {
+            return self.counts.next().map(|rows| self.shape(None, rows)).transpose();
+        }
+        if self.begun && self.ahead.is_none() {
+            self.ahead = self.read_on();
+        }
+        loop {
+            let Some((group, decoder)) = &mut self.current else {
+                if !self.begin_group().await? {
+                    return Ok(None);
+                }
+                continue;
+            };
+            match decoder.try_decode().map_err(|e| corrupt(self.file.key(), e))? {
+                DecodeResult::Data(batch) => {
+                    self.begun = true;
+                    return self.shape(Some(&batch), batch.num_rows()).map(Some);
+                }
+                DecodeResult::Finished => self.current = None,
+                // All that is needed was given; should it ask for more, it gets that.
+                DecodeResult::NeedsData(ranges) => {
+                    if let Some(outside) = ranges.iter().find(|r| r.start > r.end || r.end > self.file.bytes()) {
+                        return Err(Error::corrupt("a data file points outside of itself")
+                            .with("key", self.file.key())
+                            .with("expected", format!("below {}", self.file.bytes()))
+                            .with("found", format!("{outside:?}")));
+                    }
+                    let found = self.store.get_ranges(self.file.key(), &ranges).await?;
+                    check(&self.file, *group, &self.leaves, &ranges, &found)?;
+                    decoder.push_ranges(ranges, found).map_err(|e| corrupt(self.file.key(), e))?;
+                }
+            }
+        }
+    }
+
+    /// Starts the decoder of the next row group; false at the end.
+    async fn begin_group(&mut self) -> Result<bool> {
+        if self.ready.is_empty() {
+            let Some(mut ahead) = self.ahead.take().or_else(|| self.read_on()) else { return Ok(false) };
+            let read = (&mut ahead.0).await.map_err(|e| Error::internal("a read ended early").source(e))??;
+            self.ready = read.into();
+            if self.begun {
+                self.ahead = self.read_on();
+            }
+        }
+        let Some((part, found)) = self.ready.pop_front() else { return Ok(false) };
+        let file = &self.file;
+        let fault = |e| corrupt(file.key(), e);
+        let rows = file.metadata().row_group(part.group).num_rows();
+        let selection =
+            RowSelection::from_consecutive_ranges(part.rows.into_iter(), usize::try_from(rows).unwrap_or(0));
+        let mask = ProjectionMask::leaves(file.reader.parquet_schema(), self.leaves.iter().copied());
+        let mut decoder = ParquetPushDecoderBuilder::new_with_metadata(file.reader.clone())
+            .with_projection(mask)
+            .with_row_groups(vec![part.group])
+            .with_row_selection(selection)
+            .with_batch_size(self.batch_rows)
+            .build()
+            .map_err(fault)?;
+        decoder.push_ranges(part.bytes, found).map_err(fault)?;
+        self.current = Some((part.group, Box::new(decoder)));
+        Ok(true)
+    }
+
+    /// Begins to read the next row groups.
+    fn read_on(&mut self) -> Option<Ahead> {
+        let (mut parts, mut bytes) = (Vec::new(), 0);
+        while let Some(part) = self.parts.front() {
+            bytes += part.bytes.iter().map(|r| r.end - r.start).sum::<u64>();
+            if !parts.is_empty() && bytes > READ_BYTES {
+                break;
+            }
+            parts.extend(self.parts.pop_front());
+        }
+        if parts.is_empty() {
+            return None;
+        }
+        let (file, store, leaves) = (self.file.clone(), self.store.clone(), self.leaves.clone());
+        Some(Ahead(tokio::spawn(async move {
+            let ranges: Vec<Range<u64>> = parts.iter().flat_map(|p| p.bytes.iter().cloned()).collect();
+            let mut found = store.get_ranges(file.key(), &ranges).await?.into_iter();
+            let mut read = Vec::with_capacity(parts.len());
+            for part in parts {
+                let of_part: Vec<Bytes> = found.by_ref().take(part.bytes.len()).collect();
+                check(&file, part.group, &leaves, &part.bytes, &of_part)?;
+                read.push((part, of_part));
+            }
+            Ok(read)
+        })))
+    }
+
+    /// The columns asked for, from the ones that were decoded.
+    fn shape(&self, batch: Option<&RecordBatch>, rows: usize) -> Result<RecordBatch> {
+        let columns = self.schema.fields().iter().zip(&self.places).map(|(field, place)| {
+            let array = place.and_then(|at| batch.map(|b| b.column(at)));
+            match array {
+                None => Ok(new_null_array(field.data_type(), rows)),
+                Some(array) if array.data_type() == field.data_type() => Ok(array.clone()),
+                Some(array) => {
+                    let options = CastOptions { safe: false, ..CastOptions::default() };
+                    Ok(cast_with_options(array, field.data_type(), &options)
+                        .map_err(|e| Error::from(e).with("key", self.file.key()).with("column", field.name()))?)
+                }
+            }
+        });
+        let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
+            .map_err(|e| Error::from(e).with("key", self.file.key()))
+    }
+}
+
+/// The row groups that hold rows of `ranges`, each with those rows counted from its start.
+fn select(groups: impl Iterator<Item = Range<u64>>, ranges: &[Range<u64>]) -> Vec<(usize, Vec<Range<usize>>)> {
+    let mut selected = Vec::new();
+    let mut ranges = ranges.iter().filter(|r| !r.is_empty()).peekable();
+    for (group, all) in groups.enumerate() {
+        let mut rows: Vec<Range<usize>> = Vec::new();
+        while let Some(range) = ranges.peek().filter(|r| r.start < all.end) {
+            let start = (range.start.max(all.start) - all.start) as usize;
+            let end = (range.end.min(all.end) - all.start) as usize;
+            match rows.last_mut().filter(|last| last.end == start) {
+                Some(last) => last.end = end,
+                None => rows.push(start..end),
+            }
+            if range.end > all.end {
+                break;
+            }
+            ranges.next();
+        }
+        if !rows.is_empty() {
+            selected.push((group, rows));
+        }
+    }
+    selected
+}
+
+/// The pages of a column chunk, and the row after the last of each.
+fn pages_of(file: &DataFile, group: usize, leaf: usize) -> impl Iterator<Item = (&PageLocation, i64)> {
+    let pages = file.metadata().offset_index().and_then(|all| all.get(group)?.get(leaf));
+    let pages = pages.map(|i| i.page_locations.as_slice()).unwrap_or_default();
+    let ends = pages.iter().skip(1).map(|p| p.first_row_index).chain([file.metadata().row_group(group).num_rows()]);
+    pages.iter().zip(ends)
+}
+
+/// The bytes of a column chunk that hold `rows`: its dictionary and pages, adjacent ones together.
+fn bytes_of(file: &DataFile, group: usize, leaf: usize, rows: &[Range<usize>]) -> Vec<Range<u64>> {
+    let chunk = file.metadata().row_group(group).column(leaf);
+    let mut bytes: Vec<Range<u64>> = Vec::new();
+    let mut add = |start: i64, end: i64| match bytes.last_mut().filter(|last| last.end == start as u64) {
+        Some(last) => last.end = end as u64,
+        None => bytes.push(start as u64..end as u64),
+    };
+    let mut rest = rows;
+    for (i, (page, end)) in pages_of(file, group, leaf).enumerate() {
+        if let (0, Some(start)) = (i, chunk.dictionary_page_offset())
+            && start < page.offset
+        {
+            add(start, page.offset);
+        }
+        while let [first, others @ ..] = rest
+            && first.end as i64 <= page.first_row_index
+        {
+            rest = others;
+        }
+        if rest.first().is_some_and(|r| (r.start as i64) < end) {
+            add(page.offset, page.offset + i64::from(page.compressed_page_size));
+        }
+    }
+    bytes
+}
+
+/// Checks every page of a row group that lies wholly within bytes that were read.
+fn check(file: &DataFile, group: usize, leaves: &[usize], ranges: &[Range<u64>], found: &[Bytes]) -> Result<()> {
+    let mut read: Vec<(&Range<u64>, &Bytes)> = ranges.iter().zip(found).collect();
+    read.sort_by_key(|(range, _)| range.start);
+    for leaf in leaves {
+        let chunk = file.metadata().row_group(group).column(*leaf);
+        let encodings: Vec<Encoding> = chunk.encodings().collect();
+        let check = |start: i64, len: i64, rows: Option<u64>| {
+            let (start, len) = (start as u64, len as u64);
+            let at = read.partition_point(|(range, _)| range.start <= start);
+            let Some((range, bytes)) = at.checked_sub(1).map(|at| read[at]).filter(|r| start + len <= r.0.end) else {
+                return Ok(());
+            };
+            let offset = (start - range.start) as usize;
+            let expected = Expected { rows, encodings: &encodings, raw_bytes: chunk.uncompressed_size() };
+            page::check(&bytes.slice(offset..offset + len as usize), &expected)
+                .map_err(|e| e.with("key", file.key()).with("column", chunk.column_path()).with("row_group", group))
+        };
+        for (i, (page, end)) in pages_of(file, group, *leaf).enumerate() {
+            if let (0, Some(start)) = (i, chunk.dictionary_page_offset())
+                && start < page.offset
+            {
+                check(start, page.offset - start, None)?;
+            }
+            check(page.offset, page.compressed_page_size.into(), Some((end - page.first_row_index) as u64))?;
+        }
+    }
+    Ok(())
+}
