@@ -269,7 +269,7 @@ impl Draft {
         for (id, table) in &now.names.tables {
             let same = base.names.tables.get(id).is_some_and(|old| Arc::ptr_eq(old, table) || old == table);
             if !same {
-                changes.insert(Section::Table(*id).name(), Change::json(table.as_ref())?);
+                changes.insert(Section::Table(*id).name(), readable(table)?);
             }
         }
         for id in base.names.tables.keys().filter(|id| !now.names.tables.contains_key(id)) {
@@ -304,6 +304,19 @@ impl Draft {
     pub(super) fn into_catalog(self) -> Catalog {
         self.catalog
     }
+}
+
+/// The section of a table, if it reads back as it is: JSON has no NaN, and a root that cannot be read is lost.
+fn readable(table: &Supertable) -> Result<Change> {
+    let change = Change::json(table)?;
+    if let Change::Put(body) = &change
+        && serde_json::from_slice::<Supertable>(body).ok().as_ref() != Some(table)
+    {
+        return Err(
+            Error::invalid("a table that cannot be stored: a tag is NaN or infinite").with("table", &table.name)
+        );
+    }
+    Ok(change)
 }
 
 fn untold(table: TableId, partition: i64) -> Error {

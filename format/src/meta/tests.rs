@@ -173,6 +173,17 @@ async fn four_processes_that_commit_at_once_lose_nothing_on_a_directory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn four_processes_that_commit_at_once_lose_nothing_on_s3() {
+    let Some(store) = crate::store::tests::s3() else { return };
+    four_committers_lose_nothing([(); 4].map(|()| store.clone())).await;
+    let before = store.counters();
+    let root = Root::open(store.clone()).await.unwrap();
+    let spent = store.counters().since(&before);
+    assert_eq!((spent.list, spent.get, spent.requests()), (1, 1, 2), "a cold start is LIST and GET");
+    assert_eq!(root.catalog().version, Version(101));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn committers_that_lose_every_third_reply_lose_nothing_and_repeat_nothing() {
     let store = Store::in_memory();
     let stores = [(); 4].map(|()| {
@@ -367,6 +378,31 @@ async fn each_invariant_refuses_what_would_break_it() {
 }
 
 #[tokio::test]
+async fn a_tag_that_json_cannot_hold_is_refused_and_others_survive() {
+    use crate::{ids::ColumnId, types::Scalar};
+    let (root, table) = root_with_table(Store::in_memory()).await;
+    let set = async |value: Scalar| {
+        let change = |d: &mut Draft| {
+            let mut t = d.catalog().table_by_id(table).unwrap().as_ref().clone();
+            t.overrides.entry("d1".to_owned()).or_default().insert(ColumnId(2), Some(value.clone()));
+            d.put_table(t)
+        };
+        root.commit(&[], change).await.map(|_| ())
+    };
+    for bad in [f64::NAN, f64::INFINITY] {
+        assert_eq!(set(Scalar::Float(bad)).await.unwrap_err().kind(), Kind::Invalid);
+    }
+    let good = [0.1, f64::MIN_POSITIVE, -0.0, f64::MAX].map(Scalar::Float);
+    let others =
+        [Scalar::Int(i64::MIN), Scalar::UInt(u64::MAX), Scalar::Text("é\0\"".into()), Scalar::Bytes(vec![0, 255])];
+    for value in good.into_iter().chain(others) {
+        set(value.clone()).await.unwrap();
+        let again = Root::open(root.store().clone()).await.unwrap().catalog();
+        assert_eq!(again.table_by_id(table).unwrap().overrides["d1"][&ColumnId(2)], Some(value));
+    }
+}
+
+#[tokio::test]
 async fn files_are_removed_once_and_go_with_their_table() {
     let (root, table) = root_with_table(Store::in_memory()).await;
     let add = |d: &mut Draft| d.add_file(table, file(&root, 0, d.version()));
@@ -402,4 +438,15 @@ async fn names_match_exactly_or_uniquely_without_case() {
     assert_eq!(catalog.database("bee").unwrap().id, DatabaseId(2));
     assert!(catalog.database("cee").is_none());
     assert_eq!(catalog.databases().map(|d| d.name.as_str()).collect::<Vec<_>>(), ["A", "Bee", "a"]);
+}
+
+#[test]
+fn the_specification_shows_a_table_as_it_is_stored() {
+    let spec = include_str!("../../SPEC.md");
+    let example =
+        spec.split("```json\n").map(|block| block.split("```").next().unwrap()).find(|b| b.contains("columns"));
+    let table: crate::schema::Supertable = serde_json::from_str(example.unwrap()).unwrap();
+    assert_eq!((table.columns.len(), table.overrides.len(), table.tombstones[0].positions[0].seq), (3, 1, 4));
+    let stored: serde_json::Value = serde_json::from_slice(&serde_json::to_vec(&table).unwrap()).unwrap();
+    assert_eq!(stored, serde_json::from_str::<serde_json::Value>(example.unwrap()).unwrap());
 }

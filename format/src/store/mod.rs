@@ -13,7 +13,7 @@ pub mod faults;
 mod list;
 mod open;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{fmt, ops::Range, sync::Arc};
 

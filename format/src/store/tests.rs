@@ -115,3 +115,44 @@ fn urls_that_are_not_stores_are_invalid() {
     assert_eq!(s3.describe(), "s3://bucket/a/b");
     assert!(!s3.is_directory());
 }
+
+/// A store on the S3-compatible server that `TIDELAKE_TEST_S3` names (`s3://bucket/prefix`; endpoint and keys by
+/// `AWS_*`), under a prefix of its own; `None` where it is not set.
+#[allow(clippy::print_stderr)]
+pub(crate) fn s3() -> Option<Store> {
+    let Ok(url) = std::env::var("TIDELAKE_TEST_S3") else {
+        eprintln!("SKIPPED: TIDELAKE_TEST_S3 names no store");
+        return None;
+    };
+    Some(Store::open(&format!("{}/{:032x}", url.trim_end_matches('/'), System.random_id()), &[]).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_s3_compatible_keeps_every_promise() {
+    let Some(store) = s3() else { return };
+    conformance::check(&store).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_long_list_on_s3_goes_on_page_by_page_and_as_16_at_once() {
+    let Some(store) = s3() else { return };
+    let keys: Vec<String> =
+        (0..1_200_u64).map(|i| format!("log/{:08x}/0", i.wrapping_mul(0x9e37_79b9) as u32)).collect();
+    for some in keys.chunks(50) {
+        let puts = some.iter().map(|key| store.create(key, "x".into()));
+        futures::future::try_join_all(puts).await.unwrap();
+    }
+    store.create("logs", "not below".into()).await.unwrap();
+    let before = store.counters();
+    let listed = store.list("log").await.unwrap();
+    assert_eq!(store.counters().since(&before).list, 2);
+    let before = store.counters();
+    assert_eq!(store.list_by_digit("log").await.unwrap(), listed);
+    assert_eq!(store.counters().since(&before).list, 17);
+    let mut expected = keys.clone();
+    expected.sort();
+    assert_eq!(listed.iter().map(|m| m.location.to_string()).collect::<Vec<_>>(), expected);
+    let before = store.counters();
+    assert_eq!(store.first("log").await.unwrap().unwrap().location.as_ref(), expected[0]);
+    assert_eq!(store.counters().since(&before).list, 1);
+}
