@@ -1,6 +1,6 @@
 //! The tag manifest: sidecar of a data file, one row per series in it, its index and first level of aggregates.
 //!
-//! Pure. [`ManifestBuilder`] makes it while the rows of the file are written.
+//! Pure. [`DataFileWriter`](crate::file::DataFileWriter) makes it while the rows of the file are written.
 //!
 //! ```text
 //! offset  size  little-endian

@@ -34,9 +34,9 @@ use crate::{
     segment::ipc::Compressor,
 };
 
-/// The longest value that stands whole in statistics; longer ones are written row by row.
-const VALUE_BYTES: usize = 64;
-/// The most bytes of a dictionary; larger ones are written row by row.
+/// The longest value that stands in statistics; a column with longer ones has none.
+const BOUND_BYTES: usize = 64;
+/// The bytes of a dictionary that is always taken; a larger one must halve the bytes of its column.
 const DICTIONARY_BYTES: usize = 1 << 20;
 
 /// Rows of one series: its place among the series of the row group, and how many.
@@ -50,8 +50,10 @@ pub(super) fn encode(
     pages: &[usize],
 ) -> Result<Option<Chunk>> {
     let Some(dictionary) = Dictionary::of(values)? else { return Ok(None) };
-    // Very short runs are better packed than counted.
-    if runs.len() > 64 && pages.iter().sum::<usize>() / runs.len() < 4 {
+    // Very short runs are better packed than counted. What is refused here is at most four times as large as the
+    // series themselves, row by row.
+    let rows = pages.iter().sum::<usize>();
+    if (runs.len() > 64 && rows / runs.len() < 4) || !dictionary.pays(runs) {
         return Ok(None);
     }
     let nullable = column.max_def_level() > 0;
@@ -108,7 +110,6 @@ pub(super) fn encode(
         index.append(bounds.codes.is_none(), min.to_vec(), max.to_vec(), bounds.nulls as i64);
         whole.add(&bounds);
     }
-    let rows = pages.iter().sum::<usize>();
     let metadata = ColumnChunkMetaData::builder(column.clone())
         .set_encodings(vec![Encoding::PLAIN, Encoding::RLE, Encoding::RLE_DICTIONARY])
         .set_compression(compression())
@@ -132,7 +133,7 @@ pub(super) fn encode(
         rows_written: rows as u64,
         metadata,
         bloom_filter: None,
-        column_index: Some(index.build()?),
+        column_index: if dictionary.bounded { Some(index.build()?) } else { None },
         offset_index: Some(offsets.build()),
     };
     Ok(Some(Chunk { bytes, close }))
@@ -221,6 +222,8 @@ struct Dictionary {
     codes: Vec<Option<u32>>,
     /// Bytes before the value in its PLAIN encoding: the length of a text.
     prefix: usize,
+    /// Whether every value is short enough for statistics.
+    bounded: bool,
 }
 
 impl Dictionary {
@@ -249,11 +252,18 @@ impl Dictionary {
         codes.iter_mut().flatten().for_each(|code| *code = rank[*code as usize]);
         let sorted = take(&distinct, &sorted, None)?;
         let text = matches!(values.data_type(), DataType::Utf8 | DataType::Binary);
-        let dictionary = Self { plain: plain(&sorted)?, codes, prefix: if text { 4 } else { 0 } };
-        let longest = dictionary.plain.iter().map(Vec::len).max().unwrap_or(0);
-        let bytes = dictionary.plain.iter().map(Vec::len).sum::<usize>();
-        let none = dictionary.plain.is_empty();
-        Ok((!none && longest <= VALUE_BYTES + 4 && bytes <= DICTIONARY_BYTES).then_some(dictionary))
+        let prefix = if text { 4 } else { 0 };
+        let plain = plain(&sorted)?;
+        let bounded = plain.iter().all(|v| v.len() <= BOUND_BYTES + prefix);
+        Ok((!plain.is_empty()).then_some(Self { plain, codes, prefix, bounded }))
+    }
+
+    /// Whether the dictionary is small, or much smaller than its values row by row.
+    fn pays(&self, runs: &[Run]) -> bool {
+        let dictionary = self.plain.iter().map(Vec::len).sum::<usize>();
+        let value = |run: &Run| self.codes[run.0 as usize].map_or(0, |code| self.plain[code as usize].len());
+        dictionary <= DICTIONARY_BYTES
+            || runs.iter().map(|r| r.1.saturating_mul(value(r))).sum::<usize>() / 2 >= dictionary
     }
 
     /// A value as statistics hold it.
@@ -262,7 +272,8 @@ impl Dictionary {
     }
 
     fn statistics(&self, physical: Physical, bounds: &Bounds) -> Result<Statistics> {
-        let (min, max) = (bounds.codes.map(|c| self.bound(c.0)), bounds.codes.map(|c| self.bound(c.1)));
+        let codes = bounds.codes.filter(|_| self.bounded);
+        let (min, max) = (codes.map(|c| self.bound(c.0)), codes.map(|c| self.bound(c.1)));
         let nulls = Some(bounds.nulls as u64);
         let i32_of = |b: &[u8]| b.try_into().map(i32::from_le_bytes).unwrap_or_default();
         let i64_of = |b: &[u8]| b.try_into().map(i64::from_le_bytes).unwrap_or_default();

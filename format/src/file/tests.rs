@@ -379,6 +379,26 @@ async fn a_newer_version_is_named() {
 }
 
 #[tokio::test]
+async fn long_tags_of_many_rows_stand_once_in_the_file() {
+    let table = w1();
+    let mut rng = StdRng::seed_from_u64(17);
+    let lengths = [3_000; 40];
+    let rows = random_rows(&mut rng, &table, &lengths, Values::Null);
+    let set = random_series(&mut rng, &table, 40, Values::Any);
+    let mut columns = set.batch().columns().to_vec();
+    // 2 MB of tags, 6 GB if they were repeated.
+    columns[2] = Arc::new(StringArray::from_iter_values((0..40).map(|i| format!("{i:02}").repeat(25_000))));
+    let series = SeriesSet::try_new(RecordBatch::try_new(set.batch().schema(), columns).unwrap()).unwrap();
+    let file = encode(&table, DataFileOptions::default(), &series, &rows);
+    let (store, opened) = put(&file).await;
+    let name: FieldRef = Arc::new(table.arrow_schema(Precision::Milli).field(4).clone());
+    let found = read(&store, &opened, vec![2_998..3_002, 119_999..120_000], &[name]).await;
+    let starts: Vec<&str> = found.column(0).as_string::<i32>().iter().flatten().map(|v| &v[..2]).collect();
+    assert_eq!(starts, ["00", "00", "01", "01", "39"]);
+    assert_eq!(found.column(0).as_string::<i32>().value(0).len(), 50_000);
+}
+
+#[tokio::test]
 async fn very_long_texts_make_pages_of_bounded_size() {
     let columns = [
         ("ts", Role::Time, Type::Timestamp),

@@ -3,9 +3,9 @@
 use std::{fmt, ops::Range, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, RecordBatch, UInt32Array, new_null_array},
+    array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array, new_null_array},
     compute::{CastOptions, cast_with_options, concat_batches, take},
-    datatypes::{Field, Schema, SchemaRef},
+    datatypes::{DataType, Field, Schema, SchemaRef},
 };
 use bytes::Bytes;
 use parquet::{
@@ -35,6 +35,9 @@ pub(super) const TABLE_KEY: &str = "tidelake.table";
 /// The format version of data files that this code writes, and the newest it reads.
 pub(super) const FORMAT_VERSION: u32 = 1;
 
+/// The bytes of rows in memory that make a row group of any number of rows.
+const ROW_GROUP_BYTES: usize = 256 << 20;
+
 /// How rows are cut into pages and row groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataFileOptions {
@@ -43,8 +46,8 @@ pub struct DataFileOptions {
     pub page_rows: usize,
     /// No page has more rows; default 16 384, at most 65 536.
     pub page_rows_max: usize,
-    /// A row group is cut at the end of a series once it has this many rows, and anywhere at twice as many;
-    /// default 1 048 576. Rows of a row group are held in memory until it is written.
+    /// A row group is cut at the end of a series once it has this many rows (or 256 MiB), and anywhere at twice as
+    /// many; default 1 048 576. Rows of a row group are held in memory until it is written.
     pub row_group_rows: usize,
 }
 
@@ -101,6 +104,8 @@ struct RowGroup {
     /// One per series.
     runs: Vec<Run>,
     rows: usize,
+    /// Bytes in memory, about.
+    bytes: usize,
 }
 
 impl fmt::Debug for DataFileWriter {
@@ -177,14 +182,15 @@ impl DataFileWriter {
         }
         // This also checks every index.
         self.hash = self.hash.wrapping_add(content_hash(series, &batch)?);
-        let mut part = Part { set, batch: batch.clone(), places: Vec::new(), taken: 0..0 };
+        let row_bytes = bytes_of(&batch) / batch.num_rows().max(1) + 1;
+        let mut part = Part { set, batch: batch.clone(), row_bytes, places: Vec::new(), taken: 0..0 };
         let mut start = 0;
         for run in of.chunk_by(|a, b| a == b) {
             let name = series.names().value(run[0] as usize);
             let rows = start..start + run.len();
             let new = self.last_name.as_deref() != Some(name);
             if new {
-                if self.group.rows >= self.options.row_group_rows {
+                if self.group.rows >= self.options.row_group_rows || self.group.bytes >= ROW_GROUP_BYTES {
                     self.flush(&mut part)?;
                 }
                 self.manifest.start_series();
@@ -269,7 +275,7 @@ impl DataFileWriter {
     fn take_rows(&mut self, part: &mut Part, mut rows: Range<usize>) -> Result<()> {
         let limit = self.options.row_group_rows * 2;
         while !rows.is_empty() {
-            if self.group.rows >= limit {
+            if self.group.rows >= limit || self.group.bytes >= 2 * ROW_GROUP_BYTES {
                 self.flush(part)?;
             }
             if self.group.runs.is_empty() {
@@ -277,8 +283,10 @@ impl DataFileWriter {
                 self.group.series.extend(self.last_series.clone());
                 self.group.runs.push((0, 0));
             }
-            let n = rows.len().min(limit - self.group.rows);
+            let room = (2 * ROW_GROUP_BYTES).saturating_sub(self.group.bytes) / part.row_bytes;
+            let n = rows.len().min(limit - self.group.rows).min(room.max(1));
             self.group.rows += n;
+            self.group.bytes += n * part.row_bytes;
             if let Some(run) = self.group.runs.last_mut() {
                 run.1 += n;
             }
@@ -295,6 +303,7 @@ impl DataFileWriter {
             let columns = part.set.columns().iter().map(|c| take(c, &places, None)).collect::<Result<Vec<_>, _>>()?;
             let named = RecordBatch::try_new(self.series_schema.clone(), columns)?;
             self.last_series = Some(named.slice(named.num_rows() - 1, 1));
+            self.group.bytes += named.get_array_memory_size();
             self.manifest.name_series(named.clone());
             self.group.series.push(named);
         }
@@ -350,10 +359,26 @@ struct Part {
     /// Names and tags that the batch refers to.
     set: RecordBatch,
     batch: RecordBatch,
+    /// Bytes of a row in memory, on average.
+    row_bytes: usize,
     /// Places in `set` of series that the manifest and the row group do not know yet.
     places: Vec<u32>,
     /// Rows that are counted in the row group, but not in it yet.
     taken: Range<usize>,
+}
+
+/// The bytes of the values of a batch, whatever buffers it is a part of.
+fn bytes_of(batch: &RecordBatch) -> usize {
+    let bytes = |offsets: &[i32]| match offsets {
+        [first, .., last] => (last - first) as usize + 4 * offsets.len(),
+        _ => 0,
+    };
+    let column = |array: &ArrayRef| match array.data_type() {
+        DataType::Utf8 => bytes(array.as_string::<i32>().value_offsets()),
+        DataType::Binary => bytes(array.as_binary::<i32>().value_offsets()),
+        other => array.len() * other.primitive_width().unwrap_or(1),
+    };
+    batch.columns().iter().map(column).sum()
 }
 
 /// One value per row from one per series.
