@@ -267,7 +267,7 @@ fn peers(page: &mut String, report: &Report) {
             systems.push((&peer.peer, &peer.version));
         }
     }
-    let header: Vec<String> = ["", "**Tidelake**", "fastest other ÷ ours"]
+    let header: Vec<String> = ["", "**Tidelake**", "fastest DataFusion ÷ ours", "fastest other ÷ ours"]
         .into_iter()
         .map(str::to_owned)
         .chain(systems.iter().map(|(peer, version)| format!("{peer} {version}")))
@@ -278,10 +278,16 @@ fn peers(page: &mut String, report: &Report) {
             .map(|(peer, _)| report.peers.iter().find(|one| one.peer == *peer && one.name == *name))
             .map(|found| found.map(PeerSample::median_ms))
             .collect();
-        let fastest = theirs.iter().flatten().copied().min_by(f64::total_cmp);
-        let ratio = ours_sample.zip(fastest).map(|(ours, fastest)| format!("{:.2}", fastest / ours.median_ms()));
-        let cells = theirs.into_iter().map(|found| found.map(millis).unwrap_or_default());
-        [(*name).to_owned(), ours(ours_sample), ratio.unwrap_or_default()].into_iter().chain(cells).collect()
+        // How many times longer the fastest of some engines took than ours did.
+        let ratio = |wanted: &dyn Fn(&str) -> bool| {
+            let chosen = systems.iter().zip(&theirs).filter(|((peer, _), _)| wanted(peer));
+            let fastest = chosen.filter_map(|(_, found)| *found).min_by(f64::total_cmp);
+            let ours = ours_sample.map(QuerySample::median_ms);
+            ours.zip(fastest).map(|(ours, fastest)| format!("{:.2}", fastest / ours)).unwrap_or_default()
+        };
+        let ratios = [ratio(&|peer| peer.starts_with("DataFusion")), ratio(&|_| true)];
+        let cells = theirs.iter().map(|found| found.map(millis).unwrap_or_default());
+        [(*name).to_owned(), ours(ours_sample)].into_iter().chain(ratios).chain(cells).collect()
     });
     table(page, &header, rows);
 }
