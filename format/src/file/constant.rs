@@ -105,6 +105,10 @@ pub(super) fn encode(
         raw_bytes += spec.uncompressed_size;
         offsets.append_offset_and_size(spec.offset as i64, spec.compressed_size as i32);
         offsets.append_row_count(*rows as i64);
+        if column.physical_type() == Physical::BYTE_ARRAY {
+            let bytes = codes.iter().filter_map(|(code, n)| Some(dictionary.bound((*code)?).len() * n)).sum::<usize>();
+            offsets.append_unencoded_byte_array_data_bytes(Some(bytes as i64));
+        }
         let (min, max) =
             bounds.codes.map_or((&[][..], &[][..]), |(min, max)| (dictionary.bound(min), dictionary.bound(max)));
         index.append(bounds.codes.is_none(), min.to_vec(), max.to_vec(), bounds.nulls as i64);

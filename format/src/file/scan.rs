@@ -30,6 +30,9 @@ use crate::{
     store::Store,
 };
 
+/// About how many bytes of text one column of a batch may have: an Arrow array holds less than 2 GiB, one page of rows
+/// at most 1 GiB.
+const TEXT_BYTES: usize = 256 << 20;
 /// How many bytes are read at once, unless a row group alone has more.
 const READ_BYTES: u64 = 8 << 20;
 
@@ -172,7 +175,7 @@ impl Scan {
             .with_projection(mask)
             .with_row_groups(vec![part.group])
             .with_row_selection(selection)
-            .with_batch_size(self.batch_rows)
+            .with_batch_size(self.batch_rows.min(longest_batch(file, part.group, &self.leaves)))
             .build()
             .map_err(fault)?;
         decoder.push_ranges(part.bytes, found).map_err(fault)?;
@@ -259,6 +262,17 @@ fn pages_of(file: &DataFile, group: usize, leaf: usize) -> impl Iterator<Item = 
     let pages = pages.map(|i| i.page_locations.as_slice()).unwrap_or_default();
     let ends = pages.iter().skip(1).map(|p| p.first_row_index).chain([file.metadata().row_group(group).num_rows()]);
     pages.iter().zip(ends)
+}
+
+/// How many rows a batch of these columns may have.
+fn longest_batch(file: &DataFile, group: usize, leaves: &[usize]) -> usize {
+    let index = |leaf: &usize| file.metadata().offset_index().and_then(|all| all.get(group)?.get(*leaf));
+    let texts = leaves.iter().filter_map(|leaf| Some((leaf, index(leaf)?.unencoded_byte_array_data_bytes.as_ref()?)));
+    let pages = texts.flat_map(|(leaf, bytes)| {
+        let rows = pages_of(file, group, *leaf).map(|(page, end)| end - page.first_row_index);
+        rows.zip(bytes).map(|(rows, bytes)| (*bytes as usize) / (rows.max(1) as usize))
+    });
+    (TEXT_BYTES / pages.max().unwrap_or(0).max(1)).max(1)
 }
 
 /// The bytes of a column chunk that hold `rows`: its dictionary and pages, adjacent ones together.
