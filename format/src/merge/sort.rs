@@ -41,8 +41,8 @@ pub struct Newest {
 /// a batch are newer; `series` is an index below `series_count`. One sorted batch without repeats comes back as it is.
 ///
 /// # Errors
-/// [`Kind::Invalid`](crate::Kind::Invalid) when `batches` is empty, or too large for one batch (2³² rows, 2 GiB of
-/// text in one column); [`Kind::Internal`](crate::Kind::Internal) when schemas differ or an index is out of range.
+/// [`Kind::Invalid`](crate::Kind::Invalid) when `batches` is empty or has 2³² rows; [`Kind::Internal`](crate::Kind::Internal)
+/// when schemas differ, an index is out of range, or a column has 2 GiB of text.
 pub fn sort_newest(batches: &[RecordBatch], series_count: usize) -> Result<RecordBatch> {
     sort(batches, series_count, None).map(|n| n.rows)
 }
