@@ -130,7 +130,8 @@ impl Client {
         self.tokens = tokens.join(",");
     }
 
-    /// Sends a request once.
+    /// Sends a request once; a second time only when a connection used before turns out to be closed, without a byte of
+    /// reply.
     ///
     /// # Errors
     /// No connection, a broken one, a reply that is no HTTP/1.1, too large or too late. The connection is closed then.
@@ -208,14 +209,21 @@ impl Client {
         }
         self.out.extend_from_slice(b"\r\n");
         self.out.extend_from_slice(body);
-        let mut stream = match self.stream.take() {
-            Some(stream) => stream,
-            None => {
-                let stream = TcpStream::connect(&self.authority).await.context("connect")?;
-                stream.set_nodelay(true).context("set TCP_NODELAY")?;
-                stream
+        if let Some(stream) = self.stream.take() {
+            self.input.clear();
+            match self.try_on(stream).await {
+                // A server may close an idle connection at any time: silence on a used one says nothing about the request.
+                Err(_) if self.input.is_empty() => {}
+                result => return result,
             }
-        };
+        }
+        let stream = TcpStream::connect(&self.authority).await.context("connect")?;
+        stream.set_nodelay(true).context("set TCP_NODELAY")?;
+        self.try_on(stream).await
+    }
+
+    /// Sends what `out` holds and reads the reply; keeps the connection when it can be used again.
+    async fn try_on(&mut self, mut stream: TcpStream) -> Result<Reply> {
         stream.write_all(&self.out).await.context("send the request")?;
         let (reply, keep) = read_reply(&mut stream, &mut self.input, self.options.max_reply).await?;
         if keep {

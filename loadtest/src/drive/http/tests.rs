@@ -68,6 +68,21 @@ async fn bodies_of_every_framing_arrive_whole() {
 }
 
 #[tokio::test]
+async fn a_connection_closed_while_idle_is_made_again() {
+    let fake = serve(|number, _| match number {
+        1 => Act::Close(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nb".into()),
+        _ => reply(200, "", "a"),
+    })
+    .await;
+    let mut client = Client::new(&fake.url, quick()).unwrap();
+    for expected in [b"a", b"b", b"a", b"a"] {
+        assert_eq!(client.send("GET", "/", "", b"").await.unwrap().body, expected);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!((*fake.connections.lock().unwrap(), fake.requests.lock().unwrap().len()), (2, 4));
+}
+
+#[tokio::test]
 async fn a_busy_server_and_a_broken_connection_are_tried_again() {
     let fake = serve(|number, _| match number {
         0 => reply(503, "Retry-After: 1\r\n", "busy"),
