@@ -2,14 +2,30 @@
 
 use std::{fmt, sync::Arc};
 
+use arrow::{
+    array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, new_null_array},
+    compute::cast,
+    datatypes::{DataType, Field, Schema, TimeUnit},
+};
 use async_trait::async_trait;
-use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
+use datafusion::{
+    catalog::{SchemaProvider, TableProvider},
+    datasource::MemTable,
+    error::Result as DfResult,
+};
 use tidelake_format::{
     Result,
     ids::DatabaseId,
     rows::SeriesSet,
-    schema::{Database, Supertable},
+    schema::{Database, Role, Supertable},
+    types::Type,
 };
+
+use super::names::INFORMATION_SCHEMA;
+use crate::error::to_datafusion;
+
+/// The name of the one catalog: what stands before `database.table` in a name of three parts.
+pub const CATALOG: &str = "tidelake";
 
 /// The databases, tables and series that one statement sees.
 #[async_trait]
@@ -40,7 +56,316 @@ pub trait CatalogInfo: Send + Sync + fmt::Debug {
     }
 }
 
-/// The schema `information_schema`: `tables`, `columns`, `schemata`, `views` of the SQL standard and TDengine's `ins_*`.
-pub fn information_schema(_info: Arc<dyn CatalogInfo>) -> Arc<dyn SchemaProvider> {
-    Arc::new(MemorySchemaProvider::new())
+/// The schema `information_schema`: `tables`, `columns`, `schemata` and `views` of the SQL standard, and TDengine's
+/// `ins_databases`, `ins_stables`, `ins_tables`, `ins_columns`, `ins_tags` and `ins_views`. What is not known here
+/// (replicas, owners, creation times) is NULL.
+pub fn information_schema(info: Arc<dyn CatalogInfo>) -> Arc<dyn SchemaProvider> {
+    Arc::new(InformationSchema { info })
+}
+
+const TABLES: [&str; 10] = [
+    "columns",
+    "ins_columns",
+    "ins_databases",
+    "ins_stables",
+    "ins_tables",
+    "ins_tags",
+    "ins_views",
+    "schemata",
+    "tables",
+    "views",
+];
+
+#[derive(Debug)]
+struct InformationSchema {
+    info: Arc<dyn CatalogInfo>,
+}
+
+#[async_trait]
+impl SchemaProvider for InformationSchema {
+    fn table_names(&self) -> Vec<String> {
+        TABLES.map(str::to_owned).into()
+    }
+
+    async fn table(&self, name: &str) -> DfResult<Option<Arc<dyn TableProvider>>> {
+        let rows = match name {
+            "tables" => self.standard_tables(),
+            "columns" => self.standard_columns(),
+            "schemata" => self.schemata(),
+            "views" => Rows::new(["table_catalog", "table_schema", "table_name", "definition"], []),
+            "ins_databases" => self.databases().await.map_err(to_datafusion)?,
+            "ins_stables" => self.stables(),
+            "ins_tables" => self.series_tables().await.map_err(to_datafusion)?,
+            "ins_columns" => self.columns(),
+            "ins_tags" => self.tags().await.map_err(to_datafusion)?,
+            "ins_views" => Rows::new(["view_name", "db_name", "effective_user"], ["create_time"]),
+            _ => return Ok(None),
+        };
+        let batch = rows.finish()?;
+        Ok(Some(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?)))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        TABLES.contains(&name)
+    }
+}
+
+/// A value of a table of the catalog.
+enum Cell {
+    Text(String),
+    Number(i64),
+    Null,
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Cell::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Cell::Text(text)
+    }
+}
+
+impl From<&String> for Cell {
+    fn from(text: &String) -> Self {
+        Cell::Text(text.clone())
+    }
+}
+
+impl From<i64> for Cell {
+    fn from(number: i64) -> Self {
+        Cell::Number(number)
+    }
+}
+
+/// Rows of texts, then numbers, then unknown times, put in the order of `names`.
+struct Rows {
+    texts: Vec<&'static str>,
+    times: Vec<&'static str>,
+    numbers: Vec<&'static str>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Rows {
+    /// Columns of text, and after them columns of times that are not known (all NULL).
+    fn new<const T: usize, const N: usize>(texts: [&'static str; T], times: [&'static str; N]) -> Self {
+        Self { texts: texts.into(), times: times.into(), numbers: Vec::new(), rows: Vec::new() }
+    }
+
+    /// Columns of whole numbers between the texts and the times.
+    fn with_numbers<const N: usize>(mut self, numbers: [&'static str; N]) -> Self {
+        self.numbers = numbers.into();
+        self
+    }
+
+    fn push(&mut self, row: Vec<Cell>) {
+        self.rows.push(row);
+    }
+
+    fn finish(self) -> DfResult<RecordBatch> {
+        let mut fields = Vec::new();
+        let mut arrays: Vec<ArrayRef> = Vec::new();
+        for (i, name) in self.texts.iter().enumerate() {
+            let column = self.rows.iter().map(|r| match r.get(i) {
+                Some(Cell::Text(text)) => Some(text.as_str()),
+                _ => None,
+            });
+            fields.push(Field::new(*name, DataType::Utf8, true));
+            arrays.push(Arc::new(column.collect::<StringArray>()));
+        }
+        for (i, name) in self.numbers.iter().enumerate() {
+            let column = self.rows.iter().map(|r| match r.get(self.texts.len() + i) {
+                Some(Cell::Number(n)) => Some(*n),
+                _ => None,
+            });
+            fields.push(Field::new(*name, DataType::Int64, true));
+            arrays.push(Arc::new(column.collect::<Int64Array>()));
+        }
+        for name in &self.times {
+            let unknown = DataType::Timestamp(TimeUnit::Millisecond, None);
+            fields.push(Field::new(*name, unknown.clone(), true));
+            arrays.push(new_null_array(&unknown, self.rows.len()));
+        }
+        Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
+    }
+}
+
+impl InformationSchema {
+    fn each_table(&self) -> impl Iterator<Item = (Arc<Database>, Arc<Supertable>)> {
+        let info = Arc::clone(&self.info);
+        self.info
+            .databases()
+            .into_iter()
+            .flat_map(move |d| info.tables(d.id).into_iter().map(move |t| (Arc::clone(&d), t)))
+    }
+
+    fn standard_tables(&self) -> Rows {
+        let mut rows = Rows::new(["table_catalog", "table_schema", "table_name", "table_type"], []);
+        for (database, table) in self.each_table() {
+            rows.push(vec![CATALOG.into(), (&database.name).into(), (&table.name).into(), "BASE TABLE".into()]);
+        }
+        for name in TABLES {
+            rows.push(vec![CATALOG.into(), INFORMATION_SCHEMA.into(), name.into(), "SYSTEM VIEW".into()]);
+        }
+        rows
+    }
+
+    fn standard_columns(&self) -> Rows {
+        let texts = [
+            "table_catalog",
+            "table_schema",
+            "table_name",
+            "column_name",
+            "column_default",
+            "is_nullable",
+            "data_type",
+        ];
+        let mut rows = Rows::new(texts, []).with_numbers(["ordinal_position", "character_maximum_length"]);
+        for (database, table) in self.each_table() {
+            for (i, column) in table.columns.iter().enumerate() {
+                let width = match column.ty {
+                    Type::Binary(n) | Type::NChar(n) | Type::VarBinary(n) => {
+                        n.map_or(Cell::Null, |n| Cell::Number(i64::from(n)))
+                    }
+                    _ => Cell::Null,
+                };
+                rows.push(vec![
+                    CATALOG.into(),
+                    (&database.name).into(),
+                    (&table.name).into(),
+                    (&column.name).into(),
+                    Cell::Null,
+                    if column.role == Role::Time { "NO" } else { "YES" }.into(),
+                    column.ty.name().into(),
+                    (i as i64 + 1).into(),
+                    width,
+                ]);
+            }
+        }
+        rows
+    }
+
+    fn schemata(&self) -> Rows {
+        let mut rows = Rows::new(["catalog_name", "schema_name", "schema_owner"], []);
+        let databases = self.info.databases();
+        for name in databases.iter().map(|d| d.name.as_str()).chain([INFORMATION_SCHEMA]) {
+            rows.push(vec![CATALOG.into(), name.into(), Cell::Null]);
+        }
+        rows
+    }
+
+    async fn databases(&self) -> Result<Rows> {
+        let mut rows = Rows::new(["name", "strict", "duration", "keep", "precision", "status"], ["create_time"])
+            .with_numbers(["vgroups", "ntables", "replica"]);
+        for database in self.info.databases() {
+            let mut series = 0;
+            for table in self.info.tables(database.id) {
+                series += self.info.series(&table).await?.iter().map(SeriesSet::len).sum::<usize>() as i64;
+            }
+            let days = |ms: i64| format!("{}d", ms / 86_400_000);
+            rows.push(vec![
+                (&database.name).into(),
+                "on".into(),
+                days(database.partition_ms).into(),
+                days(database.keep_ms).into(),
+                database.precision.as_str().into(),
+                "ready".into(),
+                Cell::Null,
+                series.into(),
+                Cell::Null,
+            ]);
+        }
+        Ok(rows)
+    }
+
+    fn stables(&self) -> Rows {
+        let mut rows = Rows::new(["stable_name", "db_name", "table_comment"], ["create_time", "last_update"])
+            .with_numbers(["columns", "tags"]);
+        for (database, table) in self.each_table() {
+            let tags = table.tags().count() as i64;
+            let columns = table.columns.len() as i64 - tags;
+            rows.push(vec![(&table.name).into(), (&database.name).into(), Cell::Null, columns.into(), tags.into()]);
+        }
+        rows
+    }
+
+    async fn series_tables(&self) -> Result<Rows> {
+        let mut rows = Rows::new(["table_name", "db_name", "stable_name", "type", "table_comment"], ["create_time"])
+            .with_numbers(["columns", "uid", "vgroup_id", "ttl"]);
+        for (database, table) in self.each_table() {
+            let columns = (table.columns.len() - table.tags().count()) as i64;
+            for set in self.info.series(&table).await? {
+                for name in set.names().iter().flatten() {
+                    rows.push(vec![
+                        name.into(),
+                        (&database.name).into(),
+                        (&table.name).into(),
+                        "CHILD_TABLE".into(),
+                        Cell::Null,
+                        columns.into(),
+                    ]);
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    fn columns(&self) -> Rows {
+        let mut rows = Rows::new(["table_name", "db_name", "table_type", "col_name", "col_type"], []).with_numbers([
+            "col_length",
+            "col_precision",
+            "col_scale",
+            "col_nullable",
+        ]);
+        for (database, table) in self.each_table() {
+            for column in table.columns.iter().filter(|c| c.role != Role::Tag) {
+                rows.push(vec![
+                    (&table.name).into(),
+                    (&database.name).into(),
+                    "SUPER_TABLE".into(),
+                    (&column.name).into(),
+                    column.ty.to_string().into(),
+                    i64::from(column.ty.width()).into(),
+                    Cell::Null,
+                    Cell::Null,
+                    i64::from(column.role != Role::Time).into(),
+                ]);
+            }
+        }
+        rows
+    }
+
+    async fn tags(&self) -> Result<Rows> {
+        let mut rows = Rows::new(["table_name", "db_name", "stable_name", "tag_name", "tag_type", "tag_value"], []);
+        for (database, table) in self.each_table() {
+            for set in self.info.series(&table).await? {
+                let mut values = Vec::new();
+                for tag in table.tags() {
+                    let values_of = set.tag(tag.id).map(|v| cast(v, &DataType::Utf8)).transpose()?;
+                    values.push((tag, values_of));
+                }
+                for (i, name) in set.names().iter().enumerate() {
+                    for (tag, values) in &values {
+                        let value = values
+                            .as_ref()
+                            .map(|v| v.as_string::<i32>())
+                            .filter(|v| arrow::array::Array::is_valid(v, i))
+                            .map_or(Cell::Null, |v| v.value(i).into());
+                        rows.push(vec![
+                            name.unwrap_or_default().into(),
+                            (&database.name).into(),
+                            (&table.name).into(),
+                            (&tag.name).into(),
+                            tag.ty.to_string().into(),
+                            value,
+                        ]);
+                    }
+                }
+            }
+        }
+        Ok(rows)
+    }
 }

@@ -1,23 +1,43 @@
 //! SQL as clients send it: TDengine's clauses and literals on top of DataFusion's SQL.
 //!
-//! Owns the way from text to an analyzed plan; knows nothing of files, snapshots or the wire. The steps:
-//! tokens ([`lex`]) → clauses rewritten so that the SQL parser takes them ([`clauses`]) → statement → names
-//! resolved, windows and functions rewritten ([`resolve`]) → logical plan ([`planner`]).
+//! Owns the way from text to an analyzed plan; knows nothing of files, snapshots or the wire. The steps: tokens
+//! (`lex`) → TDengine's clauses taken out so that the SQL parser takes the rest (`clauses`) → statement → names
+//! resolved, windows and functions rewritten (`resolve`) → logical plan (`planner`). SHOW and DESCRIBE become
+//! queries of `information_schema` (`show`).
 //!
 //! A table is expected in the session state as schema = database, table = supertable, both by their exact names,
 //! with the columns ts, fields, tags and last `tbname` ([`tidelake_format::schema::TBNAME`]).
 
+mod clauses;
 pub mod duration;
 pub mod info;
-pub(crate) mod lex;
+mod lex;
+mod names;
+mod parameters;
+mod planner;
+mod resolve;
+mod show;
+mod time;
 
 use arrow::datatypes::Field;
-use datafusion::{execution::SessionState, logical_expr::LogicalPlan};
+use datafusion::{
+    error::DataFusionError,
+    execution::SessionState,
+    logical_expr::LogicalPlan,
+    sql::{
+        parser::{DFParserBuilder, Statement},
+        sqlparser::{dialect::GenericDialect, parser::ParserError, tokenizer::Token},
+    },
+};
 use tidelake_format::{Error, Result};
 
-pub use info::{CatalogInfo, information_schema};
+pub use info::{CATALOG, CatalogInfo, information_schema};
+pub use parameters::parameter_fields;
 
 use crate::session::{DoubleQuotes, Session};
+
+/// How deep expressions and queries may be nested.
+const DEPTH: usize = 64;
 
 /// What a statement does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +46,7 @@ pub enum StatementKind {
     Reads,
     /// It changes the root: INSERT, CREATE, DROP, ALTER, DELETE, … Its text goes to the writer untouched.
     Writes,
-    /// `USE db`: the session's database becomes this one (the name as written; find it without case).
+    /// `USE db`: the session's database becomes this one (the name as written; find it with [`database`]).
     Use(String),
 }
 
@@ -37,6 +57,16 @@ pub struct Parsed {
     pub kind: StatementKind,
     /// How many parameters it has (`?`, or the highest `$n`).
     pub parameters: usize,
+    body: Body,
+}
+
+/// What [`plan`] goes on with.
+#[derive(Debug, Clone)]
+enum Body {
+    Query(Box<Statement>, clauses::Clauses),
+    Show(show::Show),
+    /// Not for [`plan`].
+    Elsewhere,
 }
 
 /// A planned statement that reads.
@@ -50,13 +80,99 @@ pub struct Planned {
     pub parameters: Vec<Field>,
 }
 
+/// The words that statements start with that change something.
+const WRITING: [&str; 17] = [
+    "INSERT", "CREATE", "DROP", "ALTER", "DELETE", "UPDATE", "TRUNCATE", "IMPORT", "REPLACE", "MERGE", "GRANT",
+    "REVOKE", "COMPACT", "FLUSH", "TRIM", "KILL", "COMMENT",
+];
+
 /// Reads one statement.
 ///
 /// # Errors
 /// Invalid for text that is empty, holds several statements or has a syntax error: the message names the place
 /// (line and column), what was expected and what was found. Unsupported for syntax that is understood and not done.
-pub fn parse(_sql: &str, _quotes: DoubleQuotes) -> Result<Parsed> {
-    Err(Error::internal("not there yet"))
+pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Parsed> {
+    let first = lex::first_word(sql);
+    if WRITING.contains(&first.as_str()) {
+        let parameters = lex::count_parameters(sql, quotes);
+        return Ok(Parsed { kind: StatementKind::Writes, parameters, body: Body::Elsewhere });
+    }
+    let lexed = lex::lex(sql, quotes)?;
+    let reads = |body| Ok(Parsed { kind: StatementKind::Reads, parameters: lexed.parameters, body });
+    match first.as_str() {
+        "USE" => match lexed.tokens.as_slice() {
+            [_, name] if name.is_name() => {
+                let name = lex::name_of(name).unwrap_or_default().to_owned();
+                Ok(Parsed { kind: StatementKind::Use(name), parameters: 0, body: Body::Elsewhere })
+            }
+            tokens => Err(lex::at(
+                Error::invalid("expected the name of a database after USE").with("found", sql.trim()),
+                tokens[0].span.start,
+            )),
+        },
+        "SHOW" | "DESCRIBE" | "DESC" => reads(Body::Show(show::parse(&lexed.tokens, sql)?)),
+        "SELECT" | "WITH" | "VALUES" | "EXPLAIN" | "TABLE" | "FROM" => {
+            let (statement, clauses) = query(sql, &lexed.tokens)?;
+            reads(Body::Query(Box::new(statement), clauses))
+        }
+        _ => {
+            let found = &sql[lexed.tokens[0].start..lexed.tokens[0].end];
+            Err(lex::at(
+                Error::invalid("syntax error: expected SELECT, WITH, EXPLAIN, SHOW, DESCRIBE, USE, INSERT, CREATE, …")
+                    .with("found", found.chars().take(40).collect::<String>()),
+                lexed.tokens[0].span.start,
+            ))
+        }
+    }
+}
+
+/// Parses a query, or an EXPLAIN of one.
+fn query(sql: &str, tokens: &[lex::Tok]) -> Result<(Statement, clauses::Clauses)> {
+    let (rewritten, clauses) = clauses::rewrite(sql, tokens)?;
+    let dialect = GenericDialect {};
+    let mut parser = DFParserBuilder::new(rewritten)
+        .with_dialect(&dialect)
+        .with_recursion_limit(DEPTH)
+        .build()
+        .map_err(|e| syntax_error(e, tokens))?;
+    let statement = parser.parse_statement().map_err(|e| syntax_error(e, tokens))?;
+    let rest = parser.parser.peek_token();
+    if rest.token != Token::EOF {
+        return Err(lex::at(
+            Error::invalid("syntax error: expected the end of the statement").with("found", rest.token),
+            rest.span.start,
+        ));
+    }
+    Ok((statement, clauses))
+}
+
+/// The parser's error with its place as context.
+fn syntax_error(error: DataFusionError, tokens: &[lex::Tok]) -> Error {
+    let message = match error {
+        DataFusionError::SQL(error, _) => match *error {
+            ParserError::ParserError(message) | ParserError::TokenizerError(message) => message,
+            ParserError::RecursionLimitExceeded => {
+                return Error::invalid("the statement is nested too deeply").with("limit", DEPTH);
+            }
+        },
+        other => return planner::error(other),
+    };
+    let (text, place) = match message.rsplit_once(" at Line: ") {
+        Some((text, place)) => (text.to_owned(), Some(place.to_owned())),
+        None => (message, None),
+    };
+    let error = Error::invalid(format!("syntax error: {}", text.trim_start_matches("sql parser error: ")));
+    let place = place.and_then(|p| {
+        let (line, column) = p.split_once(", Column: ")?;
+        Some((line.trim().parse::<u64>().ok()?, column.trim().parse::<u64>().ok()?))
+    });
+    match place.filter(|(line, _)| *line > 0) {
+        Some((line, column)) => error.with("line", line).with("column", column),
+        None => match tokens.last() {
+            Some(last) => lex::at(error, last.span.end),
+            None => error,
+        },
+    }
 }
 
 /// Plans a statement of kind [`StatementKind::Reads`]: looks its names up in `info`, its tables in `state`.
@@ -68,17 +184,33 @@ pub fn parse(_sql: &str, _quotes: DoubleQuotes) -> Result<Parsed> {
 /// # Errors
 /// NotFound for a database or table, Invalid for other names and for what does not fit together, Unsupported for
 /// what is understood and not done.
-pub async fn plan(
-    _parsed: &Parsed,
-    _state: &SessionState,
-    _session: &Session,
-    _info: &dyn CatalogInfo,
-) -> Result<Planned> {
-    Err(Error::internal("not there yet"))
+pub async fn plan(parsed: &Parsed, state: &SessionState, session: &Session, info: &dyn CatalogInfo) -> Result<Planned> {
+    let (mut statement, clauses) = match &parsed.body {
+        Body::Query(statement, clauses) => (statement.as_ref().clone(), clauses.clone()),
+        Body::Show(show) => {
+            let sql = show.to_sql(session, info).await?;
+            let lexed = lex::lex(&sql, DoubleQuotes::Identifier)?;
+            query(&sql, &lexed.tokens)?
+        }
+        Body::Elsewhere => return Err(Error::internal("only a statement that reads has a plan")),
+    };
+    let names = names::Names::of(&statement, state, session, info).await?;
+    resolve::resolve(&mut statement, &names, session, &clauses, state)?;
+    let plan = planner::plan(statement, state, session.time_zone).await?;
+    let parameters = parameter_fields(&plan, parsed.parameters)?;
+    let names = plan.schema().fields().iter().map(|f| final_name(f.name()).to_owned()).collect();
+    Ok(Planned { plan, names, parameters })
 }
 
-/// One field per parameter of a plan, in order, of the types that drivers can bind: Int64 for integers (LIMIT and
-/// OFFSET too), Float64 for floats, Timestamp(ms) for instants, Boolean, and Utf8 for all else.
-pub fn parameter_fields(_plan: &LogicalPlan, _count: usize) -> Result<Vec<Field>> {
-    Err(Error::internal("not there yet"))
+/// A column's name without the number that made it unique.
+fn final_name(name: &str) -> &str {
+    name.split_once(resolve::REPEATED).map_or(name, |(name, _)| name)
 }
+
+/// The database of a name: exactly this one, else the only one that equals it without case.
+pub fn database(info: &dyn CatalogInfo, name: &str) -> Option<std::sync::Arc<tidelake_format::schema::Database>> {
+    names::database(info, name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,24 @@
 //! Functions that DataFusion lacks: time windows, `first`, `last`, `last_row`, and the parts that the dialect's
 //! rewrites are made of.
 
+mod first_last;
+pub(crate) mod grid;
+pub(crate) mod spread;
+pub(crate) mod tick;
 pub mod window;
 
-use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::{execution::session_state::SessionStateBuilder, logical_expr::ScalarUDF};
+use std::sync::Arc;
+
+pub(crate) use first_last::NAMES as FIRST_LAST;
+pub use first_last::{Keep, as_first_last};
 
 /// Adds every function of this module to a session state that already has DataFusion's default features.
-pub fn register(builder: SessionStateBuilder) -> SessionStateBuilder {
+pub fn register(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    let mut scalars: Vec<ScalarUDF> = window::window_functions().into();
+    scalars.push(spread::function());
+    scalars.extend(tick::functions());
+    builder.scalar_functions().get_or_insert_default().extend(scalars.into_iter().map(Arc::new));
+    builder.aggregate_functions().get_or_insert_default().extend(first_last::functions().map(Arc::new));
     builder
 }

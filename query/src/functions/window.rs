@@ -1,6 +1,47 @@
-//! `window_start(ts, width, offset, zone)`: the start of the time window that holds an instant.
+//! Time windows: `window_start(ts, width, offset, zone)`, `window_end(…)` and `window_starts(…)`.
+//!
+//! `window_start('2019-07-16 04:01:40', '1m', '0a', 'UTC')` is the start of the minute. Width and offset are
+//! durations ([`crate::dialect::duration`]), the zone is an IANA name; all three are literals. Windows of b, u, a, s,
+//! m and h are counted from the epoch; windows of d and w start at midnight of the zone (weeks on Thursdays, whole
+//! weeks from 1970-01-01), windows of n and y at the first of a month of the zone, counted from 1900-01. The offset
+//! moves every window forward. The result has the type of `ts`; it is NULL for instants outside the calendar.
 
-use datafusion::physical_expr::{PhysicalExpr, expressions::Column};
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayBuilder, ArrayRef, ListArray, PrimitiveArray, PrimitiveBuilder},
+    buffer::OffsetBuffer,
+    datatypes::{
+        ArrowTimestampType, DataType, Field, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+        TimestampNanosecondType, TimestampSecondType,
+    },
+};
+use chrono_tz::Tz;
+use datafusion::{
+    common::{ScalarValue, cast::as_primitive_array, exec_err, plan_err},
+    error::Result as DfResult,
+    logical_expr::{
+        ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+        sort_properties::{ExprProperties, SortProperties},
+    },
+    physical_expr::{
+        PhysicalExpr, ScalarFunctionExpr,
+        expressions::{Column, Literal},
+    },
+};
+
+use super::grid::Grid;
+use crate::{dialect::duration::Duration, error::to_datafusion};
+
+/// The name of the function that gives a window's start.
+pub const WINDOW_START: &str = "window_start";
+/// The name of the function that gives a window's end, which is the start of the next one.
+pub const WINDOW_END: &str = "window_end";
+/// The name of the function that gives the starts of all sliding windows that hold an instant.
+pub const WINDOW_STARTS: &str = "window_starts";
+
+/// The most windows that one row may be in.
+pub(crate) const MAX_OVERLAP: i64 = 1_000;
 
 /// A time bucket of one length: the window k holds `[k·width + offset, (k+1)·width + offset)`, in ticks of the column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,13 +57,249 @@ pub struct FixedBucket {
 impl FixedBucket {
     /// The start of the window that holds `ts`, in ticks; saturates at the ends of i64.
     pub fn start(&self, ts: i64) -> i64 {
-        let (ts, width, offset) = (i128::from(ts), i128::from(self.width_ticks), i128::from(self.offset_ticks));
-        let start = (ts - offset).div_euclid(width) * width + offset;
-        start.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+        Grid::Fixed { width: self.width_ticks, offset: self.offset_ticks }.window(ts).map_or(ts, |(start, _)| start)
     }
 }
 
-/// Recognizes `window_start` and `date_bin` over a plain timestamp column where every bucket has the same length.
-pub fn as_fixed_bucket(_expr: &dyn PhysicalExpr) -> Option<FixedBucket> {
-    None
+/// Recognizes `window_start(column, …)` and `date_bin(interval, column[, origin])` where every bucket has the same
+/// length, a whole number of the column's ticks.
+///
+/// # Example
+/// `window_start(ts@0, '1m', '0a', 'UTC')` over a millisecond column is `{ ts@0, 60000, 0 }`;
+/// `window_start(ts@0, '1d', '0a', 'Europe/Berlin')` is `None`.
+pub fn as_fixed_bucket(expr: &dyn PhysicalExpr) -> Option<FixedBucket> {
+    let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
+    let literal = |i: usize| call.args().get(i)?.downcast_ref::<Literal>().map(Literal::value);
+    let DataType::Timestamp(unit, _) = call.return_type() else { return None };
+    match call.name() {
+        WINDOW_START => {
+            let column = call.args().first()?.downcast_ref::<Column>()?.clone();
+            let text = |i: usize| literal(i)?.try_as_str().flatten();
+            let Grid::Fixed { width, offset } = Grid::parse(text(1)?, text(2)?, text(3)?, *unit).ok()? else {
+                return None;
+            };
+            Some(FixedBucket { column, width_ticks: width, offset_ticks: offset })
+        }
+        "date_bin" => {
+            let column = call.args().get(1)?.downcast_ref::<Column>()?.clone();
+            let ScalarValue::IntervalMonthDayNano(Some(step)) = literal(0)? else { return None };
+            let tick = i128::from(nanoseconds(*unit));
+            let width = i128::from(step.days) * 86_400_000_000_000 + i128::from(step.nanoseconds);
+            let origin = match call.args().get(2) {
+                None => 0,
+                Some(_) => i128::from(instant(literal(2)?)?),
+            };
+            if step.months != 0 || width <= 0 || width % tick != 0 || origin % tick != 0 {
+                return None;
+            }
+            let width = i64::try_from(width / tick).ok()?;
+            let offset = i64::try_from((origin / tick).rem_euclid(i128::from(width))).ok()?;
+            Some(FixedBucket { column, width_ticks: width, offset_ticks: offset })
+        }
+        _ => None,
+    }
 }
+
+/// A timestamp literal in nanoseconds.
+fn instant(value: &ScalarValue) -> Option<i64> {
+    match value {
+        ScalarValue::TimestampNanosecond(v, _) => *v,
+        ScalarValue::TimestampMicrosecond(v, _) => v.and_then(|v| v.checked_mul(1_000)),
+        ScalarValue::TimestampMillisecond(v, _) => v.and_then(|v| v.checked_mul(1_000_000)),
+        ScalarValue::TimestampSecond(v, _) => v.and_then(|v| v.checked_mul(1_000_000_000)),
+        _ => None,
+    }
+}
+
+/// The length of a tick of an Arrow unit.
+pub(crate) fn nanoseconds(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1,
+    }
+}
+
+/// Which of the three functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Gives {
+    Start,
+    End,
+    Starts,
+}
+
+/// One of the window functions.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Window {
+    gives: Gives,
+    signature: Signature,
+}
+
+/// `window_start`, `window_end` and `window_starts(ts, width, step, offset, zone)`.
+pub(crate) fn window_functions() -> [ScalarUDF; 3] {
+    [Gives::Start, Gives::End, Gives::Starts]
+        .map(|gives| ScalarUDF::from(Window { gives, signature: Signature::user_defined(Volatility::Immutable) }))
+}
+
+impl Window {
+    fn literals(&self) -> usize {
+        if self.gives == Gives::Starts { 4 } else { 3 }
+    }
+}
+
+impl ScalarUDFImpl for Window {
+    fn name(&self) -> &str {
+        match self.gives {
+            Gives::Start => WINDOW_START,
+            Gives::End => WINDOW_END,
+            Gives::Starts => WINDOW_STARTS,
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        if types.len() != self.literals() + 1 {
+            return plan_err!("{} takes {} arguments, found {}", self.name(), self.literals() + 1, types.len());
+        }
+        let time = match &types[0] {
+            time @ DataType::Timestamp(..) => time.clone(),
+            DataType::Null => DataType::Timestamp(TimeUnit::Millisecond, None),
+            other => return plan_err!("{} needs a TIMESTAMP first, found {other}", self.name()),
+        };
+        Ok(std::iter::once(time).chain(std::iter::repeat_n(DataType::Utf8, self.literals())).collect())
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        Ok(match self.gives {
+            Gives::Starts => DataType::List(Arc::new(item(types[0].clone()))),
+            _ => types[0].clone(),
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let mut texts = Vec::with_capacity(4);
+        for arg in &args.args[1..] {
+            match arg {
+                ColumnarValue::Scalar(value) => match value.try_as_str().flatten() {
+                    Some(text) => texts.push(text.to_owned()),
+                    None => return exec_err!("{} needs texts for width, offset and zone", self.name()),
+                },
+                ColumnarValue::Array(_) => {
+                    return exec_err!("{} needs literals for width, offset and zone", self.name());
+                }
+            }
+        }
+        let rows = args.number_rows;
+        let DataType::Timestamp(unit, zone) = args.args[0].data_type() else {
+            return exec_err!("{} needs a TIMESTAMP first", self.name());
+        };
+        let input = args.args[0].to_array(if matches!(args.args[0], ColumnarValue::Scalar(_)) { 1 } else { rows })?;
+        let output: ArrayRef = match unit {
+            TimeUnit::Second => self.evaluate::<TimestampSecondType>(&input, &texts, unit, zone.clone()),
+            TimeUnit::Millisecond => self.evaluate::<TimestampMillisecondType>(&input, &texts, unit, zone.clone()),
+            TimeUnit::Microsecond => self.evaluate::<TimestampMicrosecondType>(&input, &texts, unit, zone.clone()),
+            TimeUnit::Nanosecond => self.evaluate::<TimestampNanosecondType>(&input, &texts, unit, zone.clone()),
+        }?;
+        match &args.args[0] {
+            ColumnarValue::Scalar(_) => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&output, 0)?)),
+            ColumnarValue::Array(_) => Ok(ColumnarValue::Array(output)),
+        }
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> DfResult<SortProperties> {
+        let literals = inputs.iter().skip(1).all(|p| p.sort_properties == SortProperties::Singleton);
+        Ok(match (self.gives, inputs.first()) {
+            (Gives::Start | Gives::End, Some(time)) if literals => time.sort_properties,
+            _ => SortProperties::Unordered,
+        })
+    }
+}
+
+impl Window {
+    fn evaluate<T: ArrowTimestampType>(
+        &self,
+        input: &ArrayRef,
+        texts: &[String],
+        unit: TimeUnit,
+        zone: Option<Arc<str>>,
+    ) -> DfResult<ArrayRef> {
+        let input: &PrimitiveArray<T> = as_primitive_array(input)?;
+        if self.gives == Gives::Starts {
+            return starts::<T>(input, texts, unit, zone);
+        }
+        let grid = Grid::parse(&texts[0], &texts[1], &texts[2], unit).map_err(to_datafusion)?;
+        let mut output = PrimitiveBuilder::<T>::with_capacity(input.len());
+        let mut last = (0_i64, i64::MIN); // an empty window
+        for i in 0..input.len() {
+            let ts = input.value(i);
+            if input.is_null(i) {
+                output.append_null();
+                continue;
+            }
+            if ts < last.0 || ts >= last.1 {
+                match grid.window(ts) {
+                    Some(window) => last = window,
+                    None => {
+                        output.append_null();
+                        continue;
+                    }
+                }
+            }
+            output.append_value(if self.gives == Gives::Start { last.0 } else { last.1 });
+        }
+        Ok(Arc::new(output.finish().with_timezone_opt(zone)))
+    }
+}
+
+fn item(data_type: DataType) -> Field {
+    Field::new("item", data_type, true)
+}
+
+/// Every k·step + offset with k·step + offset ≤ ts < k·step + offset + width, ascending.
+fn starts<T: ArrowTimestampType>(
+    input: &PrimitiveArray<T>,
+    texts: &[String],
+    unit: TimeUnit,
+    zone: Option<Arc<str>>,
+) -> DfResult<ArrayRef> {
+    let grid = Grid::parse(&texts[1], &texts[2], &texts[3], unit).map_err(to_datafusion)?;
+    let width = Grid::parse(&texts[0], "0a", &texts[3], unit).map_err(to_datafusion)?;
+    let (Grid::Fixed { width: step, .. }, Grid::Fixed { width, .. }) = (&grid, &width) else {
+        return exec_err!("window_starts needs widths of a fixed length");
+    };
+    if width / step >= MAX_OVERLAP {
+        return exec_err!("window_starts: a row would be in more than {MAX_OVERLAP} windows");
+    }
+    let mut lengths = Vec::with_capacity(input.len());
+    let mut values = PrimitiveBuilder::<T>::with_capacity(input.len());
+    for ts in input {
+        let before = values.len();
+        if let Some((ts, (last, _))) = ts.and_then(|ts| Some((ts, grid.window(ts)?))) {
+            let covering = (i128::from(last) + i128::from(*width) - i128::from(ts) - 1) / i128::from(*step);
+            for k in (0..=covering).rev() {
+                if let Ok(start) = i64::try_from(i128::from(last) - k * i128::from(*step)) {
+                    values.append_value(start);
+                }
+            }
+        }
+        lengths.push(values.len() - before);
+    }
+    let values: ArrayRef = Arc::new(values.finish().with_timezone_opt(zone));
+    let field = Arc::new(item(values.data_type().clone()));
+    Ok(Arc::new(ListArray::try_new(field, OffsetBuffer::from_lengths(lengths), values, None)?))
+}
+
+/// Checks the arguments of windows before anything runs.
+///
+/// # Errors
+/// Invalid: a width of no ticks, an offset that is not shorter, a zone without a name.
+pub(crate) fn check(width: Duration, offset: Duration, zone: Tz, unit: TimeUnit) -> tidelake_format::Result<Grid> {
+    Grid::new(width, offset, zone, unit)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! The tables that a statement names, looked up before anything is rewritten.
+
+use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
+
+use datafusion::{
+    execution::SessionState,
+    sql::{
+        parser::Statement,
+        sqlparser::{
+            ast::{Ident, ObjectName, visit_relations},
+            tokenizer::Location,
+        },
+    },
+};
+use tidelake_format::{
+    Error, Result,
+    schema::{Database, Supertable},
+};
+
+use super::{info::CatalogInfo, lex::at};
+use crate::session::Session;
+
+/// The schema of the catalog's own tables.
+pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
+
+/// What a name in FROM stands for.
+#[derive(Debug, Clone)]
+pub(crate) enum Found {
+    /// A supertable.
+    Table(Arc<Database>, Arc<Supertable>),
+    /// One series of a supertable, by its exact name.
+    Series(Arc<Database>, Arc<Supertable>, String),
+    /// A table of this schema that is not in the catalog, by its exact name.
+    Other(String, String),
+}
+
+/// What every name of a statement stands for; a name that is not there may be a CTE.
+#[derive(Debug, Default)]
+pub(crate) struct Names(HashMap<Vec<String>, Found>);
+
+impl Names {
+    /// Looks up every relation of a statement.
+    pub(crate) async fn of(
+        statement: &Statement,
+        state: &SessionState,
+        session: &Session,
+        info: &dyn CatalogInfo,
+    ) -> Result<Self> {
+        let mut relations = Vec::new();
+        collect(statement, &mut relations);
+        let mut names = Self::default();
+        for parts in relations {
+            if names.0.contains_key(&parts) {
+                continue;
+            }
+            if let Some(found) = look_up(&parts, state, session, info).await? {
+                names.0.insert(parts, found);
+            }
+        }
+        Ok(names)
+    }
+
+    pub(crate) fn get(&self, name: &ObjectName) -> Option<&Found> {
+        self.0.get(&parts(name)?)
+    }
+}
+
+/// The parts of a relation's name; `None` when one is no plain name.
+pub(crate) fn parts(name: &ObjectName) -> Option<Vec<String>> {
+    name.0.iter().map(|part| part.as_ident().map(|ident| ident.value.clone())).collect()
+}
+
+fn collect(statement: &Statement, relations: &mut Vec<Vec<String>>) {
+    match statement {
+        Statement::Statement(statement) => {
+            let _ = visit_relations(statement.as_ref(), |name| {
+                relations.extend(parts(name));
+                ControlFlow::<()>::Continue(())
+            });
+        }
+        Statement::Explain(explain) => collect(&explain.statement, relations),
+        _ => {}
+    }
+}
+
+/// The database of a name: exactly this one, else the only one that equals it without case.
+pub(crate) fn database(info: &dyn CatalogInfo, name: &str) -> Option<Arc<Database>> {
+    unique(info.databases(), name, |d| &d.name)
+}
+
+/// The supertable of a name, found as [`database`].
+pub(crate) fn table(info: &dyn CatalogInfo, database: &Database, name: &str) -> Option<Arc<Supertable>> {
+    unique(info.tables(database.id), name, |t| &t.name)
+}
+
+/// The one of exactly this name, else the only one that equals it without case.
+pub(crate) fn unique<T>(all: Vec<T>, name: &str, of: impl Fn(&T) -> &str) -> Option<T> {
+    let mut similar = None;
+    let mut several = false;
+    for one in all {
+        if of(&one) == name {
+            return Some(one);
+        }
+        if of(&one).eq_ignore_ascii_case(name) {
+            several |= similar.is_some();
+            similar = Some(one);
+        }
+    }
+    similar.filter(|_| !several)
+}
+
+async fn look_up(
+    parts: &[String],
+    state: &SessionState,
+    session: &Session,
+    info: &dyn CatalogInfo,
+) -> Result<Option<Found>> {
+    let catalog = &state.config_options().catalog.default_catalog;
+    let (schema, name) = match parts {
+        [name] => match &session.database {
+            Some(database) => (database.as_str(), name),
+            None => return Ok(None),
+        },
+        [schema, name] => (schema.as_str(), name),
+        [first, schema, name] if first.eq_ignore_ascii_case(catalog) => (schema.as_str(), name),
+        _ => return Ok(None),
+    };
+    if let Some(database) = database(info, schema) {
+        if let Some(table) = table(info, &database, name) {
+            return Ok(Some(Found::Table(database, table)));
+        }
+        if let Some(table) = info.table_of_series(database.id, name).await? {
+            return Ok(Some(Found::Series(database, table, name.clone())));
+        }
+    }
+    let Some(provider) = state.catalog_list().catalog(catalog) else { return Ok(None) };
+    let Some(schema) = unique(provider.schema_names(), schema, |s| s) else { return Ok(None) };
+    let Some(tables) = provider.schema(&schema) else { return Ok(None) };
+    Ok(unique(tables.table_names(), name, |t| t).map(|table| Found::Other(schema, table)))
+}
+
+/// The error for a relation that is neither a table nor a CTE.
+pub(crate) fn missing(name: &ObjectName, session: &Session) -> Error {
+    let place = name.0.first().and_then(|p| p.as_ident()).map_or(Location::empty(), |i| i.span.start);
+    let error = match (name.0.len(), &session.database) {
+        (1, None) => Error::invalid("no database is chosen: write 'database.table', or USE one").with("table", name),
+        (1, Some(database)) => Error::not_found("no such table").with("table", name).with("database", database),
+        _ => Error::not_found("no such table").with("table", name),
+    };
+    at(error, place)
+}
+
+/// A quoted name.
+pub(crate) fn quoted(name: impl Into<String>) -> Ident {
+    Ident::with_quote('"', name)
+}

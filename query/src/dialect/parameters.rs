@@ -1,0 +1,71 @@
+//! The types of parameters as drivers can bind them.
+
+use arrow::datatypes::{DataType, Field, TimeUnit};
+use datafusion::{
+    common::tree_node::{TreeNode, TreeNodeRecursion},
+    logical_expr::{Expr, LogicalPlan},
+};
+use tidelake_format::Result;
+
+use super::planner::error;
+
+/// One field per parameter of a plan, in order and named `$1`, `$2`, …, of the types that drivers can bind: Int64
+/// for integers (LIMIT and OFFSET too), Float64 for floats and decimals, Timestamp(ms) for instants and dates,
+/// Boolean, Binary, and Utf8 for all else.
+///
+/// # Errors
+/// Invalid when one parameter would need two types.
+pub fn parameter_fields(plan: &LogicalPlan, count: usize) -> Result<Vec<Field>> {
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let types = plan.get_parameter_types().map_err(error)?;
+    let limits = limit_parameters(plan)?;
+    Ok((1..=count)
+        .map(|n| {
+            let name = format!("${n}");
+            let bound = match types.get(&name) {
+                Some(Some(data_type)) => bindable(data_type),
+                _ if limits.contains(&name) => DataType::Int64,
+                _ => DataType::Utf8,
+            };
+            Field::new(name, bound, true)
+        })
+        .collect())
+}
+
+fn bindable(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Boolean => DataType::Boolean,
+        t if t.is_integer() => DataType::Int64,
+        t if t.is_floating() || t.is_decimal() => DataType::Float64,
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => {
+            DataType::Timestamp(TimeUnit::Millisecond, None)
+        }
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            DataType::Binary
+        }
+        DataType::Dictionary(_, value) => bindable(value),
+        _ => DataType::Utf8,
+    }
+}
+
+/// The parameters of LIMIT and OFFSET.
+fn limit_parameters(plan: &LogicalPlan) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Limit(limit) = node {
+            for expr in [&limit.skip, &limit.fetch].into_iter().flatten() {
+                expr.apply(|e| {
+                    if let Expr::Placeholder(placeholder) = e {
+                        found.push(placeholder.id.clone());
+                    }
+                    Ok(TreeNodeRecursion::Continue)
+                })?;
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .map_err(error)?;
+    Ok(found)
+}

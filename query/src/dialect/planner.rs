@@ -1,0 +1,341 @@
+//! From a rewritten statement to a logical plan: DataFusion's planner with comparisons of time added.
+
+use std::{collections::HashMap, sync::Arc};
+
+use arrow::datatypes::{DataType, TimeUnit};
+use chrono_tz::Tz;
+use datafusion::{
+    catalog::TableProvider,
+    common::{DFSchema, ScalarValue, TableReference, config::ConfigOptions, plan_datafusion_err},
+    datasource::provider_as_source,
+    error::{DataFusionError, Result as DfResult},
+    execution::{FunctionRegistry, SessionState},
+    logical_expr::{
+        AggregateUDF, Expr, ExprSchemable, LogicalPlan, ScalarUDF, TableSource, WindowUDF, cast, lit,
+        planner::{ContextProvider, ExprPlanner, PlannerResult, RawBinaryExpr},
+    },
+    sql::{
+        parser::Statement,
+        planner::{ParserOptions, SqlToRel},
+        sqlparser::ast::BinaryOperator,
+    },
+};
+use tidelake_format::{Error, Result};
+
+use super::time::{FORMS, parse_instant};
+use crate::{
+    error::{from_datafusion, to_datafusion},
+    functions::{
+        tick::{self, Round, unit_text},
+        window::nanoseconds,
+    },
+};
+
+/// Plans and analyzes a statement whose tables are named `schema.table` exactly.
+pub(crate) async fn plan(statement: Statement, state: &SessionState, zone: Tz) -> Result<LogicalPlan> {
+    let plan = logical(statement, state, zone).await.map_err(error)?;
+    state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(error)
+}
+
+async fn logical(statement: Statement, state: &SessionState, zone: Tz) -> DfResult<LogicalPlan> {
+    let mut tables = HashMap::new();
+    for reference in state.resolve_table_references(&statement)? {
+        let catalog = &state.config_options().catalog;
+        let resolved = reference.resolve(&catalog.default_catalog, &catalog.default_schema);
+        let schema = state.catalog_list().catalog(&resolved.catalog).and_then(|c| c.schema(&resolved.schema));
+        if let Some(schema) = schema
+            && let Some(table) = schema.table(&resolved.table).await?
+        {
+            tables.insert((resolved.schema.to_string(), resolved.table.to_string()), table);
+        }
+    }
+    let mut planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(TimePlanner { zone })];
+    planners.extend(state.expr_planners().iter().cloned());
+    let provider = Provider { state, tables, planners };
+    let options = ParserOptions { collect_spans: true, ..ParserOptions::from(&state.config_options().sql_parser) };
+    SqlToRel::new_with_options(&provider, options).statement_to_plan(statement)
+}
+
+/// An error of planning: ours as it was, DataFusion's by kind.
+pub(crate) fn error(error: DataFusionError) -> Error {
+    match error {
+        DataFusionError::External(inner) => match inner.downcast::<Error>() {
+            Ok(ours) => *ours,
+            Err(other) => from_datafusion(DataFusionError::External(other)),
+        },
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => self::error(*inner),
+        DataFusionError::Collection(mut errors) if !errors.is_empty() => self::error(errors.swap_remove(0)),
+        // What DataFusion calls a bug of its own is, for text that a user wrote, something that it cannot plan.
+        DataFusionError::Internal(message) => {
+            let message = message.lines().next().unwrap_or_default().trim_end_matches('.').to_owned();
+            Error::unsupported("this statement cannot be planned").with("reason", message)
+        }
+        other => from_datafusion(other),
+    }
+}
+
+/// What the planner asks for: tables by exact name, functions of the state.
+struct Provider<'a> {
+    state: &'a SessionState,
+    tables: HashMap<(String, String), Arc<dyn TableProvider>>,
+    planners: Vec<Arc<dyn ExprPlanner>>,
+}
+
+impl ContextProvider for Provider<'_> {
+    fn get_table_source(&self, name: TableReference) -> DfResult<Arc<dyn TableSource>> {
+        let catalog = &self.state.config_options().catalog;
+        let name = name.resolve(&catalog.default_catalog, &catalog.default_schema);
+        let table = self.tables.get(&(name.schema.to_string(), name.table.to_string())).cloned();
+        table.map(provider_as_source).ok_or_else(|| {
+            to_datafusion(Error::not_found("no such table").with("table", format!("{}.{}", name.schema, name.table)))
+        })
+    }
+
+    fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> DfResult<Arc<dyn TableSource>> {
+        let function = self
+            .state
+            .table_functions()
+            .get(name)
+            .ok_or_else(|| plan_datafusion_err!("table function '{name}' not found"))?;
+        let arguments = datafusion::catalog::TableFunctionArgs::new(&args, self.state);
+        Ok(provider_as_source(function.create_table_provider_with_args(arguments)?))
+    }
+
+    fn create_cte_work_table(&self, name: &str, schema: arrow::datatypes::SchemaRef) -> DfResult<Arc<dyn TableSource>> {
+        Ok(provider_as_source(Arc::new(datafusion::datasource::cte_worktable::CteWorkTable::new(name, schema))))
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        &self.planners
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.state.scalar_functions().get(name).cloned()
+    }
+
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<datafusion::logical_expr::HigherOrderUDF>> {
+        self.state.higher_order_functions().get(name).cloned()
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.state.aggregate_functions().get(name).cloned()
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.state.window_functions().get(name).cloned()
+    }
+
+    fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        self.state.config_options()
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        self.state.scalar_functions().keys().cloned().collect()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        self.state.higher_order_functions().keys().cloned().collect()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        self.state.udafs().into_iter().collect()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        self.state.window_functions().keys().cloned().collect()
+    }
+}
+
+/// Compares timestamps with numbers (ticks), texts (of the session's zone) and instants of other units so that the
+/// column stays as it is; adds whole numbers to timestamps as ticks.
+#[derive(Debug)]
+struct TimePlanner {
+    zone: Tz,
+}
+
+impl ExprPlanner for TimePlanner {
+    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> DfResult<PlannerResult<RawBinaryExpr>> {
+        let RawBinaryExpr { op, left, right } = &expr;
+        let (Ok(left_type), Ok(right_type)) = (left.get_type(schema), right.get_type(schema)) else {
+            return Ok(PlannerResult::Original(expr));
+        };
+        let planned = match (&left_type, &right_type) {
+            (DataType::Timestamp(..), _) => match comparison(op) {
+                Some(op) => self.compare(left, &left_type, op, right, &right_type)?,
+                None => arithmetic(left, &left_type, op, right, &right_type),
+            },
+            (_, DataType::Timestamp(..)) => match comparison(op) {
+                Some(op) => self.compare(right, &right_type, op.flip(), left, &left_type)?,
+                None if *op == BinaryOperator::Plus => arithmetic(right, &right_type, op, left, &left_type),
+                None => None,
+            },
+            _ => None,
+        };
+        Ok(match planned {
+            Some(planned) => PlannerResult::Planned(planned),
+            None => PlannerResult::Original(expr),
+        })
+    }
+}
+
+/// The comparisons that are rewritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Eq,
+    NotEq,
+    Lt,
+    LtEq,
+    Gt,
+    GtEq,
+}
+
+impl Comparison {
+    fn flip(self) -> Self {
+        match self {
+            Comparison::Lt => Comparison::Gt,
+            Comparison::LtEq => Comparison::GtEq,
+            Comparison::Gt => Comparison::Lt,
+            Comparison::GtEq => Comparison::LtEq,
+            same => same,
+        }
+    }
+
+    fn of(self, left: Expr, right: Expr) -> Expr {
+        match self {
+            Comparison::Eq => left.eq(right),
+            Comparison::NotEq => left.not_eq(right),
+            Comparison::Lt => left.lt(right),
+            Comparison::LtEq => left.lt_eq(right),
+            Comparison::Gt => left.gt(right),
+            Comparison::GtEq => left.gt_eq(right),
+        }
+    }
+}
+
+fn comparison(op: &BinaryOperator) -> Option<Comparison> {
+    Some(match op {
+        BinaryOperator::Eq => Comparison::Eq,
+        BinaryOperator::NotEq => Comparison::NotEq,
+        BinaryOperator::Lt => Comparison::Lt,
+        BinaryOperator::LtEq => Comparison::LtEq,
+        BinaryOperator::Gt => Comparison::Gt,
+        BinaryOperator::GtEq => Comparison::GtEq,
+        _ => return None,
+    })
+}
+
+impl TimePlanner {
+    fn compare(
+        &self,
+        time: &Expr,
+        time_type: &DataType,
+        op: Comparison,
+        other: &Expr,
+        other_type: &DataType,
+    ) -> DfResult<Option<Expr>> {
+        let DataType::Timestamp(unit, _) = time_type else { return Ok(None) };
+        match other_type {
+            _ if other_type.is_integer() => {
+                let ticks = match other {
+                    Expr::Literal(value, _) => {
+                        value.cast_to(&DataType::Int64).and_then(|v| v.cast_to(time_type)).map(lit)
+                    }
+                    other => Ok(cast(cast(other.clone(), DataType::Int64), time_type.clone())),
+                };
+                Ok(Some(op.of(time.clone(), ticks?)))
+            }
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+                let Expr::Literal(value, _) = other else { return Ok(None) };
+                let Some(text) = value.try_as_str().flatten() else { return Ok(None) };
+                let Some(nanos) = parse_instant(text, self.zone) else {
+                    return Err(to_datafusion(
+                        Error::invalid(format!("expected a timestamp such as {FORMS}"))
+                            .with("found", format!("'{text}'")),
+                    ));
+                };
+                compare_exactly(time, time_type, *unit, op, nanos).map(Some)
+            }
+            // A constant of a finer unit: round it instead of widening the column.
+            DataType::Timestamp(finer, _)
+                if nanoseconds(*finer) < nanoseconds(*unit)
+                    && other.column_refs().is_empty()
+                    && !time.column_refs().is_empty() =>
+            {
+                let rounded = |round| tick::function(round).call(vec![other.clone(), lit(unit_text(*unit))]);
+                let (floor, ceil) = (rounded(Round::Floor), rounded(Round::Ceil));
+                let time = time.clone();
+                Ok(Some(match op {
+                    Comparison::Gt | Comparison::LtEq => op.of(time, floor),
+                    Comparison::GtEq | Comparison::Lt => op.of(time, ceil),
+                    Comparison::Eq => time.clone().eq(floor).and(time.eq(ceil)),
+                    Comparison::NotEq => time.clone().not_eq(floor).or(time.not_eq(ceil)),
+                }))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The comparison with an instant that may lie between two ticks, or beyond all of them.
+fn compare_exactly(time: &Expr, time_type: &DataType, unit: TimeUnit, op: Comparison, nanos: i128) -> DfResult<Expr> {
+    let tick = i128::from(nanoseconds(unit));
+    let (floor, exact) = (nanos.div_euclid(tick), nanos.rem_euclid(tick) == 0);
+    let literal = |ticks: i64| ScalarValue::Int64(Some(ticks)).cast_to(time_type).map(lit);
+    let time = time.clone();
+    Ok(match (i64::try_from(floor), exact) {
+        (Ok(ticks), true) => op.of(time, literal(ticks)?),
+        (Ok(ticks), false) => match op {
+            Comparison::Gt | Comparison::GtEq => time.gt(literal(ticks)?),
+            Comparison::Lt | Comparison::LtEq => time.lt_eq(literal(ticks)?),
+            Comparison::Eq => time.clone().eq(literal(ticks)?).and(time.not_eq(literal(ticks)?)),
+            Comparison::NotEq => time.clone().eq(literal(ticks)?).or(time.not_eq(literal(ticks)?)),
+        },
+        (Err(_), _) => {
+            // Every time is on one side of it.
+            let (all, none) = (time.clone().gt_eq(literal(i64::MIN)?), time.lt(literal(i64::MIN)?));
+            let above = floor > 0;
+            match op {
+                Comparison::Lt | Comparison::LtEq => {
+                    if above {
+                        all
+                    } else {
+                        none
+                    }
+                }
+                Comparison::Gt | Comparison::GtEq => {
+                    if above {
+                        none
+                    } else {
+                        all
+                    }
+                }
+                Comparison::Eq => none,
+                Comparison::NotEq => all,
+            }
+        }
+    })
+}
+
+/// `ts + 1000` and `ts - 1000`, in ticks.
+fn arithmetic(
+    time: &Expr,
+    time_type: &DataType,
+    op: &BinaryOperator,
+    other: &Expr,
+    other_type: &DataType,
+) -> Option<Expr> {
+    if !other_type.is_integer() {
+        return None;
+    }
+    let (ticks, other) = (cast(time.clone(), DataType::Int64), cast(other.clone(), DataType::Int64));
+    let sum = match op {
+        BinaryOperator::Plus => ticks + other,
+        BinaryOperator::Minus => ticks - other,
+        _ => return None,
+    };
+    Some(cast(sum, time_type.clone()))
+}

@@ -1,0 +1,311 @@
+//! Names resolved and TDengine's meanings spelled out in SQL, select by select.
+//!
+//! Tables become `"database"."table"`, columns their exact names, `*` its columns without `tbname`, unnamed select
+//! items get their text as name, windows become GROUP BY and ORDER BY. Every select is visited with the relations it
+//! sees, so that it works the same in subqueries, CTEs and the arms of set operations.
+
+mod expression;
+mod select;
+mod source;
+
+use std::collections::HashSet;
+
+use datafusion::{
+    execution::SessionState,
+    sql::{
+        parser::Statement,
+        sqlparser::{
+            ast::{
+                Expr, LimitClause, Offset, OffsetRows, OrderBy, OrderByExpr, OrderByKind, Query, SetExpr,
+                Statement as SqlStatement, TableFactor, TableWithJoins,
+            },
+            tokenizer::Location,
+        },
+    },
+};
+use tidelake_format::{
+    Error, Result,
+    types::{Precision, Type},
+};
+
+use super::{clauses::Clauses, lex::at, names::Names};
+use crate::session::Session;
+
+/// What is known of a column that a select can name.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Col {
+    /// Its exact name.
+    pub(crate) name: String,
+    pub(crate) role: ColRole,
+    /// The declared type, for columns of supertables.
+    pub(crate) ty: Option<Type>,
+    /// Whether `*` leaves it out.
+    pub(crate) hidden: bool,
+}
+
+/// What a column is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ColRole {
+    /// The time of its rows.
+    Time(Precision),
+    /// A tag of its series.
+    Tag,
+    /// The name of its series.
+    Series,
+    /// Everything else.
+    Other,
+}
+
+/// Something in FROM.
+#[derive(Debug, Clone)]
+pub(crate) struct Relation {
+    /// The names that stand before its columns, the last one alone or several with periods: `["db", "table"]` or `["alias"]`.
+    pub(crate) qualifier: Vec<String>,
+    /// Its columns; `None` where only the planner knows them.
+    pub(crate) columns: Option<Vec<Col>>,
+    /// Columns that JOIN … USING took from the left: `*` leaves them out.
+    pub(crate) merged: Vec<String>,
+}
+
+/// The names that one select sees.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Scope {
+    pub(crate) relations: Vec<Relation>,
+    /// The aliases of its select list.
+    pub(crate) aliases: Vec<String>,
+    /// The expressions behind `_wstart`, `_wend` and `_wduration`, where the select has a window.
+    pub(crate) window: Option<WindowNames>,
+}
+
+/// What the pseudo-columns of a window stand for.
+#[derive(Debug, Clone)]
+pub(crate) struct WindowNames {
+    pub(crate) start: Expr,
+    pub(crate) end: Expr,
+    pub(crate) precision: Precision,
+}
+
+/// Where an expression stands, which decides whether aliases are seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Select list, WHERE, ON: columns only.
+    Columns,
+    /// GROUP BY, HAVING: columns, then aliases.
+    ColumnsThenAliases,
+    /// ORDER BY: aliases, then columns.
+    AliasesThenColumns,
+}
+
+/// A CTE in sight: its name and columns.
+type Cte = (String, Option<Vec<Col>>);
+
+/// Rewrites one statement in place.
+pub(crate) struct Resolver<'a> {
+    pub(crate) names: &'a Names,
+    pub(crate) session: &'a Session,
+    pub(crate) clauses: &'a Clauses,
+    pub(crate) state: &'a SessionState,
+    scopes: Vec<Scope>,
+    ctes: Vec<Cte>,
+}
+
+/// Separates the name of a repeated column from its number.
+pub(crate) const REPEATED: char = '\u{1f}';
+
+/// Rewrites a statement that reads.
+///
+/// # Errors
+/// NotFound and Invalid for names, Invalid and Unsupported for clauses that do not fit together.
+pub(crate) fn resolve(
+    statement: &mut Statement,
+    names: &Names,
+    session: &Session,
+    clauses: &Clauses,
+    state: &SessionState,
+) -> Result<()> {
+    let mut resolver = Resolver { names, session, clauses, state, scopes: Vec::new(), ctes: Vec::new() };
+    resolver.statement(statement)
+}
+
+impl Resolver<'_> {
+    fn statement(&mut self, statement: &mut Statement) -> Result<()> {
+        match statement {
+            Statement::Statement(statement) => match statement.as_mut() {
+                SqlStatement::Query(query) => {
+                    self.query(query, true)?;
+                    Ok(())
+                }
+                other => Err(Error::unsupported("expected a query").with("found", first_words(other))),
+            },
+            Statement::Explain(explain) => self.statement(&mut explain.statement),
+            other => Err(Error::unsupported("expected a query").with("found", first_words(other))),
+        }
+    }
+
+    /// Rewrites a query and gives its columns. Names at the top may repeat.
+    pub(crate) fn query(&mut self, query: &mut Query, top: bool) -> Result<Option<Vec<Col>>> {
+        let ctes = self.ctes.len();
+        if let Some(with) = &mut query.with {
+            for cte in &mut with.cte_tables {
+                let name = cte.alias.name.value.clone();
+                if with.recursive {
+                    self.ctes.push((name.clone(), None));
+                }
+                let mut columns = self.query(&mut cte.query, false)?;
+                if !cte.alias.columns.is_empty() {
+                    let names = cte.alias.columns.iter().map(|c| exact(&c.name)).collect::<Vec<_>>();
+                    columns = rename(columns, names);
+                }
+                if with.recursive {
+                    self.ctes.pop();
+                }
+                self.ctes.push((name, columns));
+            }
+        }
+        if !query.pipe_operators.is_empty() {
+            return Err(Error::unsupported("pipe operators are not supported").with("found", "'|>'"));
+        }
+        let columns = self.body(query, top)?;
+        if let Some(limit) = &mut query.limit_clause {
+            limit_clause(limit);
+        }
+        self.ctes.truncate(ctes);
+        Ok(columns)
+    }
+
+    fn body(&mut self, query: &mut Query, top: bool) -> Result<Option<Vec<Col>>> {
+        let limited = query.limit_clause.is_some() || query.fetch.is_some();
+        match query.body.as_mut() {
+            SetExpr::Select(select) => {
+                let (columns, default_order) = self.select(select, query.order_by.as_mut(), limited, top)?;
+                if query.order_by.is_none() && !default_order.is_empty() {
+                    let options = Default::default();
+                    let exprs =
+                        default_order.into_iter().map(|expr| OrderByExpr { expr, options, with_fill: None }).collect();
+                    query.order_by = Some(OrderBy { kind: OrderByKind::Expressions(exprs), interpolate: None });
+                }
+                Ok(columns)
+            }
+            other => {
+                let columns = self.set(other, top)?;
+                if let Some(order_by) = &mut query.order_by {
+                    // A set operation is ordered by the names of its result.
+                    let relation = Relation { qualifier: Vec::new(), columns: columns.clone(), merged: Vec::new() };
+                    self.scopes.push(Scope { relations: vec![relation], ..Scope::default() });
+                    let done = self.order_by(order_by);
+                    self.scopes.pop();
+                    done?;
+                }
+                Ok(columns)
+            }
+        }
+    }
+
+    fn set(&mut self, body: &mut SetExpr, top: bool) -> Result<Option<Vec<Col>>> {
+        match body {
+            SetExpr::Select(select) => Ok(self.select(select, None, false, top)?.0),
+            SetExpr::Query(query) => self.query(query, top),
+            SetExpr::SetOperation { left, right, .. } => {
+                let columns = self.set(left, top)?;
+                let others = self.set(right, top)?;
+                // A column is the time of its rows only where it is so in both arms.
+                Ok(columns.map(|mut columns| {
+                    for (i, column) in columns.iter_mut().enumerate() {
+                        let same = others.as_ref().and_then(|o| o.get(i)).is_some_and(|o| o.role == column.role);
+                        if !same {
+                            column.role = ColRole::Other;
+                        }
+                    }
+                    columns
+                }))
+            }
+            SetExpr::Values(values) => {
+                for row in &mut values.rows {
+                    for expr in row.iter_mut() {
+                        self.expression(expr, Place::Columns)?;
+                    }
+                }
+                Ok(None)
+            }
+            other => Err(Error::unsupported("expected SELECT or VALUES").with("found", first_words(other))),
+        }
+    }
+
+    pub(crate) fn order_by(&mut self, order_by: &mut OrderBy) -> Result<()> {
+        if let OrderByKind::Expressions(exprs) = &mut order_by.kind {
+            for expr in exprs {
+                self.expression(&mut expr.expr, Place::AliasesThenColumns)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The relations of FROM, in order.
+    fn from(&mut self, from: &mut [TableWithJoins]) -> Result<Vec<Relation>> {
+        let mut relations = Vec::new();
+        for table in from {
+            self.joined(table, &mut relations)?;
+        }
+        let mut seen = HashSet::new();
+        for relation in &relations {
+            if let Some(name) = relation.qualifier.last()
+                && !seen.insert(relation.qualifier.clone())
+            {
+                return Err(
+                    Error::invalid("two tables of this name in one FROM: give one an alias").with("table", name)
+                );
+            }
+        }
+        Ok(relations)
+    }
+
+    /// Runs something with one more scope in sight.
+    fn within<T>(&mut self, relations: &[Relation], run: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.scopes.push(Scope { relations: relations.to_vec(), ..Scope::default() });
+        let done = run(self);
+        self.scopes.pop();
+        done
+    }
+
+    fn factor(&mut self, factor: &mut TableFactor, before: &[Relation]) -> Result<Vec<Relation>> {
+        source::factor(self, factor, before)
+    }
+}
+
+/// `LIMIT offset, n` in the words that the planner takes.
+fn limit_clause(limit: &mut LimitClause) {
+    if let LimitClause::OffsetCommaLimit { offset, limit: n } = limit {
+        *limit = LimitClause::LimitOffset {
+            limit: Some(n.clone()),
+            offset: Some(Offset { value: offset.clone(), rows: OffsetRows::None }),
+            limit_by: Vec::new(),
+        };
+    }
+}
+
+/// A name as the planner will see it: unquoted ones in lower case.
+pub(crate) fn exact(ident: &datafusion::sql::sqlparser::ast::Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
+}
+
+/// The columns of a relation whose alias names them anew.
+pub(crate) fn rename(columns: Option<Vec<Col>>, names: Vec<String>) -> Option<Vec<Col>> {
+    let mut columns = columns?;
+    for (column, name) in columns.iter_mut().zip(names) {
+        column.name = name;
+    }
+    Some(columns)
+}
+
+/// The beginning of a statement, for messages.
+fn first_words(statement: &impl std::fmt::Display) -> String {
+    statement.to_string().split_whitespace().take(2).collect::<Vec<_>>().join(" ")
+}
+
+/// An error about a name, with its place.
+pub(crate) fn unknown_column(name: &str, place: Location, scope: &[&Relation]) -> Error {
+    let known: Vec<&str> =
+        scope.iter().filter_map(|r| r.columns.as_ref()).flatten().map(|c| c.name.as_str()).take(20).collect();
+    let error = Error::invalid("no such column").with("column", name);
+    at(if known.is_empty() { error } else { error.with("expected one of", known.join(", ")) }, place)
+}

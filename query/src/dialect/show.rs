@@ -1,0 +1,298 @@
+//! SHOW and DESCRIBE as queries of `information_schema`.
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+use tidelake_format::{
+    Error, Result,
+    schema::{Database, Role, Supertable},
+};
+
+use super::{
+    info::CatalogInfo,
+    lex::{Tok, at, name_of},
+    names,
+};
+use crate::session::Session;
+
+/// A SHOW or DESCRIBE statement.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Show {
+    /// SHOW DATABASES.
+    Databases { like: Option<String> },
+    /// SHOW \[db.\]STABLES, TABLES or VIEWS.
+    Names { what: Listed, database: Option<String>, like: Option<String> },
+    /// SHOW CREATE DATABASE.
+    CreateDatabase(String),
+    /// SHOW CREATE TABLE or STABLE.
+    CreateTable { database: Option<String>, table: String },
+    /// SHOW TAGS FROM t, SHOW TABLE TAGS FROM t.
+    Tags { database: Option<String>, table: String },
+    /// DESCRIBE t.
+    Describe { database: Option<String>, table: String },
+}
+
+/// What SHOW lists in a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listed {
+    Stables,
+    Tables,
+    Views,
+}
+
+struct Reader<'a> {
+    tokens: &'a [Tok],
+    sql: &'a str,
+    i: usize,
+}
+
+/// Reads SHOW …, DESCRIBE … or DESC ….
+///
+/// # Errors
+/// Invalid with the place and what was expected; Unsupported for other things that TDengine shows.
+pub(crate) fn parse(tokens: &[Tok], sql: &str) -> Result<Show> {
+    let mut reader = Reader { tokens, sql, i: 1 };
+    let show = if tokens[0].is_word("show") {
+        reader.show()?
+    } else {
+        reader.skip("table");
+        let (database, table) = reader.table()?;
+        Show::Describe { database, table }
+    };
+    if reader.i < tokens.len() {
+        return Err(reader.expected("the end of the statement"));
+    }
+    Ok(show)
+}
+
+impl Reader<'_> {
+    fn show(&mut self) -> Result<Show> {
+        if self.skip("create") {
+            if self.skip("database") {
+                return Ok(Show::CreateDatabase(self.name("the name of a database")?));
+            }
+            if self.skip("table") || self.skip("stable") {
+                let (database, table) = self.table()?;
+                return Ok(Show::CreateTable { database, table });
+            }
+            return Err(self.expected("DATABASE, TABLE or STABLE"));
+        }
+        if self.skip("databases") || self.skip("schemas") {
+            return Ok(Show::Databases { like: self.like()? });
+        }
+        let start = self.i;
+        if self.skip("tags") || (self.skip("table") && self.skip("tags")) {
+            if !self.skip("from") {
+                return Err(self.expected("FROM"));
+            }
+            let (mut database, table) = self.table()?;
+            if self.skip("from") {
+                database = Some(self.name("the name of a database")?);
+            }
+            return Ok(Show::Tags { database, table });
+        }
+        self.i = start;
+        if self.skip("columns") {
+            if !self.skip("from") && !self.skip("in") {
+                return Err(self.expected("FROM"));
+            }
+            let (database, table) = self.table()?;
+            return Ok(Show::Describe { database, table });
+        }
+        let mut database = None;
+        if self.tokens.get(self.i + 1).is_some_and(|t| t.token == Token::Period) {
+            database = Some(self.name("the name of a database")?);
+            self.i += 1;
+        }
+        let _ = self.skip("normal") || self.skip("child");
+        let what = if self.skip("stables") {
+            Listed::Stables
+        } else if self.skip("tables") {
+            Listed::Tables
+        } else if self.skip("views") {
+            Listed::Views
+        } else {
+            let found = self.found();
+            return Err(match self.tokens.get(self.i) {
+                Some(t) => at(
+                    Error::unsupported(
+                        "expected DATABASES, STABLES, TABLES, VIEWS, TAGS, COLUMNS or CREATE … after SHOW",
+                    )
+                    .with("found", found),
+                    t.span.start,
+                ),
+                None => self.expected("DATABASES, STABLES, TABLES, VIEWS, TAGS, COLUMNS or CREATE"),
+            });
+        };
+        if self.skip("from") {
+            database = Some(self.name("the name of a database")?);
+        }
+        Ok(Show::Names { what, database, like: self.like()? })
+    }
+
+    fn like(&mut self) -> Result<Option<String>> {
+        if !self.skip("like") {
+            return Ok(None);
+        }
+        match self.tokens.get(self.i).map(|t| &t.token) {
+            Some(Token::SingleQuotedString(pattern)) => {
+                self.i += 1;
+                Ok(Some(pattern.clone()))
+            }
+            _ => Err(self.expected("a pattern in quotes")),
+        }
+    }
+
+    /// `t` or `db.t`.
+    fn table(&mut self) -> Result<(Option<String>, String)> {
+        let first = self.name("the name of a table")?;
+        if self.tokens.get(self.i).is_some_and(|t| t.token == Token::Period) {
+            self.i += 1;
+            return Ok((Some(first), self.name("the name of a table")?));
+        }
+        Ok((None, first))
+    }
+
+    fn name(&mut self, what: &str) -> Result<String> {
+        match self.tokens.get(self.i).and_then(name_of) {
+            Some(name) => {
+                self.i += 1;
+                Ok(name.to_owned())
+            }
+            None => Err(self.expected(what)),
+        }
+    }
+
+    fn skip(&mut self, word: &str) -> bool {
+        let found = self.tokens.get(self.i).is_some_and(|t| t.is_word(word));
+        self.i += usize::from(found);
+        found
+    }
+
+    fn found(&self) -> String {
+        self.tokens.get(self.i).map_or("the end".to_owned(), |t| self.sql[t.start..t.end].chars().take(40).collect())
+    }
+
+    fn expected(&self, what: &str) -> Error {
+        let place = self.tokens.get(self.i).or(self.tokens.last()).expect("a statement has tokens").span.start;
+        at(Error::invalid(format!("syntax error: expected {what}")).with("found", self.found()), place)
+    }
+}
+
+impl Show {
+    /// The query that answers it.
+    ///
+    /// # Errors
+    /// NotFound for the database or table that it names, Invalid where none is chosen.
+    pub(crate) async fn to_sql(&self, session: &Session, info: &dyn CatalogInfo) -> Result<String> {
+        Ok(match self {
+            Show::Databases { like } => {
+                format!("SELECT name FROM information_schema.ins_databases{} ORDER BY name", filter("", "name", like))
+            }
+            Show::Names { what, database, like } => {
+                let database = find_database(database.as_deref(), session, info)?;
+                let (table, column) = match what {
+                    Listed::Stables => ("ins_stables", "stable_name"),
+                    Listed::Tables => ("ins_tables", "table_name"),
+                    Listed::Views => ("ins_views", "view_name"),
+                };
+                let of_database = format!("db_name = {}", literal(&database.name));
+                let filter = filter(&of_database, column, like);
+                format!("SELECT {column} FROM information_schema.{table}{filter} ORDER BY {column}")
+            }
+            Show::CreateDatabase(name) => {
+                let database = find_database(Some(name), session, info)?;
+                let create = format!(
+                    "CREATE DATABASE `{}` PRECISION '{}' KEEP {}d DURATION {}d",
+                    database.name,
+                    database.precision,
+                    database.keep_ms / 86_400_000,
+                    database.partition_ms / 86_400_000,
+                );
+                format!(
+                    "SELECT {} AS \"Database\", {} AS \"Create Database\"",
+                    literal(&database.name),
+                    literal(&create)
+                )
+            }
+            Show::CreateTable { database, table } => {
+                let database = find_database(database.as_deref(), session, info)?;
+                let table = find_table(&database, table, info).await?;
+                format!(
+                    "SELECT {} AS \"Table\", {} AS \"Create Table\"",
+                    literal(&table.name),
+                    literal(&create_table(&table))
+                )
+            }
+            Show::Tags { database, table } => {
+                let database = find_database(database.as_deref(), session, info)?;
+                let name = names::table(info, &database, table).map_or(table.clone(), |t| t.name.clone());
+                format!(
+                    "SELECT table_name, db_name, stable_name, tag_name, tag_type, tag_value \
+                     FROM information_schema.ins_tags WHERE db_name = {} AND (table_name = {1} OR stable_name = {1})",
+                    literal(&database.name),
+                    literal(&name)
+                )
+            }
+            Show::Describe { database, table } => {
+                let database = find_database(database.as_deref(), session, info)?;
+                let table = find_table(&database, table, info).await?;
+                let rows: Vec<String> = table
+                    .columns
+                    .iter()
+                    .map(|c| {
+                        let note = if c.role == Role::Tag { "TAG" } else { "" };
+                        format!("({}, '{}', {}, '{note}')", literal(&c.name), c.ty.name(), c.ty.width())
+                    })
+                    .collect();
+                format!(
+                    "SELECT \"field\", \"type\", CAST(\"length\" AS INT) AS \"length\", \"note\" \
+                     FROM (VALUES {}) AS d(\"field\", \"type\", \"length\", \"note\")",
+                    rows.join(", ")
+                )
+            }
+        })
+    }
+}
+
+fn find_database(name: Option<&str>, session: &Session, info: &dyn CatalogInfo) -> Result<std::sync::Arc<Database>> {
+    let Some(name) = name.or(session.database.as_deref()) else {
+        return Err(Error::invalid("no database is chosen: name it before the period, or USE one"));
+    };
+    names::database(info, name).ok_or_else(|| Error::not_found("no such database").with("database", name))
+}
+
+async fn find_table(database: &Database, name: &str, info: &dyn CatalogInfo) -> Result<std::sync::Arc<Supertable>> {
+    if let Some(table) = names::table(info, database, name) {
+        return Ok(table);
+    }
+    info.table_of_series(database.id, name)
+        .await?
+        .ok_or_else(|| Error::not_found("no such table").with("table", name).with("database", &database.name))
+}
+
+fn create_table(table: &Supertable) -> String {
+    let list = |role: fn(Role) -> bool| {
+        let columns = table.columns.iter().filter(|c| role(c.role));
+        columns.map(|c| format!("`{}` {}", c.name, c.ty)).collect::<Vec<_>>().join(", ")
+    };
+    let mut create = format!("CREATE STABLE `{}` ({})", table.name, list(|r| r != Role::Tag));
+    if table.tags().next().is_some() {
+        create.push_str(&format!(" TAGS ({})", list(|r| r == Role::Tag)));
+    }
+    create
+}
+
+/// ` WHERE …` of a condition and a pattern.
+fn filter(condition: &str, column: &str, like: &Option<String>) -> String {
+    let mut parts = Vec::new();
+    if !condition.is_empty() {
+        parts.push(condition.to_owned());
+    }
+    if let Some(pattern) = like {
+        parts.push(format!("{column} LIKE {}", literal(pattern)));
+    }
+    if parts.is_empty() { String::new() } else { format!(" WHERE {}", parts.join(" AND ")) }
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
