@@ -267,7 +267,8 @@ fn with_tags<T>(
     }
     let mut tags = Vec::with_capacity(values.len());
     for (column, value) in &values {
-        let tag = value.typed("", column.ty, clock).map_err(|fault| cast::fault(column, row, &value.describe(), fault))?;
+        let tag =
+            value.typed("", column.ty, clock).map_err(|fault| cast::fault(column, row, &value.describe(), fault))?;
         tags.extend(tag.map(|tag| (*column, tag)));
     }
     Ok(then(&mut tags))

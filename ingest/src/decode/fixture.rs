@@ -16,9 +16,6 @@ use tidelake_format::{
 
 use super::{Decoded, Lookup, SchemaChange, Subtable};
 
-/// 2026-11-20 in milliseconds.
-pub(super) const NOW_MS: i64 = 1_795_132_800_000;
-
 /// A database `db` with some tables.
 pub(super) struct Fixture {
     pub(super) database: Database,

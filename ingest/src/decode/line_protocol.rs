@@ -229,6 +229,7 @@ impl<'a> Decoder<'a> {
             return Err(syntax(format!("max key length exceeded: {} > {}", key.len(), parse::MAX_KEY)));
         }
         if body.get(key_end) != Some(&b' ') {
+            while parts.next_tag()?.is_some() {}
             return Err(syntax("missing fields"));
         }
         let measurement = unescape(self.str(parts.measurement)?);

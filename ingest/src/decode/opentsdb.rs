@@ -42,8 +42,8 @@ pub fn decode(body: &[u8], lookup: &dyn Lookup, database: &Database, now: i64) -
     if body.trim_ascii().is_empty() {
         return Err(Error::invalid("Missing request content"));
     }
-    let Body(entries) = serde_json::from_slice(body)
-        .map_err(|e| Error::invalid("Unable to parse the given JSON").with("reason", e))?;
+    let Body(entries) =
+        serde_json::from_slice(body).map_err(|e| Error::invalid("Unable to parse the given JSON").with("reason", e))?;
     let mut request = Request::new(lookup, database, now);
     for (at, entry) in entries.iter().enumerate() {
         let stored = match entry {

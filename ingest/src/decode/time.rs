@@ -25,9 +25,11 @@ pub fn ticks_of_nanos(nanos: i128, precision: Precision) -> Option<i64> {
     in_range(ticks, precision).then_some(ticks)
 }
 
-/// The oldest timestamp that a database keeps, in ticks, when its clock shows `now` ticks.
+/// The oldest timestamp that a database keeps, in ticks, when its clock shows `now` ticks; a KEEP beyond what ticks
+/// can count is for ever.
 pub fn oldest_kept(keep_ms: i64, precision: Precision, now: i64) -> i64 {
-    now.saturating_sub(keep_ms.saturating_mul(precision.per_second() / 1_000))
+    let keep = keep_ms.checked_mul(precision.per_second() / 1_000).filter(|keep| *keep < i64::MAX);
+    keep.and_then(|keep| now.checked_sub(keep)).unwrap_or(i64::MIN)
 }
 
 /// Reads a timestamp written as text, in ticks towards the past.
@@ -227,7 +229,9 @@ mod tests {
         }
         assert_eq!(ticks_of_nanos(-1, Precision::Milli), Some(-1));
         assert_eq!(ticks_of_nanos(i128::MAX, Precision::Nano), None);
-        assert_eq!(oldest_kept(i64::MAX, Precision::Nano, 0), -i64::MAX);
+        assert_eq!(oldest_kept(i64::MAX, Precision::Nano, 0), i64::MIN);
+        assert_eq!(oldest_kept(i64::MAX, Precision::Milli, 5), i64::MIN);
+        assert_eq!(oldest_kept(1_000, Precision::Micro, 5), -999_995);
     }
 
     #[test]

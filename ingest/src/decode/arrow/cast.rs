@@ -29,7 +29,8 @@ pub(super) fn column(array: &ArrayRef, column: &Column, clock: Clock) -> Result<
         }
         (DataType::Float32, Type::Double) => Ok(compute::cast(array, &target)?),
         (DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View, Type::Binary(_) | Type::NChar(_)) => {
-            let texts = compute::cast_with_options(array, &DataType::Utf8, &CastOptions { safe: false, ..Default::default() })?;
+            let texts =
+                compute::cast_with_options(array, &DataType::Utf8, &CastOptions { safe: false, ..Default::default() })?;
             let widest = texts.as_string::<i32>().offsets().lengths().max().unwrap_or(0);
             // Characters are never more than bytes.
             let fits = widest <= (column.ty.width() as usize).min(Type::MAX_BYTES);
