@@ -79,6 +79,24 @@ impl SeriesSet {
     }
 }
 
+/// The bytes of the values of a batch of plain columns (validity is not counted).
+///
+/// Unlike [`RecordBatch::get_array_memory_size`] it counts neither what lies outside of a slice nor, once per column,
+/// the one buffer that all columns of a decoded segment or manifest share.
+pub fn batch_bytes(batch: &RecordBatch) -> usize {
+    let text = |offsets: &[i32]| match offsets {
+        [first, .., last] => (last - first) as usize + 4 * offsets.len(),
+        _ => 0,
+    };
+    let column = |array: &ArrayRef| match array.data_type() {
+        DataType::Utf8 => text(array.as_string::<i32>().value_offsets()),
+        DataType::Binary => text(array.as_binary::<i32>().value_offsets()),
+        DataType::Boolean => array.len().div_ceil(8),
+        other => array.len() * other.primitive_width().unwrap_or(16),
+    };
+    batch.columns().iter().map(column).sum()
+}
+
 /// The field `tbname`: Utf8, not null.
 pub fn tbname_field() -> Field {
     field_with_id(TBNAME, DataType::Utf8, false, ColumnId::TBNAME)
@@ -150,5 +168,18 @@ impl Block {
         let time = field_with_id(&table.time().name, precision.data_type(), false, ColumnId::TS);
         let fields = table.fields().map(|c| field_with_id(&c.name, c.ty.data_type(precision), true, c.id));
         Arc::new(Schema::new([series, time].into_iter().chain(fields).collect::<Vec<_>>()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_a_slice_are_those_of_its_values() {
+        let names = SeriesSet::of_names(["a", "bcd", "ef"]);
+        assert_eq!(batch_bytes(names.batch()), 6 + 4 * 4);
+        assert_eq!(batch_bytes(&names.batch().slice(1, 1)), 3 + 4 * 2);
+        assert!(batch_bytes(&names.batch().slice(1, 0)) <= 4);
     }
 }

@@ -31,7 +31,7 @@ pub use concat::concat_blocks;
 use crate::{
     error::{Error, Result},
     ids::{Position, TableId, WriterId},
-    rows::{Block, SeriesSet},
+    rows::{Block, SeriesSet, batch_bytes},
 };
 
 /// The first bytes of every segment.
@@ -109,9 +109,7 @@ pub fn encode(header: &SegmentHeader, blocks: &[Block]) -> Result<Bytes> {
 
 /// The stored bytes of a block and their length before compression.
 fn body(block: &Block, compressor: &mut ipc::Compressor) -> Result<(Vec<u8>, usize)> {
-    let mut raw = Vec::with_capacity(
-        2_048 + block.rows.get_array_memory_size().min(1 << 16) + block.len() * 8 * block.rows.num_columns(),
-    );
+    let mut raw = Vec::with_capacity(2_048 + batch_bytes(&block.rows) + batch_bytes(block.series.batch()));
     raw.extend_from_slice(&[0; 8]);
     ipc::write(block.series.batch(), &mut raw)?;
     let series = (raw.len() - 8) as u64;

@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
     ids::{Position, TableId, Token},
     meta::Catalog,
-    rows::Block,
+    rows::{Block, batch_bytes},
     segment::Segment,
 };
 
@@ -38,7 +38,7 @@ impl TailSegment {
     /// Memory of the decoded rows and series, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let blocks = self.segment.blocks.iter();
-        blocks.map(|b| b.rows.get_array_memory_size() + b.series.batch().get_array_memory_size()).sum()
+        blocks.map(|b| batch_bytes(&b.rows) + batch_bytes(b.series.batch())).sum()
     }
 }
 

@@ -27,7 +27,10 @@ use arrow::array::{ArrayRef, Int64Array};
 
 pub(crate) use builder::{ManifestBuilder, conform};
 
-use crate::{ids::ColumnId, rows::SeriesSet};
+use crate::{
+    ids::ColumnId,
+    rows::{SeriesSet, batch_bytes},
+};
 
 /// What a tag manifest knows of a column, per series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -139,8 +142,9 @@ impl TagManifest {
 
     /// Bytes in memory, for caches.
     pub fn memory_bytes(&self) -> usize {
-        let arrays = self.aggregates.iter().map(|(_, _, a)| a.get_array_memory_size()).sum::<usize>();
-        self.series.batch().get_array_memory_size() + arrays + self.len() * 32
+        let arrays =
+            self.aggregates.iter().map(|(_, _, a)| a.data_type().primitive_width().unwrap_or(1)).sum::<usize>();
+        batch_bytes(self.series.batch()) + self.len() * (arrays + 32)
     }
 }
 

@@ -3,9 +3,9 @@
 use std::{fmt, ops::Range, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array, new_null_array},
+    array::{ArrayRef, RecordBatch, UInt32Array, new_null_array},
     compute::{CastOptions, cast_with_options, concat_batches, take},
-    datatypes::{DataType, Field, Schema, SchemaRef},
+    datatypes::{Field, Schema, SchemaRef},
 };
 use bytes::Bytes;
 use parquet::{
@@ -22,7 +22,7 @@ use crate::{
     error::{Error, Result},
     ids::ColumnId,
     merge::{content_hash, series_of, ticks_of},
-    rows::{Block, SeriesSet, tbname_field},
+    rows::{Block, SeriesSet, batch_bytes, tbname_field},
     schema::{Supertable, arrow_field, field_id},
     tags::{ManifestBuilder, TagManifest, conform},
     types::Precision,
@@ -182,7 +182,7 @@ impl DataFileWriter {
         }
         // This also checks every index.
         self.hash = self.hash.wrapping_add(content_hash(series, &batch)?);
-        let row_bytes = bytes_of(&batch) / batch.num_rows().max(1) + 1;
+        let row_bytes = batch_bytes(&batch) / batch.num_rows().max(1) + 1;
         let mut part = Part { set, batch: batch.clone(), row_bytes, places: Vec::new(), taken: 0..0 };
         let mut start = 0;
         for run in of.chunk_by(|a, b| a == b) {
@@ -303,7 +303,7 @@ impl DataFileWriter {
             let columns = part.set.columns().iter().map(|c| take(c, &places, None)).collect::<Result<Vec<_>, _>>()?;
             let named = RecordBatch::try_new(self.series_schema.clone(), columns)?;
             self.last_series = Some(named.slice(named.num_rows() - 1, 1));
-            self.group.bytes += named.get_array_memory_size();
+            self.group.bytes += batch_bytes(&named);
             self.manifest.name_series(named.clone());
             self.group.series.push(named);
         }
@@ -365,20 +365,6 @@ struct Part {
     places: Vec<u32>,
     /// Rows that are counted in the row group, but not in it yet.
     taken: Range<usize>,
-}
-
-/// The bytes of the values of a batch, whatever buffers it is a part of.
-fn bytes_of(batch: &RecordBatch) -> usize {
-    let bytes = |offsets: &[i32]| match offsets {
-        [first, .., last] => (last - first) as usize + 4 * offsets.len(),
-        _ => 0,
-    };
-    let column = |array: &ArrayRef| match array.data_type() {
-        DataType::Utf8 => bytes(array.as_string::<i32>().value_offsets()),
-        DataType::Binary => bytes(array.as_binary::<i32>().value_offsets()),
-        other => array.len() * other.primitive_width().unwrap_or(1),
-    };
-    batch.columns().iter().map(column).sum()
 }
 
 /// One value per row from one per series.

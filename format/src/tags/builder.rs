@@ -16,7 +16,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     ids::ColumnId,
-    rows::SeriesSet,
+    rows::{SeriesSet, batch_bytes},
     schema::Supertable,
     types::Precision,
 };
@@ -77,7 +77,7 @@ impl ManifestBuilder {
 
     /// Bytes held, about.
     pub(crate) fn bytes(&self) -> usize {
-        let series = self.series.iter().map(RecordBatch::get_array_memory_size).sum::<usize>();
+        let series = self.series.iter().map(batch_bytes).sum::<usize>();
         series + self.row_count.capacity() * 24 + self.fields.iter().map(|(_, f)| f.bytes()).sum::<usize>()
     }
 

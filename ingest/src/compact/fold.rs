@@ -18,7 +18,7 @@ use tidelake_format::{
     log::{Cut, cut},
     merge::{content_hash, series_order},
     meta::Draft,
-    rows::{Block, SeriesSet},
+    rows::{Block, SeriesSet, batch_bytes},
     schema::{Database, Supertable},
     store::Moment,
 };
@@ -176,7 +176,7 @@ fn fold_table(
         for batch in &batches {
             batch.column(0).as_primitive::<UInt32Type>().values().iter().for_each(|s| counts[*s as usize] += 1);
         }
-        let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
+        let bytes: usize = batches.iter().map(batch_bytes).sum();
         let windows = windows(&counts, limits.window_rows(bytes / (books.rows as usize).max(1)));
         let mut window_of = vec![0u32; order.series.len()];
         for (w, window) in windows.iter().enumerate() {
