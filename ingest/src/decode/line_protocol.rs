@@ -96,7 +96,8 @@ pub fn decode(body: &[u8], lookup: &dyn Lookup, database: &Database, precision: 
         body,
         request: Request::new(lookup, database, now),
         cache: HashMap::new(),
-        hints: Vec::new(),
+        last: None,
+        fields: Vec::new(),
         tags: Vec::new(),
         scale: Scale::new(precision, database.precision),
         now,
@@ -139,13 +140,24 @@ struct Place {
     series: u32,
 }
 
+/// The field keys of a target, as they stand in the body, and the columns that they mean.
+#[derive(Default)]
+struct Fields<'a> {
+    /// By place in the line: the key that stood there last.
+    in_line: Vec<(&'a [u8], usize)>,
+    /// All of the request.
+    known: HashMap<&'a [u8], usize>,
+}
+
 struct Decoder<'a> {
     body: &'a [u8],
     request: Request<'a>,
     /// Measurement and tags as they stand in the body.
     cache: HashMap<&'a [u8], Place>,
-    /// Per target and place in the line: the field key that stood there last, and its column.
-    hints: Vec<Vec<(&'a [u8], usize)>>,
+    /// The key of the line before.
+    last: Option<(&'a [u8], Place)>,
+    /// The fields of each target, as they are written.
+    fields: Vec<Fields<'a>>,
     /// The tags of the key that is being read.
     tags: Vec<(ColumnId, Type, Cow<'a, str>)>,
     scale: Scale,
@@ -205,9 +217,16 @@ impl<'a> Decoder<'a> {
     /// Reads the line at `start`; where it is refused, nothing of it is left.
     #[inline]
     fn line(&mut self, start: usize) -> Result<Read, Refused> {
-        let key_end = key_end(self.body, start);
-        let Some(place) = self.cache.get(&self.body[start..key_end]).copied() else {
-            return self.first_line(start, key_end);
+        let (place, key_end) = match self.last {
+            // Most lines are of the series of the line before.
+            Some((key, place)) if is_key(self.body, start, key) => (place, start + key.len()),
+            _ => {
+                let key_end = key_end(self.body, start);
+                let key = &self.body[start..key_end];
+                let Some(place) = self.cache.get(key).copied() else { return self.first_line(start, key_end) };
+                self.last = Some((key, place));
+                (place, key_end)
+            }
         };
         let mark = self.request.targets[place.target].mark();
         let read = self.rest(place.target, key_end);
@@ -234,7 +253,7 @@ impl<'a> Decoder<'a> {
         }
         let measurement = unescape(self.str(parts.measurement)?);
         let target = self.request.target(&measurement)?;
-        self.hints.resize_with(self.request.targets.len(), Vec::new);
+        self.fields.resize_with(self.request.targets.len(), Fields::default);
         let mark = self.request.targets[target].mark();
         tags.clear();
         let read = self.key_tags(target, &mut parts, &mut tags).and_then(|()| self.rest(target, key_end));
@@ -255,8 +274,8 @@ impl<'a> Decoder<'a> {
 
     fn roll_back(&mut self, target: usize, mark: Mark) {
         self.request.targets[target].roll_back(mark);
-        // A hint may name a column that is gone.
-        self.hints[target].clear();
+        // A key may mean a column that is gone.
+        self.fields[target] = Fields::default();
     }
 
     /// Reads the tags of a key; each is a value of its column's type afterwards.
@@ -323,21 +342,23 @@ impl<'a> Decoder<'a> {
         Ok(Read { ts, end, quoted })
     }
 
-    /// The column of the field whose key is at `at` (or none yet), and where its value starts.
+    /// The column of the nth field, whose key is at `at` (none yet where the key is new), and where its value starts.
     #[inline]
     fn field_key(&mut self, target: usize, nth: usize, at: usize) -> Result<(Option<usize>, usize), Refused> {
-        if let Some((key, column)) = self.hints[target].get(nth) {
+        let fields = &mut self.fields[target];
+        if let Some((key, column)) = fields.in_line.get(nth) {
             let end = at + key.len();
             if self.body.get(end) == Some(&b'=') && self.body[at..end] == **key {
                 return Ok((Some(*column), end + 1));
             }
         }
         let end = parse::field_key_end(self.body, at)?;
-        let hints = &mut self.hints[target];
-        hints.truncate(nth);
-        // The column follows when the value has told its type.
-        hints.push((&self.body[at..end], usize::MAX));
-        Ok((None, end + 1))
+        let key = &self.body[at..end];
+        let column = fields.known.get(key).copied();
+        fields.in_line.truncate(nth);
+        // The column of a new key follows when its value has told the type.
+        fields.in_line.push((key, column.unwrap_or(usize::MAX)));
+        Ok((column, end + 1))
     }
 
     /// Puts the value of the `nth` field of the line into its column.
@@ -345,7 +366,7 @@ impl<'a> Decoder<'a> {
     fn set(&mut self, target: usize, nth: usize, column: Option<usize>, literal: Literal) -> Result<(), Refused> {
         let column = match column {
             Some(column) => column,
-            None => self.new_hint(target, nth, literal)?,
+            None => self.new_field(target, nth, literal)?,
         };
         let text = match literal {
             Literal::Text { start, end, escaped } => {
@@ -372,19 +393,21 @@ impl<'a> Decoder<'a> {
         set.map_err(|fault| self.conflict(target, nth, column, literal, fault))
     }
 
-    /// Finds or adds the column of the `nth` field, whose key was just read.
+    /// Finds or adds the column of the `nth` field, whose key was just read for the first time.
     #[cold]
-    fn new_hint(&mut self, target: usize, nth: usize, literal: Literal) -> Result<usize, Refused> {
-        let key = self.hints[target][nth].0;
+    fn new_field(&mut self, target: usize, nth: usize, literal: Literal) -> Result<usize, Refused> {
+        let key = self.fields[target].in_line[nth].0;
         let name = unescape(self.str(key)?);
         let column = self.request.targets[target].field(&name, literal.column_type())?;
-        self.hints[target][nth].1 = column;
+        let fields = &mut self.fields[target];
+        fields.in_line[nth].1 = column;
+        fields.known.insert(key, column);
         Ok(column)
     }
 
     #[cold]
     fn conflict(&self, target: usize, nth: usize, column: usize, literal: Literal, fault: Fault) -> Refused {
-        let key = String::from_utf8_lossy(self.hints[target][nth].0);
+        let key = String::from_utf8_lossy(self.fields[target].in_line[nth].0);
         let target = &self.request.targets[target];
         let ty = target.builder.column_type(column);
         let (name, table) = (unescape(&key), &target.table().name);
@@ -414,6 +437,12 @@ struct Read {
     end: usize,
     /// Whether a value was quoted, and so may hold line breaks.
     quoted: bool,
+}
+
+/// Whether this very key stands at `start`, up to its space.
+#[inline]
+fn is_key(body: &[u8], start: usize, key: &[u8]) -> bool {
+    body.get(start + key.len()) == Some(&b' ') && body[start..start + key.len()] == *key
 }
 
 #[inline]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use tidelake_format::{
     ids::{ColumnId, TableId},
     schema::{Column, Database, Role, Supertable, check_name},
@@ -70,16 +71,10 @@ impl Target {
             }
             return Err(self.clash(name, role, column.role));
         }
-        let table = match &mut self.schema {
-            Schema::Draft(table) => table,
-            Schema::Known(known) => {
-                self.schema = Schema::Draft(Box::new(Supertable::clone(known)));
-                match &mut self.schema {
-                    Schema::Draft(table) => table,
-                    Schema::Known(_) => unreachable!("a draft was put there"),
-                }
-            }
-        };
+        if let Schema::Known(known) = &self.schema {
+            self.schema = Schema::Draft(Box::new(Supertable::clone(known)));
+        }
+        let Schema::Draft(table) = &mut self.schema else { return Err(self.refused(name, role)) };
         match table.add_column(name, role, ty) {
             Ok(id) => Ok((id, ty)),
             Err(e) => Err(format!("{}: {e}", self.refused(name, role))),
@@ -130,6 +125,13 @@ impl Target {
     }
 }
 
+/// What a target is found by.
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    Known(TableId),
+    New(String),
+}
+
 /// The tables of a request and what was refused of it.
 pub(super) struct Request<'a> {
     lookup: &'a dyn Lookup,
@@ -137,6 +139,7 @@ pub(super) struct Request<'a> {
     /// The oldest timestamp that is kept, in ticks.
     oldest: i64,
     pub(super) targets: Vec<Target>,
+    places: HashMap<Key, usize>,
     pub(super) accepted: usize,
     pub(super) rejected: Vec<Rejected>,
     /// The scratch of series names.
@@ -150,6 +153,7 @@ impl<'a> Request<'a> {
             database,
             oldest: time::oldest_kept(database.keep_ms, database.precision, now),
             targets: Vec::new(),
+            places: HashMap::new(),
             accepted: 0,
             rejected: Vec::new(),
             name: String::new(),
@@ -162,18 +166,13 @@ impl<'a> Request<'a> {
     /// The reason why no table can have the name.
     pub(super) fn target(&mut self, name: &str) -> Result<usize, String> {
         let known = self.lookup.table(self.database.id, name);
-        let at = match &known {
-            Some(table) => self.targets.iter().position(|t| !t.new && t.table().id == table.id),
-            None => {
-                let drafts = || self.targets.iter().enumerate().filter(|(_, t)| t.new);
-                drafts()
-                    .find(|(_, t)| t.table().name == name)
-                    .or_else(|| drafts().find(|(_, t)| t.table().name.eq_ignore_ascii_case(name)))
-                    .map(|(at, _)| at)
-            }
+        // Of tables that are to be made, names that differ by case alone are one, as they will be.
+        let key = match &known {
+            Some(table) => Key::Known(table.id),
+            None => Key::New(name.to_ascii_lowercase()),
         };
-        if let Some(at) = at {
-            return Ok(at);
+        if let Some(at) = self.places.get(&key) {
+            return Ok(*at);
         }
         let target = match known {
             Some(table) => Target {
@@ -203,6 +202,7 @@ impl<'a> Request<'a> {
             }
         };
         self.targets.push(target);
+        self.places.insert(key, self.targets.len() - 1);
         Ok(self.targets.len() - 1)
     }
 

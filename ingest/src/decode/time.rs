@@ -2,7 +2,9 @@
 
 use chrono::{DateTime, FixedOffset, NaiveDate, NaiveDateTime, TimeZone};
 use chrono_tz::Tz;
-use tidelake_format::{Error, Result, types::Precision};
+use tidelake_format::types::Precision;
+
+use super::builder::Fault;
 
 /// The last nanosecond that a timestamp may have; the first is its negative. InfluxDB has the same range, and every
 /// reader that wants nanoseconds can show it: 1677-09-21 to 2262-04-11.
@@ -39,18 +41,14 @@ pub fn oldest_kept(keep_ms: i64, precision: Precision, now: i64) -> i64 {
 /// the earlier of the two, and a time that the clock jumped over is the one after the jump.
 ///
 /// # Errors
-/// [`Kind::Invalid`](crate::Kind::Invalid) for any other text and for a time out of range.
-pub fn parse_timestamp(text: &str, zone: Tz, precision: Precision) -> Result<i64> {
-    let bad = || Error::invalid("expected a timestamp like '2019-07-16 04:01:40.000'").with("found", quoted(text));
-    let trimmed = text.trim();
-    let nanos = match parse_local(trimmed) {
-        Some((local, None)) => nanos_of(local_to_instant(local, zone).ok_or_else(bad)?),
-        Some((local, Some(offset))) => nanos_of(offset.from_local_datetime(&local).single().ok_or_else(bad)?),
-        None => return Err(bad()),
+/// [`Fault::Type`] for any other text, [`Fault::Range`] for a time out of range.
+pub fn parse_timestamp(text: &str, zone: Tz, precision: Precision) -> Result<i64, Fault> {
+    let (local, offset) = parse_local(text.trim()).ok_or(Fault::Type)?;
+    let nanos = match offset {
+        None => nanos_of(local_to_instant(local, zone).ok_or(Fault::Range)?),
+        Some(offset) => nanos_of(offset.from_local_datetime(&local).single().ok_or(Fault::Range)?),
     };
-    ticks_of_nanos(nanos, precision).ok_or_else(|| {
-        Error::invalid("timestamp out of range: expected 1677-09-21 to 2262-04-11").with("found", quoted(text))
-    })
+    ticks_of_nanos(nanos, precision).ok_or(Fault::Range)
 }
 
 /// The ticks of the last local midnight before `now_ns`.

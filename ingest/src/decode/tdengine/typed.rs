@@ -108,7 +108,6 @@ impl<'a> Value<'a> {
                     return from_ticks(ticks.into());
                 }
                 time::parse_timestamp(text, zone, precision)
-                    .map_err(|e| if e.message().contains("out of range") { Fault::Range } else { Fault::Type })
             }
             _ => Err(Fault::Type),
         }
