@@ -162,6 +162,12 @@ impl Rewriter<'_> {
             return self.open_select();
         }
         let paren_next = self.peek(1).is_some_and(|t| t.token == Token::LParen);
+        // Keywords of the parser that take no parentheses, unlike TDengine's functions.
+        if paren_next && ["current_user", "session_user", "user"].iter().any(|name| tok.is_word(name)) {
+            self.emit(tok, Token::make_word(&self.sql[tok.start..tok.end], Some('"')));
+            self.i += 1;
+            return Ok(());
+        }
         if tok.is_word("interval") && paren_next {
             return self.interval();
         }

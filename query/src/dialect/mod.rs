@@ -9,6 +9,7 @@
 //! with the columns ts, fields, tags and last `tbname` ([`tidelake_format::schema::TBNAME`]).
 
 mod clauses;
+mod depth;
 pub mod duration;
 pub mod info;
 mod lex;
@@ -128,6 +129,7 @@ pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Parsed> {
 
 /// Parses a query, or an EXPLAIN of one.
 fn query(sql: &str, tokens: &[lex::Tok]) -> Result<(Statement, clauses::Clauses)> {
+    depth::check(tokens)?;
     let (rewritten, clauses) = clauses::rewrite(sql, tokens)?;
     let dialect = GenericDialect {};
     let mut parser = DFParserBuilder::new(rewritten)
@@ -135,7 +137,8 @@ fn query(sql: &str, tokens: &[lex::Tok]) -> Result<(Statement, clauses::Clauses)
         .with_recursion_limit(DEPTH)
         .build()
         .map_err(|e| syntax_error(e, tokens))?;
-    let statement = parser.parse_statement().map_err(|e| syntax_error(e, tokens))?;
+    let mut statement = parser.parse_statement().map_err(|e| syntax_error(e, tokens))?;
+    depth::balance(&mut statement);
     let rest = parser.parser.peek_token();
     if rest.token != Token::EOF {
         return Err(lex::at(

@@ -11,7 +11,8 @@ use datafusion::{
     error::{DataFusionError, Result as DfResult},
     execution::{FunctionRegistry, SessionState},
     logical_expr::{
-        AggregateUDF, Expr, ExprSchemable, LogicalPlan, ScalarUDF, TableSource, WindowUDF, cast, lit,
+        AggregateUDF, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF, TableSource, WindowUDF, cast,
+        lit,
         planner::{ContextProvider, ExprPlanner, PlannerResult, RawBinaryExpr},
     },
     sql::{
@@ -165,11 +166,11 @@ impl ExprPlanner for TimePlanner {
         };
         let planned = match (&left_type, &right_type) {
             (DataType::Timestamp(..), _) => match comparison(op) {
-                Some(op) => self.compare(left, &left_type, op, right, &right_type)?,
+                Some(op) => self.compare(left, &left_type, op, right, &right_type, schema)?,
                 None => arithmetic(left, &left_type, op, right, &right_type),
             },
             (_, DataType::Timestamp(..)) => match comparison(op) {
-                Some(op) => self.compare(right, &right_type, op.flip(), left, &left_type)?,
+                Some(op) => self.compare(right, &right_type, op.flip(), left, &left_type, schema)?,
                 None if *op == BinaryOperator::Plus => arithmetic(right, &right_type, op, left, &left_type),
                 None => None,
             },
@@ -236,8 +237,12 @@ impl TimePlanner {
         op: Comparison,
         other: &Expr,
         other_type: &DataType,
+        schema: &DFSchema,
     ) -> DfResult<Option<Expr>> {
         let DataType::Timestamp(unit, _) = time_type else { return Ok(None) };
+        if let Some(shifted) = self.shifted(other, time_type, schema)? {
+            return Ok(Some(op.of(time.clone(), shifted)));
+        }
         match other_type {
             _ if other_type.is_integer() => {
                 let ticks = match other {
@@ -277,6 +282,35 @@ impl TimePlanner {
             }
             _ => Ok(None),
         }
+    }
+}
+
+impl TimePlanner {
+    /// `1563249700000 + 1h` and `'2019-07-16' - 1d`, compared with a time: the number is ticks of that time, the text
+    /// an instant of the session's zone.
+    fn shifted(&self, expr: &Expr, time_type: &DataType, schema: &DFSchema) -> DfResult<Option<Expr>> {
+        let Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) = expr else {
+            return Ok(None);
+        };
+        if !matches!(right.get_type(schema), Ok(DataType::Interval(_))) {
+            return Ok(None);
+        }
+        let start = match left.as_ref() {
+            Expr::Literal(value, _) if value.data_type().is_integer() => {
+                lit(value.cast_to(&DataType::Int64)?.cast_to(time_type)?)
+            }
+            Expr::Literal(value, _) if value.try_as_str().is_some() => {
+                let Some(text) = value.try_as_str().flatten() else { return Ok(None) };
+                let nanos = parse_instant(text, self.zone).and_then(|n| i64::try_from(n).ok());
+                let Some(nanos) = nanos else { return Ok(None) };
+                lit(ScalarValue::TimestampNanosecond(Some(nanos), None).cast_to(time_type)?)
+            }
+            inner => match self.shifted(inner, time_type, schema)? {
+                Some(inner) => inner,
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(Expr::BinaryExpr(BinaryExpr { left: Box::new(start), op: *op, right: right.clone() })))
     }
 }
 

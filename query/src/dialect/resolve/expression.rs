@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::{
 use tidelake_format::{Error, Result, types::Type};
 
 use super::{
-    super::{lex::at, names::quoted},
+    super::{depth::join, lex::at, names::quoted},
     Col, ColRole, Place, Relation, Resolver, Scope,
     source::{find, qualifies},
     unknown_column,
@@ -183,7 +183,7 @@ impl Resolver<'_> {
                         right: Box::new(nested(value)),
                     })
                     .collect();
-                *expr = negate(nested(any(equal)), *negated);
+                *expr = negate(nested(join(equal, &BinaryOperator::Or)), *negated);
             }
             _ => {}
         }
@@ -194,6 +194,10 @@ impl Resolver<'_> {
     fn identifier(&self, ident: &Ident, place: Place) -> Result<Option<Expr>> {
         let Some(scope) = self.scopes.last() else { return Ok(None) };
         let unquoted = ident.quote_style.is_none();
+        // A window's own names come before columns of a subquery that are called so.
+        if unquoted && scope.window.is_some() && is_window_name(&ident.value) {
+            return self.pseudo(&ident.value, None, ident.span.start);
+        }
         match meaning(scope, &ident.value, place) {
             Some(Meaning::Column(column)) => return Ok(Some(Expr::Identifier(named(ident, &column.name)))),
             Some(Meaning::Alias(alias)) => return Ok(Some(Expr::Identifier(named(ident, &alias)))),
@@ -417,8 +421,12 @@ fn meaning(scope: &Scope, name: &str, place: Place) -> Option<Meaning> {
     scope.relations.iter().any(|r| r.columns.is_none()).then_some(Meaning::Unknown)
 }
 
+fn is_window_name(name: &str) -> bool {
+    ["_wstart", "_wend", "_wduration"].iter().any(|p| p.eq_ignore_ascii_case(name))
+}
+
 fn is_pseudo(name: &str) -> bool {
-    ["_c0", "_rowts", "_wstart", "_wend", "_wduration"].iter().any(|p| p.eq_ignore_ascii_case(name))
+    is_window_name(name) || ["_c0", "_rowts"].iter().any(|p| p.eq_ignore_ascii_case(name))
 }
 
 /// The time column of a relation.
@@ -463,24 +471,6 @@ fn nested(expr: Expr) -> Expr {
 
 fn negate(expr: Expr, negated: bool) -> Expr {
     if negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(expr) } } else { expr }
-}
-
-/// A OR B OR …, as a balanced tree.
-fn any(mut exprs: Vec<Expr>) -> Expr {
-    while exprs.len() > 1 {
-        let mut pairs = Vec::with_capacity(exprs.len() / 2 + 1);
-        let mut rest = exprs.into_iter();
-        while let Some(left) = rest.next() {
-            pairs.push(match rest.next() {
-                Some(right) => {
-                    nested(Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::Or, right: Box::new(right) })
-                }
-                None => left,
-            });
-        }
-        exprs = pairs;
-    }
-    exprs.pop().unwrap_or_else(|| Expr::Value(Value::Boolean(false).with_empty_span()))
 }
 
 fn number(value: i64) -> Expr {

@@ -173,9 +173,10 @@ async fn a_partition_has_its_own_windows_in_order() {
 #[tokio::test]
 async fn a_days_window_starts_at_the_sessions_midnight() {
     let berlin = Session { time_zone: chrono_tz::Europe::Berlin, ..session() };
-    let (_, found) = run_in(&berlin, "select _wstart from devices where devid = 0 interval(1d)").await.unwrap();
+    let (_, found) =
+        run_in(&berlin, "select _wstart, count(*) from devices where devid = 0 interval(1d)").await.unwrap();
     // 2019-07-16 00:00 in Berlin.
-    assert_eq!(found, [[time(1_563_228_000_000)]]);
+    assert_eq!(found, [[time(1_563_228_000_000), ROWS.to_string()]]);
 }
 
 #[tokio::test]
