@@ -75,11 +75,16 @@ pub async fn collect(root: &Root, sweep: Sweep) -> Result<Collected> {
     Collector::new(root.clone(), GarbageOptions::default()).collect(sweep).await
 }
 
-/// Collects garbage of one root; remembers between collections what it has looked at.
+/// Collects garbage of one root; handles of one root share what they have looked at.
 #[derive(Debug)]
 pub struct Collector {
     root: Root,
     options: GarbageOptions,
+}
+
+/// What collections of one process remember: versions are read once.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
     /// What each retained version points into.
     refs: Mutex<BTreeMap<Version, Vec<Version>>>,
     /// The last version whose successor's removals are done.
@@ -89,7 +94,7 @@ pub struct Collector {
 impl Collector {
     /// A collector of one root.
     pub fn new(root: Root, options: GarbageOptions) -> Self {
-        Self { root, options, refs: Mutex::default(), done: Mutex::default() }
+        Self { root, options }
     }
 
     /// Collects once.
@@ -149,7 +154,7 @@ impl Collector {
         let (mut versions, mut removed) = (0, 0);
         let mut near: Option<Arc<VersionObject>> = None;
         for (i, version) in expired.iter().enumerate() {
-            let is_done = self.done.lock().is_some_and(|done| *version <= done);
+            let is_done = self.root.seen().done.lock().is_some_and(|done| *version <= done);
             let successor = expired.get(i + 1).or(kept.first().map(|(v, _)| v));
             if !is_done && successor == Some(&version.next()) {
                 let before = match near.take().filter(|n| n.version() == *version) {
@@ -165,7 +170,7 @@ impl Collector {
             if !pinned.contains(version) {
                 versions += self.delete(vec![layout::meta_key(*version)]).await?;
             }
-            let mut done = self.done.lock();
+            let mut done = self.root.seen().done.lock();
             *done = (*done).max(Some(*version));
         }
         Ok((versions, removed))
@@ -173,12 +178,13 @@ impl Collector {
 
     /// The versions that kept ones point into.
     async fn pinned(&self, kept: &[(Version, i64)]) -> Result<BTreeSet<Version>> {
-        let known: BTreeSet<Version> = self.refs.lock().keys().copied().collect();
-        let unknown = kept.iter().map(|(v, _)| *v).filter(|v| !known.contains(v));
-        let reads =
-            unknown.map(|version| async move { Ok::<_, Error>((version, self.root.chain().refs(version).await?)) });
+        let known: BTreeSet<Version> = self.root.seen().refs.lock().keys().copied().collect();
+        let unknown: Vec<Version> = kept.iter().map(|(v, _)| *v).filter(|v| !known.contains(v)).collect();
+        let reads = unknown
+            .into_iter()
+            .map(|version| async move { Ok::<_, Error>((version, self.root.chain().refs(version).await?)) });
         let read: Vec<_> = futures::stream::iter(reads).buffer_unordered(PARALLEL).try_collect().await?;
-        let mut refs = self.refs.lock();
+        let mut refs = self.root.seen().refs.lock();
         refs.extend(read.into_iter().filter_map(|(version, refs)| Some((version, refs?))));
         refs.retain(|version, _| kept.first().is_some_and(|(first, _)| version >= first));
         Ok(refs.values().flatten().copied().collect())
@@ -247,8 +253,9 @@ impl Collector {
     async fn named(&self, kept: &[(Version, i64)], newest: &Catalog) -> Result<HashSet<(Part, FileId)>> {
         let mut named = HashSet::new();
         let mut later: Option<Arc<VersionObject>> = None;
-        let versions = kept.iter().map(|(v, _)| *v).filter(|v| *v < newest.version).rev();
-        for version in std::iter::once(newest.version).chain(versions) {
+        let mut versions: Vec<Version> = kept.iter().map(|(v, _)| *v).filter(|v| *v < newest.version).collect();
+        versions.push(newest.version);
+        for version in versions.into_iter().rev() {
             let near = later.as_deref().or(newest.object.as_deref());
             let loaded = self.root.chain().load(version, near).await?;
             let object = loaded.ok_or_else(|| {
@@ -266,7 +273,7 @@ impl Collector {
     async fn delete(&self, keys: Vec<String>) -> Result<u64> {
         let count = keys.len() as u64;
         let store = self.root.store();
-        let deletes = keys.iter().map(|key| store.delete(key));
+        let deletes = keys.into_iter().map(|key| async move { store.delete(&key).await });
         futures::stream::iter(deletes).buffer_unordered(PARALLEL).try_collect::<()>().await?;
         Ok(count)
     }

@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::{
     Catalog, Draft, FileEntry,
     files::FileLists,
+    garbage::Seen,
     invariants,
     sections::{DATABASES, Databases, Section},
 };
@@ -41,6 +42,7 @@ struct Inner {
     chain: Chain,
     known: Mutex<Known>,
     files: FileLists,
+    collected: Seen,
     /// Held while the store is asked for newer versions.
     asking: tokio::sync::Mutex<()>,
     /// Held by one commit at a time: those of one process do not race each other.
@@ -85,6 +87,7 @@ impl Root {
                 chain,
                 known: Mutex::new(Known { catalog, confirmed }),
                 files: FileLists::default(),
+                collected: Seen::default(),
                 asking: tokio::sync::Mutex::default(),
                 committing: tokio::sync::Mutex::default(),
             };
@@ -102,6 +105,10 @@ impl Root {
 
     pub(super) fn chain(&self) -> &Chain {
         &self.inner.chain
+    }
+
+    pub(super) fn seen(&self) -> &Seen {
+        &self.inner.collected
     }
 
     pub(super) fn file_lists(&self) -> &FileLists {

@@ -14,6 +14,26 @@ use crate::{
 
 const HOUR: i64 = 3_600_000;
 
+/// Every future of this crate that a server spawns.
+#[tokio::test]
+async fn futures_are_send() {
+    fn is_send<T: Send>(future: T) -> T {
+        future
+    }
+    let place = Place::new().await;
+    let root = &place.root;
+    is_send(collect(root, Sweep::Full)).await.unwrap();
+    is_send(cut(root, Duration::ZERO, 1)).await.unwrap();
+    is_send(root.refresh()).await.unwrap();
+    is_send(root.files(&root.catalog(), place.table, 0)).await.unwrap();
+    is_send(root.commit(&[(place.table, 0)], |d| d.files(place.table, 0).map(<[_]>::len))).await.unwrap();
+    is_send(Root::open(place.store().clone())).await.unwrap();
+    let reader = crate::snapshot::SnapshotReader::new(root.clone(), Default::default());
+    is_send(reader.snapshot(&[])).await.unwrap();
+    is_send(place.store().get_ranges("meta/x", &[])).await.unwrap();
+    is_send(crate::store::conformance::check(place.store())).await.unwrap();
+}
+
 /// Puts the objects of a file and returns its entry.
 async fn put_file(place: &Place, partition: i64, order: Version) -> FileEntry {
     let entry = file(&place.root, partition, order);
