@@ -35,8 +35,8 @@ const CHUNK: usize = 1_024;
 /// The wrapping sum of the hashes of all rows and of all their values that are not null.
 ///
 /// `rows` has the shape of [`Block::rows`](crate::rows::Block::rows), `series` is what its indices refer to. The sum
-/// does not depend on the order of rows, series or columns, on columns that are all null, or on a widened type. The
-/// module says which bytes are hashed.
+/// does not depend on the order of rows, series or columns, on columns that are all null, or on a widened type.
+/// Section 5.5 of `SPEC.md` says which bytes are hashed.
 ///
 /// # Errors
 /// [`Kind::Internal`](crate::Kind::Internal) when the batch is not of that shape.

@@ -4,7 +4,7 @@ use std::{collections::HashSet, ops::Range, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, Int64Array, RecordBatch},
-    compute::concat_batches,
+    compute::{CastOptions, cast_with_options, concat_batches},
     datatypes::SchemaRef,
 };
 
@@ -122,7 +122,9 @@ pub(crate) fn conform(set: &SeriesSet, schema: &SchemaRef) -> Result<RecordBatch
         let values = crate::schema::field_id(field).and_then(|id| set.tag(id));
         columns.push(match values {
             None => arrow::array::new_null_array(field.data_type(), set.len()),
-            Some(values) => arrow::compute::cast(values, field.data_type())?,
+            Some(values) => {
+                cast_with_options(values, field.data_type(), &CastOptions { safe: false, ..CastOptions::default() })?
+            }
         });
     }
     Ok(RecordBatch::try_new(schema.clone(), columns)?)
