@@ -169,7 +169,11 @@ impl Inner {
             match fs::hard_link(staging, &target) {
                 Ok(()) => break,
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-                    File::open(&target).and_then(|f| f.sync_all()).map_err(|e| at(location, e))?;
+                    match File::open(&target).and_then(|f| f.sync_all()) {
+                        // Deleted since: the caller finds that out when it reads back.
+                        Err(e) if e.kind() != ErrorKind::NotFound => return Err(generic(e)),
+                        _ => {}
+                    }
                     self.forget(&parent);
                     self.sync_chain(&parent)?;
                     return Err(Error::AlreadyExists { path: location.to_string(), source: e.into() });

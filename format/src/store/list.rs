@@ -19,7 +19,7 @@ impl Store {
         let shared = &self.shared;
         match &shared.pages {
             Some(pages) => {
-                let first = self.page(pages.as_ref(), &format!("{}/", self.path(prefix)?), None, None).await?;
+                let first = self.page(pages.as_ref(), &self.below(prefix)?, None, None).await?;
                 self.sorted(self.rest(pages.as_ref(), first).await?)
             }
             None => {
@@ -37,7 +37,7 @@ impl Store {
     /// As [`Store::list`].
     pub async fn list_by_digit(&self, prefix: &str) -> Result<Vec<ObjectMeta>> {
         let Some(pages) = &self.shared.pages else { return self.list(prefix).await };
-        let base = format!("{}/", self.path(prefix)?);
+        let base = self.below(prefix)?;
         let first = self.page(pages.as_ref(), &base, None, None).await?;
         if first.token.is_none() {
             return self.sorted(first.objects);
@@ -59,7 +59,7 @@ impl Store {
     pub async fn first(&self, prefix: &str) -> Result<Option<ObjectMeta>> {
         let shared = &self.shared;
         if let Some(pages) = &shared.pages {
-            let page = self.page(pages.as_ref(), &format!("{}/", self.path(prefix)?), None, Some(1)).await?;
+            let page = self.page(pages.as_ref(), &self.below(prefix)?, None, Some(1)).await?;
             return Ok(self.sorted(page.objects)?.into_iter().next());
         }
         if let Some(directory) = &shared.directory {
@@ -67,6 +67,12 @@ impl Store {
             return directory.first(&self.path(prefix)?).map_err(|e| failed(prefix, e));
         }
         Ok(self.list(prefix).await?.into_iter().next())
+    }
+
+    /// What the keys below a prefix start with, in the store beneath.
+    fn below(&self, prefix: &str) -> Result<String> {
+        let path = self.path(prefix)?;
+        Ok(if path.as_ref().is_empty() { String::new() } else { format!("{path}/") })
     }
 
     async fn page(

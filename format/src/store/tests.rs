@@ -62,6 +62,37 @@ async fn a_writers_directory_goes_with_its_last_object_and_can_come_back() {
 }
 
 #[tokio::test]
+async fn a_list_of_everything_has_everything() {
+    let (_dir, directory) = directory();
+    let mut stores = vec![Store::in_memory(), directory];
+    stores.extend(s3());
+    for store in stores {
+        for key in ["meta/1", "log/w/0", "data/1/2/x.tags"] {
+            store.create(key, "x".into()).await.unwrap();
+        }
+        let keys: Vec<_> = store.list("").await.unwrap().iter().map(|m| m.location.to_string()).collect();
+        assert_eq!(keys, ["data/1/2/x.tags", "log/w/0", "meta/1"], "{store:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn creating_and_deleting_one_key_at_once_never_fails() {
+    let (_dir, store) = directory();
+    let tasks = (0..4).map(|i| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            for _ in 0..50 {
+                store.create("log/w/0", format!("{i}").into()).await.unwrap();
+                store.delete("log/w/0").await.unwrap();
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn requests_are_counted() {
     let store = Store::in_memory();
     let before = store.counters();
