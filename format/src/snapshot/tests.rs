@@ -252,3 +252,58 @@ async fn every_acknowledged_segment_is_in_every_later_snapshot_while_folds_run()
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     folder.await.unwrap();
 }
+
+/// One request in eight fails, half of those after they took effect. The seed is in every failure's message.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn faults_of_the_store_lose_nothing_that_was_acknowledged() {
+    use crate::store::faults::Fault as Injected;
+    let seed = 20_261_120_u64;
+    let place = Place::new().await;
+    let n = std::sync::atomic::AtomicU64::new(seed);
+    let store = place.store().with_faults(move |_| {
+        let n = n.fetch_add(1, std::sync::atomic::Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        match (n >> 40) % 16 {
+            0 => Injected::Refused,
+            1 => Injected::LostReply,
+            _ => Injected::None,
+        }
+    });
+    let root = loop {
+        match Root::open(store.clone()).await {
+            Ok(root) => break root,
+            Err(e) => assert_eq!(e.kind(), Kind::Unavailable, "seed {seed}: {e}"),
+        }
+    };
+    let reader = SnapshotReader::new(root.clone(), SnapshotOptions::default());
+    let (mut failed, mut folded) = (0, 0);
+    for seq in 0..60 {
+        let position = Position { writer: A, seq };
+        let header = crate::segment::SegmentHeader { position, writer_start_ms: place.epoch_ms, stamp_ms: seq as i64 };
+        let bytes = crate::segment::encode(&header, &[place.block(value_of(position))]).unwrap();
+        assert!(store.create(&layout::log_key(position), bytes).await.unwrap().is_ours(), "seed {seed}");
+        let snapshot = loop {
+            match reader.snapshot(&[Token::Position(position)]).await {
+                Ok(snapshot) => break snapshot,
+                Err(e) => assert_eq!(e.kind(), Kind::Unavailable, "seed {seed}: {e}"),
+            }
+            failed += 1;
+        };
+        for seq in 0..=seq {
+            assert!(snapshot.contains(&Token::Position(Position { seq, ..position })), "seed {seed}");
+        }
+        if seq % 5 == 4 {
+            let before = folded;
+            for _ in 0..1_000 {
+                if let Ok(cut) = cut(&root, Duration::ZERO, u64::MAX).await
+                    && !cut.is_empty()
+                    && root.commit(&[], |d| cut.apply(d)).await.is_ok()
+                {
+                    folded += 1;
+                    break;
+                }
+            }
+            assert_eq!(folded, before + 1, "seed {seed}");
+        }
+    }
+    assert!(failed > 0 && folded == 12, "seed {seed}: {failed} failed, {folded} folded");
+}
