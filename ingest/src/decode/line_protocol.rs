@@ -95,8 +95,10 @@ pub fn decode(body: &[u8], lookup: &dyn Lookup, database: &Database, precision: 
     let mut decoder = Decoder {
         body,
         request: Request::new(lookup, database, now),
+        places: Vec::new(),
         cache: HashMap::new(),
-        last: None,
+        measurements: HashMap::new(),
+        last: 0,
         fields: Vec::new(),
         tags: Vec::new(),
         scale: Scale::new(precision, database.precision),
@@ -133,11 +135,14 @@ impl Scale {
     }
 }
 
-/// Where the rows of one key go.
+/// One key of the request (measurement and tags as they stand in the body), and where its rows go.
 #[derive(Clone, Copy)]
-struct Place {
+struct Place<'a> {
+    key: &'a [u8],
     target: usize,
     series: u32,
+    /// The place whose line came after a line of this one the last time.
+    next: usize,
 }
 
 /// The field keys of a target, as they stand in the body, and the columns that they mean.
@@ -152,10 +157,13 @@ struct Fields<'a> {
 struct Decoder<'a> {
     body: &'a [u8],
     request: Request<'a>,
-    /// Measurement and tags as they stand in the body.
-    cache: HashMap<&'a [u8], Place>,
-    /// The key of the line before.
-    last: Option<(&'a [u8], Place)>,
+    places: Vec<Place<'a>>,
+    /// Places by key.
+    cache: HashMap<&'a [u8], usize>,
+    /// Measurements as they stand in the body, and their targets.
+    measurements: HashMap<&'a [u8], usize>,
+    /// The place of the line before.
+    last: usize,
     /// The fields of each target, as they are written.
     fields: Vec<Fields<'a>>,
     /// The tags of the key that is being read.
@@ -217,15 +225,15 @@ impl<'a> Decoder<'a> {
     /// Reads the line at `start`; where it is refused, nothing of it is left.
     #[inline]
     fn line(&mut self, start: usize) -> Result<Read, Refused> {
-        let (place, key_end) = match self.last {
-            // Most lines are of the series of the line before.
-            Some((key, place)) if is_key(self.body, start, key) => (place, start + key.len()),
-            _ => {
+        let (place, key_end) = match self.expected(start) {
+            Some(place) => (place, start + place.key.len()),
+            None => {
                 let key_end = key_end(self.body, start);
-                let key = &self.body[start..key_end];
-                let Some(place) = self.cache.get(key).copied() else { return self.first_line(start, key_end) };
-                self.last = Some((key, place));
-                (place, key_end)
+                let Some(at) = self.cache.get(&self.body[start..key_end]).copied() else {
+                    return self.first_line(start, key_end);
+                };
+                self.follow(at);
+                (self.places[at], key_end)
             }
         };
         let mark = self.request.targets[place.target].mark();
@@ -235,6 +243,30 @@ impl<'a> Decoder<'a> {
             Err(_) => self.roll_back(place.target, mark),
         }
         read
+    }
+
+    /// The place of the line at `start`, when it is that of the line before or the one that followed it earlier: most
+    /// requests hold runs of a series, or go round their series in one order.
+    #[inline]
+    fn expected(&mut self, start: usize) -> Option<Place<'a>> {
+        let last = *self.places.get(self.last)?;
+        if is_key(self.body, start, last.key) {
+            return Some(last);
+        }
+        let next = *self.places.get(last.next)?;
+        if !is_key(self.body, start, next.key) {
+            return None;
+        }
+        self.last = last.next;
+        Some(next)
+    }
+
+    /// Remembers that a line of this place came after the last one.
+    fn follow(&mut self, place: usize) {
+        if let Some(last) = self.places.get_mut(self.last) {
+            last.next = place;
+        }
+        self.last = place;
     }
 
     /// A line whose key is new to the request.
@@ -251,8 +283,14 @@ impl<'a> Decoder<'a> {
             while parts.next_tag()?.is_some() {}
             return Err(syntax("missing fields"));
         }
-        let measurement = unescape(self.str(parts.measurement)?);
-        let target = self.request.target(&measurement)?;
+        let target = match self.measurements.get(parts.measurement) {
+            Some(target) => *target,
+            None => {
+                let target = self.request.target(&unescape(self.str(parts.measurement)?))?;
+                self.measurements.insert(parts.measurement, target);
+                target
+            }
+        };
         self.fields.resize_with(self.request.targets.len(), Fields::default);
         let mark = self.request.targets[target].mark();
         tags.clear();
@@ -264,7 +302,10 @@ impl<'a> Decoder<'a> {
                 let row = &mut self.request.targets[target];
                 let series = row.series(&values, &mut self.request.name);
                 row.builder.end_row(series, read.ts);
-                self.cache.insert(key, Place { target, series });
+                let at = self.places.len();
+                self.places.push(Place { key, target, series, next: at });
+                self.cache.insert(key, at);
+                self.follow(at);
             }
             Err(_) => self.roll_back(target, mark),
         }

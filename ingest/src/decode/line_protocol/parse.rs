@@ -156,7 +156,7 @@ pub(super) fn unescape_text(text: &str) -> Cow<'_, str> {
 }
 
 fn resolve(text: &str, escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if memchr(b'\\', text.as_bytes()).is_none() {
+    if !text.as_bytes().contains(&b'\\') {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());

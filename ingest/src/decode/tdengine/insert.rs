@@ -193,6 +193,8 @@ impl<'a> Reader<'a> {
     /// Reads one table of the statement and its rows.
     fn clause(&mut self, cursor: &mut Cursor<'a>, parameters: &mut Option<Parameters<'a>>) -> Result<()> {
         let name = table_name(cursor, parameters)?;
+        // TDengine reads the columns before USING as well.
+        let mut columns = if cursor.take(b'(') { Some(name_list(cursor)?) } else { None };
         let (target, rows) = if cursor.take_word("USING") {
             let target = self.using(cursor)?;
             let series = self.using_tags(cursor, parameters, target, &name)?;
@@ -200,7 +202,9 @@ impl<'a> Reader<'a> {
         } else {
             self.resolve(&name)?
         };
-        let columns = if cursor.take(b'(') { Some(name_list(cursor)?) } else { None };
+        if columns.is_none() && cursor.take(b'(') {
+            columns = Some(name_list(cursor)?);
+        }
         if cursor.take_word("FILE") {
             return Err(Error::unsupported("INSERT … FILE is not supported"));
         }

@@ -81,6 +81,7 @@ fn blanks_comments_commas_case_and_quotes_change_nothing() {
         "insert into `d1` using db.devices (devgroup, DEVID, devname) tags (2, 1, 'a') (humidity,ts,temperature) values (3,1,2),(4,2,3)",
         "insert into devices (tbname, ts, temperature, humidity, devid, devname, devgroup) values ('d1',1,2,3,1,'a',2) ('d1',2,3,4,1,'a',2)",
         "insert into d1 using devices tags(1,'a',2) values(1,2,3) d1 values(2,3,4)",
+        "insert into d1 (humidity,ts,temperature) using devices tags(1,'a',2) values(3,1,2)(4,2,3)",
     ] {
         assert_eq!(rows(&fixture, sql), plain, "{sql}");
     }
