@@ -1,20 +1,39 @@
 //! One statement from text to a stream of batches.
 
-use std::sync::Arc;
+mod guard;
+mod state;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use arrow::{
     array::RecordBatch,
-    datatypes::{Field, SchemaRef},
+    datatypes::{DataType, Field, Schema, SchemaRef},
 };
-use datafusion::{execution::SendableRecordBatchStream, logical_expr::LogicalPlan};
+use datafusion::{
+    common::{ParamValues, ScalarValue},
+    execution::{SendableRecordBatchStream, SessionState, context::SQLOptions},
+    logical_expr::LogicalPlan,
+    physical_plan::execute_stream,
+};
 use tidelake_format::{
-    Result,
+    Error, Result,
+    ids::Version,
     meta::{Catalog, Root},
-    snapshot::SnapshotReader,
+    snapshot::{Snapshot, SnapshotReader},
 };
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub use crate::optimize::AggregateLevels;
 
 use crate::{
+    dialect::{self, Parsed, StatementKind},
+    error::from_datafusion,
     session::Session,
+    table::{Reader, View},
+    wire::wire_schema,
     writer::{WriteOutcome, Writer},
 };
 
@@ -30,6 +49,8 @@ pub struct Prepared {
     pub kind: Statement,
     /// One field per parameter, in order, of the types that drivers can bind (CLIENTS: Int64, Float64, Utf8, Timestamp(ms)).
     pub parameters: Vec<Field>,
+    /// The version of the catalog that names and types were looked up in.
+    pub version: Version,
 }
 
 /// What a prepared statement does.
@@ -37,12 +58,12 @@ pub struct Prepared {
 pub enum Statement {
     /// It reads: the analyzed plan and the schema that goes over the wire ([`crate::wire`]).
     Query {
-        /// Analyzed, not optimized; parameters are `$1…`.
+        /// Analyzed, not optimized; parameters are `$1…`. It is bound to no snapshot: each run reads a new one.
         plan: Arc<LogicalPlan>,
         /// The result's names and wire types.
         schema: SchemaRef,
     },
-    /// It writes: the [`Writer`] gets its text.
+    /// It writes (the [`Writer`] gets its text), or chooses a database.
     Update,
 }
 
@@ -57,9 +78,18 @@ pub enum Outcome {
 /// Plans and runs statements over one root; cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
-    _root: Root,
-    _snapshots: Arc<SnapshotReader>,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    reader: Arc<Reader>,
+    snapshots: Arc<SnapshotReader>,
     writer: Arc<dyn Writer>,
+    config: EngineConfig,
+    /// Functions, rules and the runtime, shared by every statement's own state.
+    base: SessionState,
+    running: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
 }
 
 /// Limits of the engine.
@@ -77,13 +107,33 @@ pub struct EngineConfig {
 
 impl Engine {
     /// An engine over a root.
-    pub fn new(root: Root, snapshots: Arc<SnapshotReader>, writer: Arc<dyn Writer>, _config: EngineConfig) -> Self {
-        Self { _root: root, _snapshots: snapshots, writer }
+    pub fn new(root: Root, snapshots: Arc<SnapshotReader>, writer: Arc<dyn Writer>, config: EngineConfig) -> Self {
+        let base = state::base(&config);
+        let reader = Arc::new(Reader::new(root, config.memory_bytes / 4));
+        let running = Arc::new(Semaphore::new(config.concurrency.max(1)));
+        Self { inner: Arc::new(Inner { reader, snapshots, writer, config, base, running, waiting: Arc::default() }) }
+    }
+
+    /// The same engine with other levels for aggregates; caches and limits are shared.
+    #[must_use]
+    pub fn with_levels(&self, levels: AggregateLevels) -> Self {
+        let mut base = self.inner.base.clone();
+        base.config_mut().options_mut().extensions.insert(levels);
+        let inner = Inner {
+            reader: self.inner.reader.clone(),
+            snapshots: self.inner.snapshots.clone(),
+            writer: self.inner.writer.clone(),
+            config: self.inner.config.clone(),
+            base,
+            running: self.inner.running.clone(),
+            waiting: self.inner.waiting.clone(),
+        };
+        Self { inner: Arc::new(inner) }
     }
 
     /// The door to the write path.
     pub fn writer(&self) -> &Arc<dyn Writer> {
-        &self.writer
+        &self.inner.writer
     }
 
     /// The databases and tables as the session sees them: those of a snapshot that holds its tokens.
@@ -91,27 +141,202 @@ impl Engine {
     /// # Errors
     /// Unavailable when the store cannot be asked or a token is not to be seen.
     pub async fn catalog(&self, session: &Session) -> Result<Arc<Catalog>> {
-        Ok(self._snapshots.snapshot(&session.tokens).await?.catalog.clone())
+        Ok(self.snapshot(session).await?.catalog.clone())
     }
 
     /// Parses a statement and, when it reads, plans it.
     ///
     /// # Errors
     /// Invalid with the place of a syntax error, or the name that does not exist.
-    pub async fn prepare(&self, _session: &Session, _sql: &str) -> Result<Prepared> {
-        Err(tidelake_format::Error::internal("owner fills this in"))
+    pub async fn prepare(&self, session: &Session, sql: &str) -> Result<Prepared> {
+        let parsed = dialect::parse(sql, session.double_quotes)?;
+        match parsed.kind {
+            StatementKind::Reads => {
+                let snapshot = self.snapshot(session).await?;
+                let (view, state) = self.state(session, snapshot);
+                plan(sql, &parsed, session, &view, &state).await
+            }
+            StatementKind::Use(_) => Ok(update(sql, Vec::new())),
+            StatementKind::Writes => {
+                let parameter = |i| Field::new(format!("${i}"), DataType::Utf8, true);
+                Ok(update(sql, (1..=parsed.parameters).map(parameter).collect()))
+            }
+        }
     }
 
     /// Runs a prepared statement, once per row of `parameters` when it writes; with at most one row when it reads.
     ///
+    /// The result has the schema that [`Engine::prepare`] announced.
+    ///
     /// # Errors
-    /// Invalid for parameters that do not fit, Unavailable over a limit or a deadline.
+    /// Invalid for parameters that do not fit, Conflict when the tables changed so that the announced schema does
+    /// not hold any more, Unavailable over a limit or a deadline.
     pub async fn run(
         &self,
-        _session: &Session,
-        _statement: &Prepared,
-        _parameters: Option<RecordBatch>,
+        session: &Session,
+        statement: &Prepared,
+        parameters: Option<RecordBatch>,
     ) -> Result<Outcome> {
-        Err(tidelake_format::Error::internal("owner fills this in"))
+        let Statement::Query { schema, .. } = &statement.kind else {
+            return self.update(session, &statement.sql, parameters).await;
+        };
+        let permit = self.permit().await?;
+        let snapshot = self.snapshot(session).await?;
+        let (view, state) = self.state(session, snapshot);
+        if view.snapshot.catalog.version == statement.version {
+            return self.execute(&state, statement, parameters, permit).await;
+        }
+        let parsed = dialect::parse(&statement.sql, session.double_quotes)?;
+        let again = plan(&statement.sql, &parsed, session, &view, &state).await?;
+        match &again.kind {
+            Statement::Query { schema: new, .. } if new == schema => {
+                self.execute(&state, &again, parameters, permit).await
+            }
+            _ => Err(Error::conflict("a table of this statement was changed: prepare it again")),
+        }
+    }
+
+    /// Prepares and runs a statement without parameters, on one snapshot.
+    ///
+    /// # Errors
+    /// As [`Engine::prepare`] and [`Engine::run`].
+    pub async fn query(&self, session: &Session, sql: &str) -> Result<(Prepared, Outcome)> {
+        let parsed = dialect::parse(sql, session.double_quotes)?;
+        if parsed.kind != StatementKind::Reads {
+            let outcome = self.update(session, sql, None).await?;
+            return Ok((update(sql, Vec::new()), outcome));
+        }
+        let permit = self.permit().await?;
+        let snapshot = self.snapshot(session).await?;
+        let (view, state) = self.state(session, snapshot);
+        let prepared = plan(sql, &parsed, session, &view, &state).await?;
+        let outcome = self.execute(&state, &prepared, None, permit).await?;
+        Ok((prepared, outcome))
+    }
+
+    async fn update(&self, session: &Session, sql: &str, parameters: Option<RecordBatch>) -> Result<Outcome> {
+        let parsed = dialect::parse(sql, session.double_quotes)?;
+        let StatementKind::Use(name) = parsed.kind else {
+            let outcome = self.inner.writer.execute(session.database.as_deref(), sql, parameters).await?;
+            return Ok(Outcome::Updated(outcome));
+        };
+        let catalog = self.catalog(session).await?;
+        let database = catalog
+            .database(&name)
+            .ok_or_else(|| Error::not_found("there is no such database").with("database", &name))?;
+        Ok(Outcome::Updated(WriteOutcome { use_database: Some(database.name.clone()), ..WriteOutcome::default() }))
+    }
+
+    /// Plans physically and starts: the stream holds the permit and ends at the deadline.
+    async fn execute(
+        &self,
+        state: &SessionState,
+        statement: &Prepared,
+        parameters: Option<RecordBatch>,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Outcome> {
+        let Statement::Query { plan, schema } = &statement.kind else {
+            return Err(Error::internal("only a statement that reads is executed here"));
+        };
+        let deadline = tokio::time::Instant::now() + self.inner.config.timeout;
+        let bound;
+        let plan = if statement.parameters.is_empty() {
+            plan.as_ref()
+        } else {
+            bound = plan.as_ref().clone().with_param_values(values(statement, parameters)?).map_err(from_datafusion)?;
+            &bound
+        };
+        let planned = async {
+            let physical = state.create_physical_plan(plan).await.map_err(from_datafusion)?;
+            execute_stream(physical, state.task_ctx()).map_err(from_datafusion)
+        };
+        let stream = tokio::time::timeout_at(deadline, planned)
+            .await
+            .map_err(|_| guard::too_long(self.inner.config.timeout))??;
+        let guard = guard::Guard::new(stream, schema.clone(), permit, deadline, self.inner.config.timeout);
+        Ok(Outcome::Rows(Box::pin(guard)))
+    }
+
+    async fn snapshot(&self, session: &Session) -> Result<Arc<Snapshot>> {
+        self.inner.snapshots.snapshot(&session.tokens).await
+    }
+
+    /// The state of one statement on one snapshot.
+    fn state(&self, session: &Session, snapshot: Arc<Snapshot>) -> (Arc<View>, SessionState) {
+        let view = Arc::new(View::new(snapshot, self.inner.reader.clone()));
+        let state = state::of_statement(&self.inner.base, session, &view);
+        (view, state)
+    }
+
+    /// Waits for a place among the running queries; refuses when too many wait already.
+    async fn permit(&self) -> Result<OwnedSemaphorePermit> {
+        struct Waiting<'a>(&'a AtomicUsize);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        if let Ok(permit) = self.inner.running.clone().try_acquire_owned() {
+            return Ok(permit);
+        }
+        let limit = self.inner.config.concurrency.max(1) * 10;
+        let before = self.inner.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(&self.inner.waiting);
+        if before >= limit {
+            return Err(Error::unavailable("too many queries wait already").with("limit", limit));
+        }
+        let acquire = self.inner.running.clone().acquire_owned();
+        match tokio::time::timeout(self.inner.config.timeout, acquire).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) => Err(Error::unavailable("the engine is shutting down")),
+            Err(_) => Err(Error::unavailable("the query waited too long for its turn")
+                .with("limit", format!("{:?}", self.inner.config.timeout))),
+        }
     }
 }
+
+/// Plans a statement that reads and settles the schema of its result.
+async fn plan(sql: &str, parsed: &Parsed, session: &Session, view: &View, state: &SessionState) -> Result<Prepared> {
+    let planned = dialect::plan(parsed, state, session, view).await?;
+    // whatever came through the dialect: no query may change the session, the disk or the catalog
+    let reading = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    reading.verify_plan(&planned.plan).map_err(from_datafusion)?;
+    let fields = planned.plan.schema().fields();
+    if fields.len() != planned.names.len() {
+        return Err(Error::internal("a plan has another number of columns than names")
+            .with("expected", planned.names.len())
+            .with("found", fields.len()));
+    }
+    let named = fields.iter().zip(planned.names).map(|(f, name)| f.as_ref().clone().with_name(name));
+    let schema = wire_schema(&Schema::new(named.collect::<Vec<_>>()));
+    Ok(Prepared {
+        sql: sql.to_owned(),
+        kind: Statement::Query { plan: Arc::new(planned.plan), schema },
+        parameters: planned.parameters,
+        version: view.snapshot.catalog.version,
+    })
+}
+
+fn update(sql: &str, parameters: Vec<Field>) -> Prepared {
+    Prepared { sql: sql.to_owned(), kind: Statement::Update, parameters, version: Version::default() }
+}
+
+/// The one row of parameters of a query, as `$1…`.
+fn values(statement: &Prepared, parameters: Option<RecordBatch>) -> Result<ParamValues> {
+    let expected = statement.parameters.len();
+    let wrong = |found: String| {
+        Err(Error::invalid("a query takes one row with one value for each parameter")
+            .with("expected", format!("1 row x {expected}"))
+            .with("found", found))
+    };
+    let Some(batch) = parameters else { return wrong("none".to_owned()) };
+    if batch.num_rows() != 1 || batch.num_columns() != expected {
+        return wrong(format!("{} rows x {}", batch.num_rows(), batch.num_columns()));
+    }
+    let values = batch.columns().iter().map(|c| ScalarValue::try_from_array(c, 0));
+    let values: Vec<ScalarValue> = values.collect::<Result<_, _>>().map_err(from_datafusion)?;
+    Ok(ParamValues::from(values))
+}
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ pub mod error;
 pub mod flight;
 pub mod functions;
 pub mod http;
+mod optimize;
 pub(crate) mod request;
 pub mod session;
 pub mod table;

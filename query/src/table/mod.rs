@@ -1,1 +1,35 @@
-//! (owner fills this in)
+//! Supertables as DataFusion tables, over one snapshot.
+//!
+//! The path of a scan: [`catalog`] finds the table → [`provider`] sorts the filters ([`filters`]) → [`source`]s are
+//! the files and log blocks that the snapshot holds ([`reader`], [`tail`]) → [`series`] unites their series → [`select`]
+//! finds the chunks (one series in one source) that are asked for, and which of them overlap in time → [`units`] deals
+//! them out → [`scan`] reads them ([`read`]), merging only what overlaps ([`merging`]), and attaches tags ([`output`]).
+
+mod cache;
+mod catalog;
+mod filters;
+mod merging;
+mod narrow;
+mod output;
+mod provider;
+mod read;
+mod reader;
+mod scan;
+mod select;
+mod series;
+mod source;
+mod tail;
+mod units;
+mod view;
+
+pub(crate) use catalog::Databases;
+pub(crate) use filters::TimeRange;
+pub(crate) use output::{Decoded, OutputColumn, ticks};
+pub(crate) use read::{Columns, Reading};
+pub(crate) use reader::Reader;
+pub(crate) use scan::SeriesScan;
+pub(crate) use select::{Keep, Piece, Selection};
+pub(crate) use series::Ranks;
+pub(crate) use source::{FileSource, Origin};
+pub(crate) use units::{Unit, deal};
+pub(crate) use view::View;

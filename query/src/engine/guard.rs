@@ -1,0 +1,74 @@
+//! The stream of a running query: its deadline, its place among the running ones, its wire types.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use datafusion::{
+    common::Result,
+    execution::{RecordBatchStream, SendableRecordBatchStream},
+};
+use futures::{Stream, StreamExt};
+use tidelake_format::Error;
+use tokio::{
+    sync::OwnedSemaphorePermit,
+    time::{Instant, Sleep, sleep_until},
+};
+
+use crate::{error::to_datafusion, wire::wire_batch};
+
+/// Batches in wire types until the end, an error or the deadline; after that the query is gone and its permit free.
+pub(super) struct Guard {
+    schema: SchemaRef,
+    running: Option<(SendableRecordBatchStream, OwnedSemaphorePermit)>,
+    deadline: Pin<Box<Sleep>>,
+    timeout: Duration,
+}
+
+impl Guard {
+    pub(super) fn new(
+        stream: SendableRecordBatchStream,
+        schema: SchemaRef,
+        permit: OwnedSemaphorePermit,
+        deadline: Instant,
+        timeout: Duration,
+    ) -> Self {
+        Self { schema, running: Some((stream, permit)), deadline: Box::pin(sleep_until(deadline)), timeout }
+    }
+}
+
+/// The error of a query that ran into its deadline.
+pub(super) fn too_long(timeout: Duration) -> Error {
+    Error::unavailable("the query took longer than a query may").with("limit", format!("{timeout:?}"))
+}
+
+impl Stream for Guard {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        let Some((stream, _)) = &mut this.running else { return Poll::Ready(None) };
+        if this.deadline.as_mut().poll(cx).is_ready() {
+            this.running = None;
+            return Poll::Ready(Some(Err(to_datafusion(too_long(this.timeout)))));
+        }
+        let next = match stream.poll_next_unpin(cx) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Some(Ok(batch))) => Some(wire_batch(&batch, &this.schema).map_err(to_datafusion)),
+            Poll::Ready(other) => other,
+        };
+        if !matches!(next, Some(Ok(_))) {
+            this.running = None;
+        }
+        Poll::Ready(next)
+    }
+}
+
+impl RecordBatchStream for Guard {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}

@@ -1,0 +1,306 @@
+//! The aggregates of groups: one cell per group and time bucket that has rows.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, Int64Array, RecordBatch, UInt32Array},
+    compute::{cast, take},
+    datatypes::SchemaRef,
+    row::{RowConverter, SortField},
+};
+use hashbrown::HashMap;
+use tidelake_format::{Result, ids::ColumnId};
+
+use super::{
+    column::{ColumnCells, Part, Span, cells},
+    levels::Needed,
+    shape::{Key, State},
+};
+use crate::{
+    functions::window::FixedBucket,
+    table::{Decoded, FileSource, Piece, Ranks, TimeRange, ticks},
+};
+
+/// Which group each series belongs to, by the keys that depend on the series alone.
+#[derive(Debug)]
+pub(super) struct Groups {
+    /// The group of each rank.
+    of: Vec<u32>,
+    /// A series of each group, which has its keys.
+    representative: Vec<u32>,
+}
+
+impl Groups {
+    /// Groups series by their keys: all in one without any.
+    pub(super) fn new(keys: &[Key], series: usize) -> Result<Self> {
+        let values: Vec<ArrayRef> =
+            keys.iter().filter_map(|k| if let Key::Series(v) = k { Some(v.clone()) } else { None }).collect();
+        if values.is_empty() {
+            return Ok(Self { of: vec![0; series], representative: vec![0] });
+        }
+        let fields = values.iter().map(|v| SortField::new(v.data_type().clone())).collect();
+        let rows = RowConverter::new(fields)?.convert_columns(&values)?;
+        let mut known: HashMap<&[u8], u32> = HashMap::new();
+        let (mut of, mut representative) = (Vec::with_capacity(series), Vec::new());
+        for rank in 0..series {
+            let group = *known.entry(rows.row(rank).data()).or_insert_with(|| {
+                representative.push(rank as u32);
+                representative.len() as u32 - 1
+            });
+            of.push(group);
+        }
+        Ok(Self { of, representative })
+    }
+
+    /// How many groups.
+    pub(super) fn len(&self) -> usize {
+        self.representative.len()
+    }
+}
+
+/// The most places of a table by (group, bucket), 4 bytes each; beyond it cells are found by hashing.
+const DENSE: u64 = 1 << 22;
+
+/// Finds the cell of a group and a bucket.
+#[derive(Debug)]
+enum Places {
+    /// By group × buckets + bucket, counted from the first one.
+    Dense {
+        first: i64,
+        width: i64,
+        buckets: u64,
+        cells: Vec<u32>,
+    },
+    Hashed(HashMap<(u32, i64), u32>),
+}
+
+/// No cell yet.
+const NONE: u32 = u32::MAX;
+
+/// Cells of one partition.
+pub(super) struct Cells {
+    groups: Arc<Groups>,
+    bucket: Option<FixedBucket>,
+    places: Places,
+    /// Group and start of the bucket of each cell.
+    keys: Vec<(u32, i64)>,
+    rows: Vec<u64>,
+    columns: Vec<(Needed, Box<dyn ColumnCells>)>,
+    /// Where the time column is among the batches' columns.
+    time: Option<usize>,
+    spans: Vec<Span>,
+}
+
+impl Cells {
+    /// No cells yet; `hull` holds every time that will come.
+    pub(super) fn new(
+        groups: Arc<Groups>,
+        bucket: Option<FixedBucket>,
+        hull: TimeRange,
+        columns: &[Needed],
+        time: Option<usize>,
+    ) -> Self {
+        let (first, width, buckets) = match &bucket {
+            Some(b) if !hull.is_empty() => {
+                let first = b.start(hull.first);
+                let buckets = (i128::from(hull.last) - i128::from(first)) / i128::from(b.width_ticks) + 1;
+                (first, b.width_ticks, u64::try_from(buckets).unwrap_or(u64::MAX))
+            }
+            _ => (0, 1, 1),
+        };
+        let places = match (groups.len() as u64).checked_mul(buckets) {
+            Some(all) if all <= DENSE => Places::Dense { first, width, buckets, cells: vec![NONE; all as usize] },
+            _ => Places::Hashed(HashMap::new()),
+        };
+        let columns = columns.iter().map(|c| (c.clone(), cells(&c.data_type, c.wants))).collect();
+        Self { groups, bucket, places, keys: Vec::new(), rows: Vec::new(), columns, time, spans: Vec::new() }
+    }
+
+    /// How many cells.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        let places = match &self.places {
+            Places::Dense { cells, .. } => cells.capacity() * 4,
+            Places::Hashed(map) => map.capacity() * 24,
+        };
+        places + self.len() * 24 + self.columns.iter().map(|(_, c)| c.bytes()).sum::<usize>()
+    }
+
+    fn cell(&mut self, group: u32, start: i64) -> u32 {
+        let next = self.keys.len() as u32;
+        let place = match &mut self.places {
+            Places::Dense { first, width, buckets, cells } => {
+                let bucket = if self.bucket.is_some() { (start.wrapping_sub(*first) / *width) as u64 } else { 0 };
+                &mut cells[(u64::from(group) * *buckets + bucket) as usize]
+            }
+            Places::Hashed(map) => map.entry((group, start)).or_insert(NONE),
+        };
+        if *place == NONE {
+            *place = next;
+            self.keys.push((group, start));
+            self.rows.push(0);
+        }
+        *place
+    }
+
+    fn grow(&mut self) {
+        let cells = self.keys.len();
+        self.columns.iter_mut().for_each(|(_, c)| c.grow(cells));
+    }
+
+    /// Takes decoded rows.
+    pub(super) fn add(&mut self, decoded: &Decoded) -> Result<()> {
+        let ts = self.time.map(|at| ticks(decoded.batch.column(at))).transpose()?;
+        let mut spans = std::mem::take(&mut self.spans);
+        spans.clear();
+        let mut start = 0;
+        for run in &decoded.runs {
+            let end = start + run.rows;
+            let group = self.groups.of[run.rank as usize];
+            match (self.bucket.clone(), ts) {
+                (Some(bucket), Some(ts)) => self.walk(&bucket, group, ts, start..end, &mut spans),
+                _ => {
+                    let cell = self.cell(group, 0);
+                    spans.push(Span { cell, start, len: run.rows });
+                }
+            }
+            start = end;
+        }
+        self.grow();
+        for span in &spans {
+            self.rows[span.cell as usize] += span.len as u64;
+        }
+        for (column, cells) in &mut self.columns {
+            let timed = column.wants.first || column.wants.last;
+            cells.add(decoded.batch.column(column.at).as_ref(), &spans, ts.filter(|_| timed));
+        }
+        self.spans = spans;
+        Ok(())
+    }
+
+    /// Cuts the rows of one series, whose time ascends, at the boundaries of buckets.
+    fn walk(
+        &mut self,
+        bucket: &FixedBucket,
+        group: u32,
+        ts: &[i64],
+        rows: std::ops::Range<usize>,
+        spans: &mut Vec<Span>,
+    ) {
+        let mut start = rows.start;
+        // most buckets of a series have as many rows as the one before
+        let mut guess = 1;
+        while start < rows.end {
+            let first = bucket.start(ts[start]);
+            let end_ts = first.checked_add(bucket.width_ticks);
+            let of = &ts[start..rows.end];
+            let len = match end_ts {
+                None => of.len(),
+                Some(end_ts) => {
+                    let mut reach = guess + 1;
+                    while reach < of.len() && of[reach - 1] < end_ts {
+                        reach *= 2;
+                    }
+                    let reach = reach.min(of.len());
+                    of[..reach].partition_point(|t| *t < end_ts)
+                }
+            };
+            let cell = self.cell(group, first);
+            spans.push(Span { cell, start, len });
+            start += len;
+            guess = len;
+        }
+    }
+
+    /// Takes whole chunks of a data file from its tag manifest.
+    pub(super) fn add_chunks(&mut self, file: &FileSource, ranks: &Ranks, pieces: &[Piece]) -> Result<()> {
+        let manifest = &file.manifest;
+        let chunks: Vec<(u32, u32)> = pieces
+            .iter()
+            .map(|piece| {
+                let local = piece.local as usize;
+                let group = self.groups.of[ranks.of(local) as usize];
+                let start = self.bucket.as_ref().map_or(0, |b| b.start(manifest.min_ts()[local]));
+                (self.cell(group, start), piece.local)
+            })
+            .collect();
+        self.grow();
+        for (cell, local) in &chunks {
+            self.rows[*cell as usize] += manifest.row_count()[*local as usize];
+        }
+        for (column, cells) in &mut self.columns {
+            if column.id != ColumnId::TS {
+                cells.add_chunks(column.id, manifest, &chunks)?;
+                continue;
+            }
+            // both extremes of a chunk's times, and for the count as many rows between them
+            for (cell, local) in &chunks {
+                let at = *local as usize;
+                let (min, max, rows) = (manifest.min_ts()[at], manifest.max_ts()[at], manifest.row_count()[at]);
+                cells.add_times(*cell, min, max, rows);
+            }
+        }
+        Ok(())
+    }
+
+    /// The partial states of all cells, and none left.
+    pub(super) fn finish(&mut self, keys: &[Key], states: &[State], schema: &SchemaRef) -> Result<RecordBatch> {
+        let series = UInt32Array::from_iter_values(
+            self.keys.iter().map(|(group, _)| self.groups.representative[*group as usize]),
+        );
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
+        for (key, field) in keys.iter().zip(schema.fields()) {
+            columns.push(match key {
+                Key::Series(values) => take(values, &series, None)?,
+                Key::Bucket => {
+                    let starts: ArrayRef = Arc::new(Int64Array::from_iter_values(self.keys.iter().map(|(_, s)| *s)));
+                    cast(&starts, field.data_type())?
+                }
+            });
+        }
+        for (state, field) in states.iter().zip(schema.fields().iter().skip(keys.len())) {
+            let values = self.state(*state)?;
+            columns.push(if values.data_type() == field.data_type() {
+                values
+            } else {
+                cast(&values, field.data_type())?
+            });
+        }
+        let batch = RecordBatch::try_new(schema.clone(), columns)?;
+        match &mut self.places {
+            Places::Dense { cells, .. } => cells.fill(NONE),
+            Places::Hashed(map) => map.clear(),
+        }
+        self.keys.clear();
+        self.rows.clear();
+        for (column, of) in &mut self.columns {
+            *of = cells(&column.data_type, column.wants);
+        }
+        Ok(batch)
+    }
+
+    fn state(&self, state: State) -> Result<ArrayRef> {
+        let (at, part) = match state {
+            State::Rows => {
+                return Ok(Arc::new(Int64Array::from_iter_values(self.rows.iter().map(|n| *n as i64))));
+            }
+            State::Count(at) => (at, Part::Count),
+            State::AverageCount(at) => (at, Part::AverageCount),
+            State::Sum(at) => (at, Part::Sum),
+            State::FloatSum(at) => (at, Part::FloatSum),
+            State::Min(at) => (at, Part::Min),
+            State::Max(at) => (at, Part::Max),
+            State::First(at) => (at, Part::First),
+            State::FirstTime(at) => (at, Part::FirstTime),
+            State::Last(at) => (at, Part::Last),
+            State::LastTime(at) => (at, Part::LastTime),
+        };
+        let column = self.columns.iter().find(|(c, _)| c.at == at);
+        let (_, cells) = column.expect("the needed columns are those of the states");
+        cells.part(part)
+    }
+}

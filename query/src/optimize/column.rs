@@ -1,0 +1,430 @@
+//! Aggregates of one column, one cell per group.
+
+use arrow::{
+    array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, Int64Array, PrimitiveArray, UInt64Array},
+    buffer::NullBuffer,
+    compute::cast,
+    datatypes::{
+        DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
+        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type,
+        UInt64Type,
+    },
+};
+use std::sync::Arc;
+use tidelake_format::{
+    Error, Result,
+    ids::ColumnId,
+    tags::{Aggregate, TagManifest},
+};
+
+/// Which aggregates of a column are wanted beside its count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Wants {
+    pub(super) sum: bool,
+    pub(super) float_sum: bool,
+    pub(super) min: bool,
+    pub(super) max: bool,
+    pub(super) first: bool,
+    pub(super) last: bool,
+}
+
+/// Adjacent rows of a batch that belong to one cell; time ascends in them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) cell: u32,
+    pub(super) start: usize,
+    pub(super) len: usize,
+}
+
+/// What is asked of a column's cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Count,
+    AverageCount,
+    Sum,
+    FloatSum,
+    Min,
+    Max,
+    First,
+    FirstTime,
+    Last,
+    LastTime,
+}
+
+/// The cells of one column, whatever its type.
+pub(super) trait ColumnCells: Send {
+    /// Makes cells up to `cells` in all.
+    fn grow(&mut self, cells: usize);
+    /// Takes rows; `ts` is the time of each row, given when first or last are wanted.
+    fn add(&mut self, values: &dyn Array, spans: &[Span], ts: Option<&[i64]>);
+    /// Takes whole chunks: (cell, place in the manifest). Every wanted aggregate must be there.
+    fn add_chunks(&mut self, column: ColumnId, manifest: &TagManifest, chunks: &[(u32, u32)]) -> Result<()>;
+    /// Takes the times of a chunk into cells of the time column: their extremes and their number.
+    fn add_times(&mut self, cell: u32, min: i64, max: i64, rows: u64);
+    /// One value per cell, in the column's type where the part has it; times are Int64.
+    fn part(&self, part: Part) -> Result<ArrayRef>;
+    /// Bytes in memory.
+    fn bytes(&self) -> usize;
+}
+
+/// Cells for a column of a type.
+pub(super) fn cells(data_type: &DataType, wants: Wants) -> Box<dyn ColumnCells> {
+    fn typed<T: ArrowPrimitiveType>(data_type: &DataType, wants: Wants) -> Box<dyn ColumnCells>
+    where
+        T::Native: Number,
+    {
+        Box::new(Typed::<T>::new(data_type.clone(), wants))
+    }
+    match data_type {
+        DataType::Int8 => typed::<Int8Type>(data_type, wants),
+        DataType::Int16 => typed::<Int16Type>(data_type, wants),
+        DataType::Int32 => typed::<Int32Type>(data_type, wants),
+        DataType::Int64 => typed::<Int64Type>(data_type, wants),
+        DataType::UInt8 => typed::<UInt8Type>(data_type, wants),
+        DataType::UInt16 => typed::<UInt16Type>(data_type, wants),
+        DataType::UInt32 => typed::<UInt32Type>(data_type, wants),
+        DataType::UInt64 => typed::<UInt64Type>(data_type, wants),
+        DataType::Float32 => typed::<Float32Type>(data_type, wants),
+        DataType::Float64 => typed::<Float64Type>(data_type, wants),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => typed::<TimestampMillisecondType>(data_type, wants),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => typed::<TimestampMicrosecondType>(data_type, wants),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => typed::<TimestampNanosecondType>(data_type, wants),
+        _ => Box::new(Counts(Vec::new())),
+    }
+}
+
+/// Cells of a column that is only counted.
+struct Counts(Vec<u64>);
+
+impl ColumnCells for Counts {
+    fn grow(&mut self, cells: usize) {
+        self.0.resize(cells, 0);
+    }
+
+    fn add(&mut self, values: &dyn Array, spans: &[Span], _: Option<&[i64]>) {
+        let nulls = values.logical_nulls();
+        for span in spans {
+            let absent = nulls.as_ref().map_or(0, |n| n.slice(span.start, span.len).null_count());
+            self.0[span.cell as usize] += (span.len - absent) as u64;
+        }
+    }
+
+    fn add_chunks(&mut self, column: ColumnId, manifest: &TagManifest, chunks: &[(u32, u32)]) -> Result<()> {
+        let Some(counts) = manifest.aggregate(column, Aggregate::Count) else { return Ok(()) };
+        let counts = counts.as_primitive::<UInt64Type>();
+        chunks.iter().for_each(|(cell, at)| self.0[*cell as usize] += counts.value(*at as usize));
+        Ok(())
+    }
+
+    fn add_times(&mut self, cell: u32, _: i64, _: i64, rows: u64) {
+        self.0[cell as usize] += rows;
+    }
+
+    fn part(&self, part: Part) -> Result<ArrayRef> {
+        match part {
+            Part::Count => Ok(Arc::new(Int64Array::from_iter_values(self.0.iter().map(|n| *n as i64)))),
+            other => Err(Error::internal("this column is only counted").with("found", format!("{other:?}"))),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.capacity() * 8
+    }
+}
+
+/// A number as the widest of its kind, with the total order of Arrow as the order of keys.
+pub(super) trait Number: Copy + Default + Send + 'static {
+    /// i64, u64 or f64.
+    type Wide: Copy + Default + Send + 'static;
+    /// Ordered as `total_cmp` orders.
+    type Key: Copy + Ord;
+    fn wide(self) -> Self::Wide;
+    fn narrow(wide: Self::Wide) -> Self;
+    fn key(self) -> Self::Key;
+    fn unkey(key: Self::Key) -> Self;
+    /// A tick of a timestamp column, whose native type is i64.
+    fn of_ticks(ticks: i64) -> Self;
+    fn plus(a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    fn float(wide: Self::Wide) -> f64;
+    fn sums(values: Vec<Self::Wide>, nulls: NullBuffer) -> ArrayRef;
+    /// The values of an array of aggregates, widened.
+    fn widen(array: &ArrayRef) -> Result<Vec<Self::Wide>>;
+}
+
+macro_rules! integer {
+    ($($native:ty => $wide:ty, $wide_type:ty, $array:ty;)*) => {$(
+        impl Number for $native {
+            type Wide = $wide;
+            type Key = $native;
+            fn wide(self) -> $wide { <$wide>::from(self) }
+            fn narrow(wide: $wide) -> Self { wide as $native }
+            fn key(self) -> $native { self }
+            fn unkey(key: $native) -> Self { key }
+            fn of_ticks(ticks: i64) -> Self { ticks as $native }
+            fn plus(a: $wide, b: $wide) -> $wide { a.wrapping_add(b) }
+            fn float(wide: $wide) -> f64 { wide as f64 }
+            fn sums(values: Vec<$wide>, nulls: NullBuffer) -> ArrayRef {
+                Arc::new(<$array>::new(values.into(), Some(nulls)))
+            }
+            fn widen(array: &ArrayRef) -> Result<Vec<$wide>> {
+                let wide = cast(array, &<$wide_type as ArrowPrimitiveType>::DATA_TYPE)?;
+                Ok(wide.as_primitive::<$wide_type>().values().to_vec())
+            }
+        }
+    )*};
+}
+
+integer! {
+    i8 => i64, Int64Type, Int64Array;
+    i16 => i64, Int64Type, Int64Array;
+    i32 => i64, Int64Type, Int64Array;
+    i64 => i64, Int64Type, Int64Array;
+    u8 => u64, UInt64Type, UInt64Array;
+    u16 => u64, UInt64Type, UInt64Array;
+    u32 => u64, UInt64Type, UInt64Array;
+    u64 => u64, UInt64Type, UInt64Array;
+}
+
+macro_rules! float {
+    ($($native:ty, $bits:ty;)*) => {$(
+        impl Number for $native {
+            type Wide = f64;
+            type Key = $bits;
+            fn wide(self) -> f64 { f64::from(self) }
+            fn narrow(wide: f64) -> Self { wide as $native }
+            fn key(self) -> $bits {
+                let bits = self.to_bits() as $bits;
+                bits ^ (bits >> (<$bits>::BITS - 1)) & <$bits>::MAX
+            }
+            fn unkey(key: $bits) -> Self {
+                <$native>::from_bits((key ^ (key >> (<$bits>::BITS - 1)) & <$bits>::MAX) as _)
+            }
+            fn of_ticks(ticks: i64) -> Self { ticks as $native }
+            fn plus(a: f64, b: f64) -> f64 { a + b }
+            fn float(wide: f64) -> f64 { wide }
+            fn sums(values: Vec<f64>, nulls: NullBuffer) -> ArrayRef {
+                Arc::new(Float64Array::new(values.into(), Some(nulls)))
+            }
+            fn widen(array: &ArrayRef) -> Result<Vec<f64>> {
+                let wide = cast(array, &DataType::Float64)?;
+                Ok(wide.as_primitive::<Float64Type>().values().to_vec())
+            }
+        }
+    )*};
+}
+
+float! {
+    f32, i32;
+    f64, i64;
+}
+
+/// Cells of a column of numbers or instants. A cell without values has a count of 0, and its other parts mean nothing.
+struct Typed<T: ArrowPrimitiveType>
+where
+    T::Native: Number,
+{
+    data_type: DataType,
+    wants: Wants,
+    count: Vec<u64>,
+    sum: Vec<<T::Native as Number>::Wide>,
+    float_sum: Vec<f64>,
+    min: Vec<T::Native>,
+    max: Vec<T::Native>,
+    first: Vec<(i64, T::Native)>,
+    last: Vec<(i64, T::Native)>,
+}
+
+impl<T: ArrowPrimitiveType> Typed<T>
+where
+    T::Native: Number,
+{
+    fn new(data_type: DataType, wants: Wants) -> Self {
+        Self {
+            data_type,
+            wants,
+            count: Vec::new(),
+            sum: Vec::new(),
+            float_sum: Vec::new(),
+            min: Vec::new(),
+            max: Vec::new(),
+            first: Vec::new(),
+            last: Vec::new(),
+        }
+    }
+
+    fn lower(&mut self, cell: usize, value: T::Native) {
+        if self.count[cell] == 0 || value.key() < self.min[cell].key() {
+            self.min[cell] = value;
+        }
+    }
+
+    fn raise(&mut self, cell: usize, value: T::Native) {
+        if self.count[cell] == 0 || value.key() > self.max[cell].key() {
+            self.max[cell] = value;
+        }
+    }
+
+    /// Of two values at one time the greater wins.
+    fn earlier(&mut self, cell: usize, ts: i64, value: T::Native) {
+        let (old_ts, old) = self.first[cell];
+        if self.count[cell] == 0 || ts < old_ts || (ts == old_ts && value.key() > old.key()) {
+            self.first[cell] = (ts, value);
+        }
+    }
+
+    fn later(&mut self, cell: usize, ts: i64, value: T::Native) {
+        let (old_ts, old) = self.last[cell];
+        if self.count[cell] == 0 || ts > old_ts || (ts == old_ts && value.key() > old.key()) {
+            self.last[cell] = (ts, value);
+        }
+    }
+
+    /// Rows of one cell without nulls.
+    fn add_slice(&mut self, cell: usize, values: &[T::Native], ts: Option<&[i64]>) {
+        let (Some(first), Some(last)) = (values.first(), values.last()) else { return };
+        if self.wants.sum {
+            let sum = values.iter().fold(Default::default(), |sum, v| T::Native::plus(sum, v.wide()));
+            self.sum[cell] = T::Native::plus(self.sum[cell], sum);
+        }
+        if self.wants.float_sum {
+            self.float_sum[cell] += values.iter().map(|v| T::Native::float(v.wide())).sum::<f64>();
+        }
+        if self.wants.min {
+            let key = values.iter().fold(first.key(), |key, v| key.min(v.key()));
+            self.lower(cell, T::Native::unkey(key));
+        }
+        if self.wants.max {
+            let key = values.iter().fold(first.key(), |key, v| key.max(v.key()));
+            self.raise(cell, T::Native::unkey(key));
+        }
+        if let (Some([start, ..]), Some([.., end])) = (ts, ts) {
+            if self.wants.first {
+                self.earlier(cell, *start, *first);
+            }
+            if self.wants.last {
+                self.later(cell, *end, *last);
+            }
+        }
+        self.count[cell] += values.len() as u64;
+    }
+}
+
+impl<T: ArrowPrimitiveType> ColumnCells for Typed<T>
+where
+    T::Native: Number,
+{
+    fn grow(&mut self, cells: usize) {
+        let of = |wanted: bool| if wanted { cells } else { 0 };
+        self.count.resize(cells, 0);
+        self.sum.resize(of(self.wants.sum), Default::default());
+        self.float_sum.resize(of(self.wants.float_sum), 0.0);
+        self.min.resize(of(self.wants.min), Default::default());
+        self.max.resize(of(self.wants.max), Default::default());
+        self.first.resize(of(self.wants.first), Default::default());
+        self.last.resize(of(self.wants.last), Default::default());
+    }
+
+    fn add(&mut self, values: &dyn Array, spans: &[Span], ts: Option<&[i64]>) {
+        let array = values.as_primitive::<T>();
+        let values = array.values();
+        let nulls = array.nulls().filter(|n| n.null_count() > 0);
+        for span in spans {
+            let (cell, rows) = (span.cell as usize, span.start..span.start + span.len);
+            match nulls {
+                None => self.add_slice(cell, &values[rows.clone()], ts.map(|ts| &ts[rows.clone()])),
+                Some(nulls) => {
+                    for (start, end) in nulls.slice(span.start, span.len).valid_slices() {
+                        let rows = span.start + start..span.start + end;
+                        self.add_slice(cell, &values[rows.clone()], ts.map(|ts| &ts[rows.clone()]));
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_chunks(&mut self, column: ColumnId, manifest: &TagManifest, chunks: &[(u32, u32)]) -> Result<()> {
+        let Some(counts) = manifest.aggregate(column, Aggregate::Count) else { return Ok(()) };
+        let counts = counts.as_primitive::<UInt64Type>();
+        let get = |what: Aggregate| {
+            manifest.aggregate(column, what).ok_or_else(|| {
+                Error::internal("a tag manifest lacks an aggregate").with("expected", format!("{what:?} of {column:?}"))
+            })
+        };
+        let wide = |wanted: bool, what| if wanted { T::Native::widen(get(what)?) } else { Ok(Vec::new()) };
+        let times = |wanted: bool, what| -> Result<Vec<i64>> {
+            Ok(if wanted { get(what)?.as_primitive::<Int64Type>().values().to_vec() } else { Vec::new() })
+        };
+        let w = self.wants;
+        let sums = wide(w.sum || w.float_sum, Aggregate::Sum)?;
+        let (mins, maxs) = (wide(w.min, Aggregate::Min)?, wide(w.max, Aggregate::Max)?);
+        let (firsts, first_ts) = (wide(w.first, Aggregate::First)?, times(w.first, Aggregate::FirstTs)?);
+        let (lasts, last_ts) = (wide(w.last, Aggregate::Last)?, times(w.last, Aggregate::LastTs)?);
+        for (cell, at) in chunks {
+            let (cell, at) = (*cell as usize, *at as usize);
+            if counts.value(at) == 0 {
+                continue;
+            }
+            if w.sum {
+                self.sum[cell] = T::Native::plus(self.sum[cell], sums[at]);
+            }
+            if w.float_sum {
+                self.float_sum[cell] += T::Native::float(sums[at]);
+            }
+            if w.min {
+                self.lower(cell, T::Native::narrow(mins[at]));
+            }
+            if w.max {
+                self.raise(cell, T::Native::narrow(maxs[at]));
+            }
+            if w.first {
+                self.earlier(cell, first_ts[at], T::Native::narrow(firsts[at]));
+            }
+            if w.last {
+                self.later(cell, last_ts[at], T::Native::narrow(lasts[at]));
+            }
+            self.count[cell] += counts.value(at);
+        }
+        Ok(())
+    }
+
+    fn add_times(&mut self, cell: u32, min: i64, max: i64, rows: u64) {
+        let cell = cell as usize;
+        if self.wants.min {
+            self.lower(cell, T::Native::of_ticks(min));
+        }
+        if self.wants.max {
+            self.raise(cell, T::Native::of_ticks(max));
+        }
+        self.count[cell] += rows;
+    }
+
+    fn part(&self, part: Part) -> Result<ArrayRef> {
+        let nulls = || NullBuffer::from_iter(self.count.iter().map(|n| *n > 0));
+        let own = |values: Vec<T::Native>| -> ArrayRef {
+            Arc::new(PrimitiveArray::<T>::new(values.into(), Some(nulls())).with_data_type(self.data_type.clone()))
+        };
+        let times = |of: &[(i64, T::Native)]| -> ArrayRef {
+            Arc::new(Int64Array::new(of.iter().map(|(ts, _)| *ts).collect::<Vec<_>>().into(), Some(nulls())))
+        };
+        Ok(match part {
+            Part::Count => Arc::new(Int64Array::from_iter_values(self.count.iter().map(|n| *n as i64))),
+            Part::AverageCount => Arc::new(UInt64Array::from(self.count.clone())),
+            Part::Sum => T::Native::sums(self.sum.clone(), nulls()),
+            Part::FloatSum => Arc::new(Float64Array::new(self.float_sum.clone().into(), Some(nulls()))),
+            Part::Min => own(self.min.clone()),
+            Part::Max => own(self.max.clone()),
+            Part::First => own(self.first.iter().map(|(_, v)| *v).collect()),
+            Part::FirstTime => times(&self.first),
+            Part::Last => own(self.last.iter().map(|(_, v)| *v).collect()),
+            Part::LastTime => times(&self.last),
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        let own = size_of::<T::Native>();
+        self.count.capacity() * 8
+            + (self.sum.capacity() + self.float_sum.capacity()) * 8
+            + (self.min.capacity() + self.max.capacity()) * own
+            + (self.first.capacity() + self.last.capacity()) * 16
+    }
+}

@@ -1,0 +1,248 @@
+//! The plan node that stands for a partial aggregation and its scan.
+
+use std::{fmt, sync::Arc};
+
+use arrow::array::RecordBatch;
+use datafusion::{
+    common::{DataFusionError, Result, Statistics, stats::Precision, tree_node::TreeNodeRecursion},
+    execution::{
+        SendableRecordBatchStream, TaskContext,
+        memory_pool::{MemoryConsumer, MemoryReservation},
+    },
+    physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr},
+    physical_plan::{
+        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+        execution_plan::{Boundedness, EmissionType},
+        metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet},
+        stream::RecordBatchStreamAdapter,
+    },
+};
+use futures::{StreamExt, TryStreamExt, stream};
+
+use super::{
+    AggregateLevels,
+    cells::{Cells, Groups},
+    levels::{Answered, Needed, divide, needed},
+    shape::Shape,
+};
+use crate::{
+    error::to_datafusion,
+    table::{Columns, Origin, Reading, Selection, TimeRange, Unit, deal},
+};
+
+/// Rows decoded at a time: large enough that the work per batch vanishes.
+const BATCH_ROWS: usize = 1 << 16;
+/// Cells after which the partial states are passed on, so that memory stays bounded whatever the number of groups.
+const MOST_CELLS: usize = 1 << 20;
+
+/// Gives the partial states of an aggregation, one row per group and bucket (and, rarely, more).
+#[derive(Debug, Clone)]
+pub(crate) struct SeriesAggregate {
+    shape: Arc<Shape>,
+    groups: Arc<Groups>,
+    columns: Columns,
+    needed: Arc<Vec<Needed>>,
+    answered: Arc<Answered>,
+    partitions: Vec<Vec<Unit>>,
+    hull: TimeRange,
+    read: (usize, u64),
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl SeriesAggregate {
+    /// The node for an aggregation; `None` when the levels that are switched on cannot answer all of it.
+    pub(super) fn try_new(shape: Shape, levels: &AggregateLevels, partitions: usize) -> Result<Option<Self>> {
+        let reading = shape.scan.reading().clone();
+        let needed = needed(&shape);
+        let (answered, rest) = match levels.pre_aggregates {
+            true => divide(&reading, &needed, shape.bucket.as_ref()),
+            false => (Vec::new(), copy(&reading.selection)),
+        };
+        if !levels.scan_aggregates && rest.chunks() > 0 {
+            return Ok(None);
+        }
+        let series = reading.sources.united.series.len();
+        let groups = Groups::new(&shape.keys, series).map_err(to_datafusion)?;
+        // the scan's data columns are those of keys and arguments; time only when something needs it
+        let partitions = deal(&rest, &reading.sources.list, partitions, None);
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(shape.schema.clone()),
+            Partitioning::UnknownPartitioning(partitions.len()),
+            EmissionType::Final,
+            Boundedness::Bounded,
+        );
+        Ok(Some(Self {
+            hull: hull(&reading),
+            groups: Arc::new(groups),
+            columns: shape.scan.columns().clone(),
+            needed: Arc::new(needed),
+            read: (rest.chunks(), rest.rows()),
+            answered: Arc::new(answered),
+            partitions,
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+            shape: Arc::new(shape),
+        }))
+    }
+
+    fn cells(&self) -> Cells {
+        let bucket = self.shape.bucket.clone();
+        Cells::new(self.groups.clone(), bucket, self.hull, &self.needed, self.columns.time())
+    }
+}
+
+fn copy(selection: &Selection) -> Selection {
+    Selection {
+        plain: selection.plain.clone(),
+        merged: selection.merged.clone(),
+        kept: selection.kept.clone(),
+        series: selection.series,
+    }
+}
+
+/// The times of all rows that can come.
+fn hull(reading: &Reading) -> TimeRange {
+    let spans = reading.sources.list.iter().map(|s| s.origin.span().and(reading.range)).filter(|s| !s.is_empty());
+    spans.fold(TimeRange::NONE, |a, b| TimeRange { first: a.first.min(b.first), last: a.last.max(b.last) })
+}
+
+impl DisplayAs for SeriesAggregate {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let chunks = self.answered.iter().map(|(_, p)| p.len()).sum::<usize>();
+        let rows = self.answered.iter().flat_map(|(_, p)| p).map(|p| p.len()).sum::<u64>();
+        write!(
+            f,
+            "SeriesAggregate: {}, manifests=[chunks={chunks}, rows={rows}], decoded=[chunks={}, rows={}], groups={}, partitions={}",
+            self.shape.scan.reading(),
+            self.read.0,
+            self.read.1,
+            self.groups.len(),
+            self.partitions.len(),
+        )
+    }
+}
+
+impl ExecutionPlan for SeriesAggregate {
+    fn name(&self) -> &str {
+        "SeriesAggregate"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self { metrics: ExecutionPlanMetricsSet::new(), ..self.as_ref().clone() }))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let reservation = MemoryConsumer::new(format!("SeriesAggregate[{partition}]")).register(context.memory_pool());
+        let run = Run {
+            cells: self.cells(),
+            answered: (partition == 0).then(|| self.answered.clone()),
+            units: self.partitions[partition].clone().into_iter(),
+            open: None,
+            node: self.clone(),
+            reservation,
+            metrics: BaselineMetrics::new(&self.metrics, partition),
+            rows_read: MetricBuilder::new(&self.metrics).counter("rows_read", partition),
+        };
+        let batch_size = context.session_config().batch_size();
+        let batches = stream::try_unfold(run, |mut run| async move {
+            Ok::<_, DataFusionError>(run.next().await?.map(|batch| (batch, run)))
+        });
+        let cut = batches.map_ok(move |batch: RecordBatch| {
+            let starts = (0..batch.num_rows()).step_by(batch_size);
+            stream::iter(starts.map(move |at| Ok(batch.slice(at, batch_size.min(batch.num_rows() - at)))))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), cut.try_flatten())))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn partition_statistics(&self, _: Option<usize>) -> Result<Arc<Statistics>> {
+        Ok(Arc::new(Statistics { num_rows: Precision::Absent, ..Statistics::new_unknown(&self.schema()) }))
+    }
+}
+
+/// One partition on its way.
+struct Run {
+    node: SeriesAggregate,
+    cells: Cells,
+    answered: Option<Arc<Answered>>,
+    units: std::vec::IntoIter<Unit>,
+    open: Option<stream::BoxStream<'static, tidelake_format::Result<crate::table::Decoded>>>,
+    reservation: MemoryReservation,
+    metrics: BaselineMetrics,
+    rows_read: datafusion::physical_plan::metrics::Count,
+}
+
+impl Run {
+    /// The next batch of partial states.
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let reading = self.node.shape.scan.reading().clone();
+        if let Some(answered) = self.answered.take() {
+            let timer = self.metrics.elapsed_compute().timer();
+            for (at, pieces) in answered.iter() {
+                let source = &reading.sources.list[*at];
+                if let Origin::File(file) = &source.origin {
+                    self.cells.add_chunks(file, &source.ranks, pieces).map_err(to_datafusion)?;
+                }
+            }
+            timer.done();
+        }
+        while self.cells.len() < MOST_CELLS {
+            let Some(open) = &mut self.open else {
+                let Some(unit) = self.units.next() else { break };
+                self.open = Some(reading.unit(unit, self.node.columns.clone(), BATCH_ROWS));
+                continue;
+            };
+            let Some(decoded) = open.next().await else {
+                self.open = None;
+                continue;
+            };
+            let decoded = decoded.map_err(to_datafusion)?;
+            let timer = self.metrics.elapsed_compute().timer();
+            self.rows_read.add(decoded.batch.num_rows());
+            self.cells.add(&decoded).map_err(to_datafusion)?;
+            timer.done();
+            self.reservation.try_resize(self.cells.bytes())?;
+            // many rows give few batches: let other tasks, and a cancellation, come in between
+            tokio::task::yield_now().await;
+        }
+        if self.cells.len() == 0 {
+            return Ok(None);
+        }
+        let shape = &self.node.shape;
+        let batch = self.cells.finish(&shape.keys, &shape.states, &shape.schema).map_err(to_datafusion)?;
+        self.reservation.resize(self.cells.bytes());
+        self.metrics.record_output(batch.num_rows());
+        Ok(Some(batch))
+    }
+}

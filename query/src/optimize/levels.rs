@@ -1,0 +1,153 @@
+//! Divides the chunks of a scan: those that tag manifests answer, and those whose rows must be read.
+
+use arrow::{
+    array::{Array, AsArray},
+    datatypes::{DataType, UInt64Type},
+};
+use tidelake_format::{
+    ids::ColumnId,
+    schema::field_id,
+    tags::{Aggregate, TagManifest},
+};
+
+use super::{
+    column::Wants,
+    shape::{Shape, State},
+};
+use crate::{
+    functions::window::FixedBucket,
+    table::{Keep, Origin, Piece, Reading, Selection},
+};
+
+/// A data column that aggregates need.
+#[derive(Debug, Clone)]
+pub(super) struct Needed {
+    /// Its place among the scan's data columns.
+    pub(super) at: usize,
+    /// Its id.
+    pub(super) id: ColumnId,
+    /// Its type.
+    pub(super) data_type: DataType,
+    /// What is needed beside the count.
+    pub(super) wants: Wants,
+}
+
+/// The columns that states need, in the order of the scan's.
+pub(super) fn needed(shape: &Shape) -> Vec<Needed> {
+    let schema = shape.scan.columns().schema();
+    let mut wants: Vec<Option<Wants>> = vec![None; schema.fields().len()];
+    for state in &shape.states {
+        let (at, mark): (usize, fn(&mut Wants)) = match state {
+            State::Rows => continue,
+            State::Count(at) | State::AverageCount(at) => (*at, |_| ()),
+            State::Sum(at) => (*at, |w| w.sum = true),
+            State::FloatSum(at) => (*at, |w| w.float_sum = true),
+            State::Min(at) => (*at, |w| w.min = true),
+            State::Max(at) => (*at, |w| w.max = true),
+            State::First(at) | State::FirstTime(at) => (*at, |w| w.first = true),
+            State::Last(at) | State::LastTime(at) => (*at, |w| w.last = true),
+        };
+        mark(wants[at].get_or_insert_default());
+    }
+    let of = |(at, wants): (usize, Option<Wants>)| {
+        let field = schema.field(at);
+        let id = field_id(field).expect("data columns are made with their ids");
+        Some(Needed { at, id, data_type: field.data_type().clone(), wants: wants? })
+    };
+    wants.into_iter().enumerate().filter_map(of).collect()
+}
+
+/// Whole chunks of one data file: (source, its chunks).
+pub(super) type Answered = Vec<(usize, Vec<Piece>)>;
+
+/// Splits the chunks of a scan into those that manifests answer and the rest.
+///
+/// A manifest answers a chunk of a data file that counts as a whole, overlaps with no other chunk, lies in one bucket
+/// and has every aggregate that is needed, in the type that is needed.
+pub(super) fn divide(reading: &Reading, columns: &[Needed], bucket: Option<&FixedBucket>) -> (Answered, Selection) {
+    let selection = &reading.selection;
+    let mut rest = Selection {
+        plain: Vec::with_capacity(selection.plain.len()),
+        merged: selection.merged.clone(),
+        kept: selection.kept.clone(),
+        series: selection.series,
+    };
+    let mut answered = Vec::new();
+    for (at, pieces) in selection.plain.iter().enumerate() {
+        let manifest = match &reading.sources.list[at].origin {
+            Origin::File(file) => Some(&file.manifest).filter(|m| columns.iter().all(|c| has(m, c))),
+            Origin::Tail(_) => None,
+        };
+        let Some(manifest) = manifest else {
+            rest.plain.push(pieces.clone());
+            continue;
+        };
+        let (yes, no) = pieces.iter().cloned().partition(|piece| {
+            let local = piece.local as usize;
+            let one_bucket =
+                bucket.is_none_or(|b| b.start(manifest.min_ts()[local]) == b.start(manifest.max_ts()[local]));
+            piece.keep == Keep::All && one_bucket && columns.iter().all(|c| is_exact(manifest, c, local))
+        });
+        answered.push((at, yes));
+        rest.plain.push(no);
+    }
+    (answered, rest)
+}
+
+/// Whether a manifest has what is needed of a column. A file without the column has nothing to add.
+fn has(manifest: &TagManifest, column: &Needed) -> bool {
+    if column.id == ColumnId::TS {
+        // the manifest knows the extremes and the number of times, and needs no column for them
+        return !column.wants.sum && !column.wants.float_sum && !column.wants.first && !column.wants.last;
+    }
+    if manifest.aggregate(column.id, Aggregate::Count).is_none() {
+        return true;
+    }
+    let w = &column.wants;
+    let wide = match &column.data_type {
+        t if t.is_signed_integer() => Some(DataType::Int64),
+        t if t.is_unsigned_integer() => Some(DataType::UInt64),
+        t if t.is_floating() => Some(DataType::Float64),
+        _ => None,
+    };
+    let kind = |t: &DataType| (t.is_signed_integer(), t.is_unsigned_integer(), t.is_floating());
+    let values = [
+        (w.min, Aggregate::Min),
+        (w.max, Aggregate::Max),
+        (w.first, Aggregate::First),
+        (w.first, Aggregate::FirstTs),
+        (w.last, Aggregate::Last),
+        (w.last, Aggregate::LastTs),
+    ];
+    let of_kind = values.iter().all(|(wanted, what)| {
+        let is_time = matches!(what, Aggregate::FirstTs | Aggregate::LastTs);
+        !wanted
+            || manifest
+                .aggregate(column.id, *what)
+                .is_some_and(|a| is_time || kind(a.data_type()) == kind(&column.data_type))
+    });
+    let summed = !(w.sum || w.float_sum)
+        || manifest.aggregate(column.id, Aggregate::Sum).is_some_and(|a| Some(a.data_type()) == wide.as_ref());
+    of_kind && summed
+}
+
+/// Whether the sum of a chunk, which wraps, is also right as a number.
+fn is_exact(manifest: &TagManifest, column: &Needed, local: usize) -> bool {
+    if !column.wants.float_sum || !matches!(column.data_type, DataType::Int64 | DataType::UInt64) {
+        return true;
+    }
+    let get = |what| manifest.aggregate(column.id, what);
+    let Some(count) = get(Aggregate::Count) else { return true };
+    let count = count.as_primitive::<UInt64Type>().value(local);
+    let largest = |what| -> Option<f64> {
+        let values = get(what)?;
+        if values.is_null(local) {
+            return Some(0.0);
+        }
+        let wide = arrow::compute::cast(&values.slice(local, 1), &DataType::Float64).ok()?;
+        Some(wide.as_primitive::<arrow::datatypes::Float64Type>().value(0).abs())
+    };
+    let (Some(min), Some(max)) = (largest(Aggregate::Min), largest(Aggregate::Max)) else { return false };
+    // well below the limit, whatever the rounding
+    min.max(max) * count as f64 <= (1u64 << 62) as f64
+}

@@ -1,0 +1,80 @@
+//! Aggregates answered from the coarsest level that is exact, in place of a partial aggregation over a scan.
+//!
+//! A physical rule finds `AggregateExec(Partial)` over a [`SeriesScan`](crate::table::SeriesScan) and puts a leaf of
+//! exactly the same schema in its place. Per chunk (one series in one source) it takes:
+//!
+//! 1. the tag manifest, when the chunk counts as a whole, overlaps with no other and lies in one time bucket;
+//! 2. decoded rows otherwise: a series' rows are adjacent and ascend in time, so groups and buckets are found per
+//!    run, not per row, and nothing is hashed per row.
+//!
+//! What the rule does not understand stays as DataFusion planned it. [`shape`] reads the plan, [`levels`] divides the
+//! chunks, [`cells`] holds the aggregates of groups, [`leaf`] is the plan node.
+
+mod cells;
+mod column;
+mod leaf;
+mod levels;
+mod shape;
+
+use std::sync::Arc;
+
+use datafusion::{
+    common::{
+        Result,
+        config::{ConfigExtension, ConfigOptions},
+        extensions_options,
+        tree_node::{Transformed, TreeNode},
+    },
+    physical_optimizer::PhysicalOptimizerRule,
+    physical_plan::{ExecutionPlan, aggregates::AggregateExec},
+};
+
+use self::{leaf::SeriesAggregate, shape::Shape};
+
+extensions_options! {
+    /// Which levels may answer an aggregate; results are the same with any.
+    pub struct AggregateLevels {
+        /// Answer whole chunks from tag manifests.
+        pub pre_aggregates: bool, default = true
+        /// Aggregate decoded rows inside the scan.
+        pub scan_aggregates: bool, default = true
+    }
+}
+
+impl ConfigExtension for AggregateLevels {
+    const PREFIX: &'static str = "tidelake";
+}
+
+/// The rule; it comes before the distribution of aggregates is settled.
+#[derive(Debug, Default)]
+pub(crate) struct AnswerFromLevels;
+
+impl AnswerFromLevels {
+    fn replace(node: Arc<dyn ExecutionPlan>, levels: &AggregateLevels) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+        let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return Ok(Transformed::no(node)) };
+        let Some(shape) = Shape::of(aggregate)? else { return Ok(Transformed::no(node)) };
+        let partitions = aggregate.input().properties().partitioning.partition_count();
+        Ok(match SeriesAggregate::try_new(shape, levels, partitions)? {
+            Some(leaf) => Transformed::yes(Arc::new(leaf)),
+            None => Transformed::no(node),
+        })
+    }
+}
+
+impl PhysicalOptimizerRule for AnswerFromLevels {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        let levels = config.extensions.get::<AggregateLevels>().cloned().unwrap_or_default();
+        if !levels.pre_aggregates && !levels.scan_aggregates {
+            return Ok(plan);
+        }
+        Ok(plan.transform_up(|node| Self::replace(node, &levels))?.data)
+    }
+
+    fn name(&self) -> &str {
+        "answer_from_levels"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,297 @@
+//! Reads a partial aggregation: its keys, its aggregates and the scan beneath it.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_null_array},
+    datatypes::{DataType, Schema, SchemaRef},
+};
+use datafusion::logical_expr::Volatility;
+use datafusion::{
+    common::{
+        Result,
+        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
+    },
+    physical_expr::{
+        PhysicalExpr, ScalarFunctionExpr,
+        aggregate::AggregateFunctionExpr,
+        expressions::{CastExpr, Column, Literal},
+    },
+    physical_plan::{
+        ExecutionPlan,
+        aggregates::{AggregateExec, AggregateMode},
+        projection::ProjectionExec,
+    },
+};
+
+use crate::{
+    functions::{
+        Keep, as_first_last,
+        window::{FixedBucket, as_fixed_bucket},
+    },
+    table::{OutputColumn, SeriesScan},
+};
+
+/// One key of the groups.
+#[derive(Debug, Clone)]
+pub(super) enum Key {
+    /// A property of the series: its value per rank.
+    Series(ArrayRef),
+    /// The start of the row's time bucket.
+    Bucket,
+}
+
+/// What a column of the partial state holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Int64: rows.
+    Rows,
+    /// Int64: values that are not null, of the data column at this place.
+    Count(usize),
+    /// UInt64: the same, as an average counts.
+    AverageCount(usize),
+    /// Int64, UInt64 (both wrapping) or Float64.
+    Sum(usize),
+    /// Float64, of any number.
+    FloatSum(usize),
+    /// Of the column's type, by total order.
+    Min(usize),
+    /// Of the column's type, by total order.
+    Max(usize),
+    /// The value at the smallest time.
+    First(usize),
+    /// That time.
+    FirstTime(usize),
+    /// The value at the largest time.
+    Last(usize),
+    /// That time.
+    LastTime(usize),
+}
+
+/// A partial aggregation over a scan that the levels can answer.
+#[derive(Debug)]
+pub(super) struct Shape {
+    /// The scan: what is read, and from where.
+    pub(super) scan: SeriesScan,
+    /// The keys, in order.
+    pub(super) keys: Vec<Key>,
+    /// The time buckets, when a key is one.
+    pub(super) bucket: Option<FixedBucket>,
+    /// What follows the keys in the partial's schema.
+    pub(super) states: Vec<State>,
+    /// The partial's schema.
+    pub(super) schema: SchemaRef,
+}
+
+impl Shape {
+    /// Reads a plan node; `None` when something in it is not understood.
+    pub(super) fn of(aggregate: &AggregateExec) -> Result<Option<Self>> {
+        let group = aggregate.group_expr();
+        if *aggregate.mode() != AggregateMode::Partial
+            || !(group.is_single() || group.is_empty())
+            || group.has_grouping_set()
+            || aggregate.limit_options().is_some()
+            || aggregate.filter_expr().iter().any(Option::is_some)
+        {
+            return Ok(None);
+        }
+        let (projections, scan) = below(aggregate.input());
+        let Some(scan) = scan.filter(|s| s.limit().is_none()) else { return Ok(None) };
+        let reader = Resolver { projections, scan };
+        let schema = aggregate.schema();
+        let (mut keys, mut bucket) = (Vec::new(), None);
+        for (i, (expr, _)) in group.expr().iter().enumerate() {
+            let Some(key) = reader.key(expr, schema.field(i).data_type(), &mut bucket)? else { return Ok(None) };
+            keys.push(key);
+        }
+        let mut states = Vec::new();
+        for expr in aggregate.aggr_expr() {
+            match reader.aggregate(expr)? {
+                Some(some) => states.extend(some),
+                None => return Ok(None),
+            }
+        }
+        if schema.fields().len() != keys.len() + states.len() {
+            return Ok(None);
+        }
+        let fits = |(field, state): (&Arc<arrow::datatypes::Field>, &State)| reader.fits(field.data_type(), *state);
+        if !schema.fields().iter().skip(keys.len()).zip(&states).all(fits) {
+            return Ok(None);
+        }
+        Ok(Some(Self { scan: scan.clone(), keys, bucket, states, schema }))
+    }
+}
+
+/// The projections between a node and the scan below it, topmost first.
+fn below(input: &Arc<dyn ExecutionPlan>) -> (Vec<&ProjectionExec>, Option<&SeriesScan>) {
+    let (mut projections, mut node) = (Vec::new(), input);
+    while let Some(projection) = node.downcast_ref::<ProjectionExec>() {
+        projections.push(projection);
+        node = projection.input();
+    }
+    (projections, node.downcast_ref::<SeriesScan>())
+}
+
+/// Expressions over the projections, as expressions over the scan.
+struct Resolver<'a> {
+    projections: Vec<&'a ProjectionExec>,
+    scan: &'a SeriesScan,
+}
+
+impl Resolver<'_> {
+    fn inline(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+        self.projections.iter().try_fold(expr.clone(), |expr, projection| {
+            let replaced = expr.transform_down(|e| {
+                let Some(column) = e.downcast_ref::<Column>() else { return Ok(Transformed::no(e)) };
+                let inner = projection.expr()[column.index()].expr.clone();
+                // what comes from below must not be looked at again
+                Ok(Transformed::new(inner, true, TreeNodeRecursion::Jump))
+            });
+            Ok(replaced?.data)
+        })
+    }
+
+    fn key(
+        &self,
+        expr: &Arc<dyn PhysicalExpr>,
+        data_type: &DataType,
+        bucket: &mut Option<FixedBucket>,
+    ) -> Result<Option<Key>> {
+        let expr = self.inline(expr)?;
+        if let Some(found) = as_fixed_bucket(expr.as_ref()) {
+            let on_time = matches!(self.scan.output().get(found.column.index()), Some(OutputColumn::Data(at))
+                if self.scan.columns().time() == Some(*at));
+            let same = self.scan.schema().field(found.column.index()).data_type() == data_type;
+            if !on_time || !same || bucket.as_ref().is_some_and(|b| *b != found) {
+                return Ok(None);
+            }
+            *bucket = Some(found);
+            return Ok(Some(Key::Bucket));
+        }
+        Ok(self.on_series(&expr)?.filter(|v| v.data_type() == data_type).map(Key::Series))
+    }
+
+    /// The value per rank of an expression that depends on the series alone.
+    fn on_series(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<ArrayRef>> {
+        let (mut data, mut columns) = (false, 0);
+        expr.apply(|e| {
+            if let Some(column) = e.downcast_ref::<Column>() {
+                columns += 1;
+                data |= !matches!(self.scan.output().get(column.index()), Some(OutputColumn::Series(_)));
+            }
+            if let Some(call) = e.downcast_ref::<ScalarFunctionExpr>() {
+                data |= call.fun().signature().volatility == Volatility::Volatile;
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        if data || columns == 0 {
+            return Ok(None);
+        }
+        let series = self.scan.reading().sources.united.series.len();
+        let schema = self.scan.schema();
+        let columns = self.scan.output().iter().zip(schema.fields()).map(|(from, field)| match from {
+            OutputColumn::Series(values) => values.clone(),
+            OutputColumn::Data(_) => new_null_array(field.data_type(), series),
+        });
+        let columns: Vec<ArrayRef> = columns.collect();
+        let fields = schema.fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect::<Vec<_>>();
+        let options = RecordBatchOptions::new().with_row_count(Some(series));
+        let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)?;
+        Ok(Some(expr.evaluate(&batch)?.into_array(series)?))
+    }
+
+    /// The states of one aggregate.
+    fn aggregate(&self, expr: &AggregateFunctionExpr) -> Result<Option<Vec<State>>> {
+        if expr.is_distinct() || !expr.order_bys().is_empty() || expr.is_reversed() || expr.ignore_nulls() {
+            return Ok(None);
+        }
+        let args = expr.expressions().iter().map(|e| self.inline(e)).collect::<Result<Vec<_>>>()?;
+        if let Some(keep) = as_first_last(expr) {
+            let [value, time] = args.as_slice() else { return Ok(None) };
+            let (Some(value), Some(time)) = (self.data_column(value), self.data_column(time)) else { return Ok(None) };
+            if Some(time) != self.scan.columns().time() || !self.is_number(value) {
+                return Ok(None);
+            }
+            return Ok(match keep {
+                Keep::First => Some(vec![State::First(value), State::FirstTime(value)]),
+                Keep::Last => Some(vec![State::Last(value), State::LastTime(value)]),
+                Keep::LastRow => None,
+            });
+        }
+        let [arg] = args.as_slice() else { return Ok(None) };
+        let name = expr.fun().name();
+        if name == "count" {
+            if let Some(literal) = arg.downcast_ref::<Literal>() {
+                return Ok((!literal.value().is_null()).then(|| vec![State::Rows]));
+            }
+            return Ok(self.widened(arg).map(|at| vec![State::Count(at)]));
+        }
+        let number = |at: &usize| self.is_number(*at);
+        Ok(match name {
+            "sum" => self.widened(arg).filter(number).map(|at| vec![State::Sum(at)]),
+            "avg" => self.widened(arg).filter(number).map(|at| vec![State::AverageCount(at), State::FloatSum(at)]),
+            // a cast changes the type of the answer
+            "min" => self.data_column(arg).filter(|at| self.is_ordered(*at)).map(|at| vec![State::Min(at)]),
+            "max" => self.data_column(arg).filter(|at| self.is_ordered(*at)).map(|at| vec![State::Max(at)]),
+            _ => None,
+        })
+    }
+
+    /// The data column that an expression is.
+    fn data_column(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+        let column = expr.downcast_ref::<Column>()?;
+        match self.scan.output().get(column.index())? {
+            OutputColumn::Data(at) => Some(*at),
+            OutputColumn::Series(_) => None,
+        }
+    }
+
+    /// The data column that an expression is, or casts to the widest type of its kind.
+    fn widened(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+        let Some(cast) = expr.downcast_ref::<CastExpr>() else { return self.data_column(expr) };
+        let at = self.data_column(cast.expr())?;
+        let from = self.data_type(at);
+        let widens = match cast.cast_type() {
+            DataType::Int64 => from.is_signed_integer(),
+            DataType::UInt64 => from.is_unsigned_integer(),
+            DataType::Float64 => from.is_integer() || from.is_floating(),
+            _ => false,
+        };
+        widens.then_some(at)
+    }
+
+    fn data_type(&self, at: usize) -> DataType {
+        self.scan.columns().schema().field(at).data_type().clone()
+    }
+
+    fn is_number(&self, at: usize) -> bool {
+        let data_type = self.data_type(at);
+        data_type.is_integer() || data_type.is_floating()
+    }
+
+    fn is_ordered(&self, at: usize) -> bool {
+        self.is_number(at) || matches!(self.data_type(at), DataType::Timestamp(..))
+    }
+
+    /// Whether a state column has the type that its state is made in.
+    fn fits(&self, data_type: &DataType, state: State) -> bool {
+        match state {
+            State::Rows | State::Count(_) => *data_type == DataType::Int64,
+            State::AverageCount(_) => *data_type == DataType::UInt64,
+            State::FloatSum(_) => *data_type == DataType::Float64,
+            State::Sum(at) => {
+                let of = self.data_type(at);
+                let wide = match of {
+                    _ if of.is_signed_integer() => DataType::Int64,
+                    _ if of.is_unsigned_integer() => DataType::UInt64,
+                    _ => DataType::Float64,
+                };
+                *data_type == wide
+            }
+            State::Min(at) | State::Max(at) | State::First(at) | State::Last(at) => *data_type == self.data_type(at),
+            State::FirstTime(_) | State::LastTime(_) => {
+                self.scan.columns().time().is_some_and(|at| *data_type == self.data_type(at))
+            }
+        }
+    }
+}

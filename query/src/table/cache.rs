@@ -1,0 +1,141 @@
+//! A bounded cache of what is read from the store again and again: tag manifests, footers, sorted log blocks.
+
+use std::{hash::Hash, sync::Arc};
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use tidelake_format::Result;
+use tokio::sync::OnceCell;
+
+/// Values by key, loaded once however many ask at the same time, dropped least recently used first beyond a weight.
+#[derive(Debug)]
+pub(crate) struct Cache<K, V> {
+    state: Mutex<State<K, V>>,
+    capacity: usize,
+}
+
+#[derive(Debug)]
+struct State<K, V> {
+    slots: HashMap<K, Slot<V>>,
+    weight: usize,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Slot<V> {
+    cell: Arc<OnceCell<Arc<V>>>,
+    used: u64,
+    weight: usize,
+}
+
+impl<K: Hash + Eq + Clone, V> Cache<K, V> {
+    /// An empty cache that keeps values of up to `capacity` bytes together.
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { state: Mutex::new(State { slots: HashMap::new(), weight: 0, clock: 0 }), capacity }
+    }
+
+    /// The value of a key; `load` gives it and its weight in bytes when nobody has it. A failed load is not kept.
+    pub(crate) async fn get<F>(&self, key: K, load: impl FnOnce() -> F) -> Result<Arc<V>>
+    where
+        F: Future<Output = Result<(V, usize)>>,
+    {
+        let cell = {
+            let mut state = self.state.lock();
+            state.clock += 1;
+            let used = state.clock;
+            let fresh = || Slot { cell: Arc::new(OnceCell::new()), used, weight: 0 };
+            let slot = state.slots.entry(key.clone()).or_insert_with(fresh);
+            slot.used = used;
+            slot.cell.clone()
+        };
+        let mut loaded = None;
+        let value = cell
+            .get_or_try_init(async || {
+                let (value, weight) = load().await?;
+                loaded = Some(weight);
+                Ok::<_, tidelake_format::Error>(Arc::new(value))
+            })
+            .await;
+        match (value, loaded) {
+            (Ok(value), None) => Ok(value.clone()),
+            (Ok(value), Some(weight)) => {
+                let value = value.clone();
+                self.weigh(&key, &cell, weight);
+                Ok(value)
+            }
+            (Err(e), _) => {
+                let mut state = self.state.lock();
+                if state.slots.get(&key).is_some_and(|s| Arc::ptr_eq(&s.cell, &cell) && !cell.initialized()) {
+                    state.slots.remove(&key);
+                }
+                Err(e)
+            }
+        }
+    }
+
+    /// Books the weight of a loaded slot and makes room for it.
+    fn weigh(&self, key: &K, cell: &Arc<OnceCell<Arc<V>>>, weight: usize) {
+        let mut state = self.state.lock();
+        let Some(slot) = state.slots.get_mut(key).filter(|s| Arc::ptr_eq(&s.cell, cell)) else { return };
+        slot.weight = weight;
+        state.weight += weight;
+        if state.weight <= self.capacity {
+            return;
+        }
+        let mut oldest: Vec<(u64, K)> =
+            state.slots.iter().filter(|(_, s)| s.weight > 0).map(|(k, s)| (s.used, k.clone())).collect();
+        oldest.sort_unstable_by_key(|(used, _)| *used);
+        let target = self.capacity - self.capacity / 8;
+        for (_, key) in oldest {
+            if state.weight <= target {
+                break;
+            }
+            if let Some(slot) = state.slots.remove(&key) {
+                state.weight -= slot.weight;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tidelake_format::Error;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn many_who_ask_at_once_cause_one_load() {
+        let cache = Cache::new(1_000);
+        let loads = AtomicUsize::new(0);
+        let ask = || {
+            cache.get("k", async || {
+                loads.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                Ok((7, 10))
+            })
+        };
+        let (a, b, c) = tokio::join!(ask(), ask(), ask());
+        assert_eq!([*a.unwrap(), *b.unwrap(), *c.unwrap()], [7; 3]);
+        assert_eq!(loads.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn the_weight_stays_within_the_capacity_and_the_oldest_go_first() {
+        let cache = Cache::new(100);
+        for key in 0..10 {
+            cache.get(key, async || Ok((key, 30))).await.unwrap();
+            assert!(cache.state.lock().weight <= 100);
+        }
+        assert!(cache.state.lock().slots.contains_key(&9));
+        assert!(!cache.state.lock().slots.contains_key(&0));
+    }
+
+    #[tokio::test]
+    async fn a_failed_load_is_tried_again() {
+        let cache = Cache::<_, i32>::new(100);
+        assert!(cache.get(1, async || Err(Error::unavailable("down"))).await.is_err());
+        assert_eq!(*cache.get(1, async || Ok((5, 1))).await.unwrap(), 5);
+    }
+}

@@ -1,0 +1,95 @@
+//! The catalog of one view for DataFusion: databases as schemas, supertables and series as tables.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::{
+    catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider},
+    common::Result,
+};
+use tidelake_format::schema::Database;
+
+use super::{
+    provider::{Scope, SeriesTable},
+    view::View,
+};
+use crate::{
+    dialect::{CatalogInfo, information_schema},
+    engine::CATALOG,
+    error::to_datafusion,
+};
+
+/// The name of the schema that describes the others.
+const INFORMATION_SCHEMA: &str = "information_schema";
+
+/// The one catalog, and in it one schema per database beside `information_schema`.
+#[derive(Debug, Clone)]
+pub(crate) struct Databases {
+    view: Arc<View>,
+}
+
+impl Databases {
+    /// What a view holds.
+    pub(crate) fn new(view: Arc<View>) -> Self {
+        Self { view }
+    }
+}
+
+impl CatalogProviderList for Databases {
+    fn register_catalog(&self, _: String, _: Arc<dyn CatalogProvider>) -> Option<Arc<dyn CatalogProvider>> {
+        None
+    }
+
+    fn catalog_names(&self) -> Vec<String> {
+        vec![CATALOG.to_owned()]
+    }
+
+    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
+        (name == CATALOG).then(|| Arc::new(self.clone()) as _)
+    }
+}
+
+impl CatalogProvider for Databases {
+    fn schema_names(&self) -> Vec<String> {
+        let databases = self.view.snapshot.catalog.databases().map(|d| d.name.clone());
+        databases.chain([INFORMATION_SCHEMA.to_owned()]).collect()
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        if let Some(database) = self.view.snapshot.catalog.database(name) {
+            return Some(Arc::new(Tables { view: self.view.clone(), database: database.clone() }));
+        }
+        let info: Arc<dyn CatalogInfo> = self.view.clone();
+        (name == INFORMATION_SCHEMA).then(|| information_schema(info))
+    }
+}
+
+/// The tables of one database.
+#[derive(Debug)]
+struct Tables {
+    view: Arc<View>,
+    database: Arc<Database>,
+}
+
+#[async_trait]
+impl SchemaProvider for Tables {
+    fn table_names(&self) -> Vec<String> {
+        self.view.snapshot.catalog.tables(self.database.id).map(|t| t.name.clone()).collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let supertable = self.view.snapshot.catalog.table(self.database.id, name).cloned();
+        let (table, scope) = match supertable {
+            Some(table) => (table, Scope::Supertable),
+            None => match self.view.table_of_series(self.database.id, name).await.map_err(to_datafusion)? {
+                Some(table) => (table, Scope::Series(name.into())),
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(Arc::new(SeriesTable::new(self.database.clone(), table, scope))))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.view.snapshot.catalog.table(self.database.id, name).is_some()
+    }
+}

@@ -1,0 +1,56 @@
+//! Which pages of a chunk can hold rows of a time range, by the page index of the time column.
+
+use std::ops::Range;
+
+use parquet::file::{metadata::ParquetMetaData, page_index::column_index::ColumnIndexMetaData};
+use tidelake_format::{file::DataFile, ids::ColumnId, schema::field_id};
+
+use super::filters::TimeRange;
+
+/// The smallest range of rows at page boundaries, within `rows`, that holds every row with a time in `range`.
+///
+/// `rows` lie in one series, so time ascends. Never leaves out a row of the range; without a page index it is all of
+/// `rows`.
+pub(crate) fn narrow(file: &DataFile, rows: Range<u64>, range: TimeRange) -> Range<u64> {
+    let Some(column) = file.schema().fields().iter().position(|f| field_id(f) == Some(ColumnId::TS)) else {
+        return rows;
+    };
+    let mut found: Option<Range<u64>> = None;
+    for (at, group) in file.row_groups().enumerate() {
+        if group.end <= rows.start || group.start >= rows.end {
+            continue;
+        }
+        let Some(pages) = pages(file.metadata(), at, column, &group) else { return rows };
+        for (page, first, last) in pages {
+            let (start, end) = (page.start.max(rows.start), page.end.min(rows.end));
+            if start < end && range.meets(first, last) {
+                let from = found.as_ref().map_or(start, |f| f.start);
+                found = Some(from..end);
+            }
+        }
+    }
+    found.unwrap_or(rows.start..rows.start)
+}
+
+/// Rows, smallest and largest time of each page of a row group's time column.
+fn pages<'a>(
+    metadata: &'a ParquetMetaData,
+    group: usize,
+    column: usize,
+    rows: &Range<u64>,
+) -> Option<impl Iterator<Item = (Range<u64>, i64, i64)> + use<'a>> {
+    let locations = &metadata.offset_index()?.get(group)?.get(column)?.page_locations;
+    let ColumnIndexMetaData::INT64(index) = metadata.column_index()?.get(group)?.get(column)? else { return None };
+    let rows = rows.clone();
+    if index.num_pages() != locations.len() as u64 {
+        return None;
+    }
+    let ends = locations.iter().skip(1).map(|p| p.first_row_index as u64).chain([rows.end - rows.start]);
+    let pages = locations.iter().zip(ends).enumerate().map(move |(i, (page, end))| {
+        let span = rows.start + page.first_row_index as u64..rows.start + end;
+        // a page without statistics may hold anything
+        let first = index.min_value(i).copied().unwrap_or(i64::MIN);
+        (span, first, index.max_value(i).copied().unwrap_or(i64::MAX))
+    });
+    Some(pages)
+}

@@ -1,0 +1,211 @@
+//! From decoded rows to output: rows at the wanted times only, and the tags of each series beside its rows.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{
+        Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, BooleanBufferBuilder, PrimitiveArray, RecordBatch,
+        RecordBatchOptions, StringArray, UInt32Array, downcast_primitive_array,
+    },
+    buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer},
+    compute::{filter_record_batch, take},
+    datatypes::{
+        DataType, SchemaRef, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+        TimestampSecondType,
+    },
+};
+use tidelake_format::{Error, Result};
+
+use super::filters::TimeRange;
+
+/// Adjacent rows of one series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// The series.
+    pub(crate) rank: u32,
+    /// How many rows.
+    pub(crate) rows: usize,
+}
+
+/// Rows of data columns and whose they are: the runs' rows add up to the batch's.
+#[derive(Debug, Clone)]
+pub(crate) struct Decoded {
+    /// The asked columns.
+    pub(crate) batch: RecordBatch,
+    /// The series of the rows, in order; time ascends within a run.
+    pub(crate) runs: Vec<Run>,
+}
+
+/// The ticks of a timestamp column without nulls.
+///
+/// # Errors
+/// Internal when it is of another type.
+pub(crate) fn ticks(column: &ArrayRef) -> Result<&[i64]> {
+    Ok(match column.data_type() {
+        DataType::Timestamp(TimeUnit::Second, _) => column.as_primitive::<TimestampSecondType>().values(),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => column.as_primitive::<TimestampMillisecondType>().values(),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => column.as_primitive::<TimestampMicrosecondType>().values(),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => column.as_primitive::<TimestampNanosecondType>().values(),
+        other => return Err(Error::internal("the time column is a timestamp").with("found", other)),
+    })
+}
+
+/// Leaves the rows whose time is in the ranges of their run; `ranges` gives those of a run by its place, `None` = all.
+///
+/// `ts` is the time of each row of `decoded`, ascending within a run.
+pub(crate) fn clip<'a>(
+    decoded: Decoded,
+    ts: &[i64],
+    ranges: impl Fn(usize) -> Option<&'a [TimeRange]>,
+) -> Result<Decoded> {
+    let total = decoded.batch.num_rows();
+    let mut mask = BooleanBufferBuilder::new(total);
+    let mut runs = Vec::with_capacity(decoded.runs.len());
+    let mut start = 0;
+    for (i, run) in decoded.runs.iter().enumerate() {
+        let end = start + run.rows;
+        let rows = match ranges(i) {
+            None => {
+                mask.append_n(run.rows, true);
+                run.rows
+            }
+            Some(ranges) => {
+                let of = &ts[start..end];
+                let (mut at, mut kept) = (0, 0);
+                for range in ranges {
+                    let from = at + of[at..].partition_point(|t| *t < range.first);
+                    let to = from + of[from..].partition_point(|t| *t <= range.last);
+                    mask.append_n(from - at, false);
+                    mask.append_n(to - from, true);
+                    kept += to - from;
+                    at = to;
+                }
+                mask.append_n(of.len() - at, false);
+                kept
+            }
+        };
+        if rows > 0 {
+            runs.push(Run { rank: run.rank, rows });
+        }
+        start = end;
+    }
+    let mask: BooleanBuffer = mask.finish();
+    if mask.count_set_bits() == total {
+        return Ok(decoded);
+    }
+    let batch = filter_record_batch(&decoded.batch, &BooleanArray::new(mask, None))?;
+    Ok(Decoded { batch, runs })
+}
+
+/// Where an output column comes from.
+#[derive(Debug, Clone)]
+pub(crate) enum OutputColumn {
+    /// The data column at this place.
+    Data(usize),
+    /// A property of the series: one value per rank.
+    Series(ArrayRef),
+}
+
+/// Puts data columns and the series' properties together.
+///
+/// # Errors
+/// Internal when a column is not of the schema's type.
+pub(crate) fn assemble(decoded: &Decoded, columns: &[OutputColumn], schema: &SchemaRef) -> Result<RecordBatch> {
+    let rows = decoded.batch.num_rows();
+    let columns = columns.iter().map(|c| match c {
+        OutputColumn::Data(at) => Ok(decoded.batch.column(*at).clone()),
+        OutputColumn::Series(values) => repeat(values, &decoded.runs, rows),
+    });
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
+}
+
+/// The value of each run's series, once per row.
+pub(crate) fn repeat(values: &ArrayRef, runs: &[Run], rows: usize) -> Result<ArrayRef> {
+    let array = values.as_ref();
+    downcast_primitive_array! {
+        array => Ok(Arc::new(repeat_primitive(array, runs, rows))),
+        DataType::Utf8 => Ok(Arc::new(repeat_text(array.as_string(), runs, rows)?)),
+        _ => {
+            let places = runs.iter().flat_map(|r| std::iter::repeat_n(r.rank, r.rows));
+            Ok(take(array, &UInt32Array::from_iter_values(places), None)?)
+        }
+    }
+}
+
+fn repeat_primitive<T: ArrowPrimitiveType>(values: &PrimitiveArray<T>, runs: &[Run], rows: usize) -> PrimitiveArray<T> {
+    let mut out = Vec::with_capacity(rows);
+    for run in runs {
+        out.resize(out.len() + run.rows, values.value(run.rank as usize));
+    }
+    PrimitiveArray::new(ScalarBuffer::from(out), repeat_nulls(values, runs, rows))
+        .with_data_type(values.data_type().clone())
+}
+
+fn repeat_nulls(values: &dyn Array, runs: &[Run], rows: usize) -> Option<NullBuffer> {
+    if values.null_count() == 0 || runs.iter().all(|r| values.is_valid(r.rank as usize)) {
+        return None;
+    }
+    let mut valid = BooleanBufferBuilder::new(rows);
+    runs.iter().for_each(|r| valid.append_n(r.rows, values.is_valid(r.rank as usize)));
+    Some(NullBuffer::new(valid.finish()))
+}
+
+fn repeat_text(values: &StringArray, runs: &[Run], rows: usize) -> Result<StringArray> {
+    let bytes: usize = runs.iter().map(|r| values.value(r.rank as usize).len() * r.rows).sum();
+    if bytes > i32::MAX as usize {
+        return Err(Error::internal("the texts of one batch of output are too long").with("bytes", bytes));
+    }
+    let mut data = Vec::with_capacity(bytes);
+    let mut offsets: Vec<i32> = Vec::with_capacity(rows + 1);
+    offsets.push(0);
+    for run in runs {
+        let text = values.value(run.rank as usize).as_bytes();
+        let mut end = data.len() as i32;
+        for _ in 0..run.rows {
+            data.extend_from_slice(text);
+            end += text.len() as i32;
+            offsets.push(end);
+        }
+    }
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+    Ok(StringArray::try_new(offsets, data.into(), repeat_nulls(values, runs, rows))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::{
+        array::{Int32Array, TimestampMillisecondArray},
+        datatypes::{Field, Schema},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_repeated_for_each_row_of_its_series() {
+        let runs = [Run { rank: 2, rows: 2 }, Run { rank: 0, rows: 1 }, Run { rank: 1, rows: 1 }];
+        let ints: ArrayRef = Arc::new(Int32Array::from(vec![Some(7), None, Some(9)]));
+        assert_eq!(repeat(&ints, &runs, 4).unwrap().as_ref(), &Int32Array::from(vec![Some(9), Some(9), Some(7), None]));
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None, Some("")]));
+        let expected = StringArray::from(vec![Some(""), Some(""), Some("a"), None]);
+        assert_eq!(repeat(&texts, &runs, 4).unwrap().as_ref(), &expected);
+        let flags: ArrayRef = Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)]));
+        let expected = BooleanArray::from(vec![Some(false), Some(false), Some(true), None]);
+        assert_eq!(repeat(&flags, &runs, 4).unwrap().as_ref(), &expected);
+    }
+
+    #[test]
+    fn clipping_keeps_what_lies_in_the_ranges_of_each_run() {
+        let ts = vec![1, 2, 3, 1, 2, 9];
+        let unit = DataType::Timestamp(TimeUnit::Millisecond, None);
+        let schema = Arc::new(Schema::new(vec![Field::new("ts", unit, false)]));
+        let column = Arc::new(TimestampMillisecondArray::from(ts.clone()));
+        let batch = RecordBatch::try_new(schema, vec![column]).unwrap();
+        let runs = vec![Run { rank: 4, rows: 3 }, Run { rank: 5, rows: 3 }];
+        let ranges = [TimeRange { first: 2, last: 2 }, TimeRange { first: 5, last: 20 }];
+        let clipped = clip(Decoded { batch, runs }, &ts, |i| (i == 1).then_some(&ranges[..])).unwrap();
+        assert_eq!(clipped.runs, [Run { rank: 4, rows: 3 }, Run { rank: 5, rows: 2 }]);
+        assert_eq!(ticks(clipped.batch.column(0)).unwrap(), [1, 2, 3, 2, 9]);
+    }
+}

@@ -1,0 +1,164 @@
+//! A supertable, or one series of it, as a DataFusion table.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::BooleanArray,
+    datatypes::{FieldRef, Schema, SchemaRef},
+};
+use async_trait::async_trait;
+use datafusion::{
+    catalog::{Session, TableProvider},
+    common::{DataFusionError, Result},
+    datasource::TableType,
+    logical_expr::{Expr, TableProviderFilterPushDown},
+    physical_plan::ExecutionPlan,
+};
+use tidelake_format::{
+    Error,
+    ids::ColumnId,
+    rows::tbname_field,
+    schema::{Database, Role, Supertable, arrow_field, field_id},
+};
+
+use super::{
+    filters::{TimeRange, Use, classify, select},
+    output::OutputColumn,
+    read::{Columns, Reading},
+    scan::SeriesScan,
+    select::Selection,
+    view::View,
+};
+use crate::error::to_datafusion;
+
+/// Which rows of a supertable a table has.
+#[derive(Debug, Clone)]
+pub(crate) enum Scope {
+    /// Those of every series.
+    Supertable,
+    /// Those of the series of this exact name.
+    Series(Arc<str>),
+}
+
+/// The table that queries see: ts (not null), fields, tags and `tbname` (Utf8, not null) last.
+///
+/// Every field carries its id; texts are Utf8, as everywhere. Output is not ordered. It is not bound to a snapshot:
+/// a scan reads the one of the session state that it is planned with.
+#[derive(Debug)]
+pub(crate) struct SeriesTable {
+    database: Arc<Database>,
+    table: Arc<Supertable>,
+    scope: Scope,
+    schema: SchemaRef,
+}
+
+impl SeriesTable {
+    pub(crate) fn new(database: Arc<Database>, table: Arc<Supertable>, scope: Scope) -> Self {
+        let columns = table.columns.iter().map(|c| arrow_field(c, database.precision));
+        let schema = Arc::new(Schema::new(columns.chain([tbname_field()]).collect::<Vec<_>>()));
+        Self { database, table, scope, schema }
+    }
+
+    /// The table as the snapshot has it: it may have more columns now, but those of this plan must be the same.
+    fn current(&self, view: &View) -> tidelake_format::Result<Arc<Supertable>> {
+        let current = view.snapshot.catalog.table_by_id(self.table.id).cloned().ok_or_else(|| {
+            Error::not_found("the table was dropped after the statement was planned").with("table", &self.table.name)
+        })?;
+        for column in &self.table.columns {
+            if current.column_by_id(column.id) != Some(column) {
+                return Err(Error::conflict("a column was changed after the statement was planned: plan it again")
+                    .with("table", &self.table.name)
+                    .with("column", &column.name));
+            }
+        }
+        Ok(current)
+    }
+
+    async fn plan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<SeriesScan> {
+        let view = state.config().get_extension::<View>().ok_or_else(|| {
+            DataFusionError::Internal("a table is scanned outside of a statement of the engine".to_owned())
+        })?;
+        let table = self.current(&view).map_err(to_datafusion)?;
+        let mut range = TimeRange::ALL;
+        let mut on_series = Vec::new();
+        for filter in filters {
+            match classify(filter, &self.table, self.database.precision) {
+                Use::Time(bound) => range = range.and(bound),
+                Use::Tags => on_series.push(filter),
+                Use::Rows => {
+                    return Err(DataFusionError::Internal(format!("a filter was pushed that is not exact: {filter}")));
+                }
+            }
+        }
+        let sources = view.reader.sources(&view.snapshot, &table, range).await.map_err(to_datafusion)?;
+        let series = &sources.united.series;
+        let mut wanted = select(state, &on_series, series)?;
+        if let Scope::Series(name) = &self.scope {
+            let rank = sources.united.rank(name);
+            let chosen = |i: usize| rank == Some(i as u32) && wanted.as_ref().is_none_or(|w| w.value(i));
+            wanted = Some(BooleanArray::from_iter((0..series.len()).map(|i| Some(chosen(i)))));
+        }
+        let selection = Selection::new(&sources.list, series.len(), wanted.as_ref(), range);
+
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let projection = projection.unwrap_or(&all);
+        let schema = Arc::new(self.schema.project(projection)?);
+        let mut data: Vec<FieldRef> = Vec::new();
+        let mut output = Vec::with_capacity(projection.len());
+        for field in schema.fields() {
+            let id = field_id(field).expect("the schema was made with ids");
+            output.push(match self.table.column_by_id(id).map(|c| c.role) {
+                None if id == ColumnId::TBNAME => OutputColumn::Series(series.batch().column(0).clone()),
+                Some(Role::Tag) => {
+                    let values = series.tag(id).cloned();
+                    let null = || arrow::array::new_null_array(field.data_type(), series.len());
+                    OutputColumn::Series(values.unwrap_or_else(null))
+                }
+                _ => {
+                    data.push(field.clone());
+                    OutputColumn::Data(data.len() - 1)
+                }
+            });
+        }
+        let time = Arc::new(arrow_field(table.time(), self.database.precision));
+        let name = format!("{}.{}", self.database.name, table.name);
+        let reading = Reading { reader: view.reader.clone(), name, sources, selection, time, range };
+        let partitions = state.config().target_partitions();
+        Ok(SeriesScan::new(Arc::new(reading), Columns::new(data), output, schema, partitions, limit))
+    }
+}
+
+#[async_trait]
+impl TableProvider for SeriesTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let of = |filter: &&Expr| match classify(filter, &self.table, self.database.precision) {
+            Use::Tags | Use::Time(_) => TableProviderFilterPushDown::Exact,
+            Use::Rows => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(of).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(self.plan(state, projection, filters, limit).await?))
+    }
+}

@@ -1,0 +1,277 @@
+//! Reads units of work: chunks of data files and of log blocks, as batches of the asked columns.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions, new_null_array},
+    compute::{CastOptions, cast_with_options, filter_record_batch},
+    datatypes::{FieldRef, Schema, SchemaRef},
+};
+use futures::{
+    StreamExt, TryStreamExt,
+    stream::{self, BoxStream},
+};
+use tidelake_format::{
+    Error, Result,
+    ids::ColumnId,
+    schema::field_id,
+};
+
+use super::{
+    filters::TimeRange,
+    merging,
+    narrow::narrow,
+    output::{Decoded, Run, clip, ticks},
+    reader::{Reader, Sources},
+    select::{Keep, Piece, Selection},
+    source::{FileSource, Origin},
+    tail::SortedBlock,
+    units::Unit,
+};
+
+/// What the partitions of one scan share.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    /// Brings footers and bytes.
+    pub(crate) reader: Arc<Reader>,
+    /// `database.table`, for people.
+    pub(crate) name: String,
+    /// Where the rows are.
+    pub(crate) sources: Sources,
+    /// Which of them are read.
+    pub(crate) selection: Selection,
+    /// The time column.
+    pub(crate) time: FieldRef,
+    /// The times that were asked for.
+    pub(crate) range: TimeRange,
+}
+
+/// Data columns (time and fields) to be read, in this order; each field carries its id.
+#[derive(Debug, Clone)]
+pub(crate) struct Columns(SchemaRef);
+
+impl Columns {
+    /// The time column or fields of a table.
+    pub(crate) fn new(fields: Vec<FieldRef>) -> Self {
+        Self(Arc::new(Schema::new(fields)))
+    }
+
+    /// Their schema.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.0
+    }
+
+    /// The id of each.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ColumnId> {
+        self.0.fields().iter().map(|f| field_id(f).expect("data columns are made with their ids"))
+    }
+
+    /// The place of the time column.
+    pub(crate) fn time(&self) -> Option<usize> {
+        self.ids().position(|id| id == ColumnId::TS)
+    }
+}
+
+impl Reading {
+    /// The rows of a unit in batches of up to `batch_rows`.
+    pub(crate) fn unit(
+        self: &Arc<Self>,
+        unit: Unit,
+        columns: Columns,
+        batch_rows: usize,
+    ) -> BoxStream<'static, Result<Decoded>> {
+        match unit {
+            Unit::Plain { source, pieces } => self.plain(source, pieces, columns, batch_rows),
+            Unit::Merged(components) => {
+                let this = self.clone();
+                stream::once(async move { merging::merge(&this, components, &columns, batch_rows).await })
+                    .map_ok(|batches| stream::iter(batches.into_iter().map(Ok)))
+                    .try_flatten()
+                    .boxed()
+            }
+        }
+    }
+
+    /// The rows of chunks of one source, by row, clipped to the times that count.
+    pub(crate) fn plain(
+        self: &Arc<Self>,
+        source: usize,
+        pieces: Vec<Piece>,
+        columns: Columns,
+        batch_rows: usize,
+    ) -> BoxStream<'static, Result<Decoded>> {
+        let clipped = pieces.iter().any(|p| p.keep != Keep::All);
+        if columns.schema().fields().is_empty() && !clipped {
+            return stream::iter(counted(pieces, batch_rows, columns.schema().clone())).boxed();
+        }
+        // times are needed to clip by them, asked for or not
+        let extra = clipped && columns.time().is_none();
+        let read = match extra {
+            true => {
+                let all = std::iter::once(&self.time).chain(columns.schema().fields());
+                Columns::new(all.cloned().collect())
+            }
+            false => columns.clone(),
+        };
+        let this = self.clone();
+        let rows = match &self.sources.list[source].origin {
+            Origin::File(file) => self.file(file.clone(), pieces, read.clone(), batch_rows),
+            Origin::Tail(block) => tail(block.clone(), pieces, read.clone(), batch_rows),
+        };
+        let finish = move |(batch, spans): (RecordBatch, Vec<Span>)| {
+            let runs = spans.iter().map(|s| Run { rank: s.rank, rows: s.rows }).collect();
+            let decoded = Decoded { batch, runs };
+            let Some(at) = read.time().filter(|_| clipped) else { return Ok(decoded) };
+            let time = decoded.batch.column(at).clone();
+            let decoded = clip(decoded, ticks(&time)?, |i| this.selection.ranges(spans[i].keep))?;
+            if !extra {
+                return Ok(decoded);
+            }
+            let wanted: Vec<usize> = (1..decoded.batch.num_columns()).collect();
+            Ok(Decoded { batch: decoded.batch.project(&wanted)?, runs: decoded.runs })
+        };
+        rows.map(move |r| r.and_then(&finish)).boxed()
+    }
+
+    fn file(
+        self: &Arc<Self>,
+        file: Arc<FileSource>,
+        mut pieces: Vec<Piece>,
+        columns: Columns,
+        batch_rows: usize,
+    ) -> BoxStream<'static, Result<(RecordBatch, Vec<Span>)>> {
+        let this = self.clone();
+        let open = async move {
+            let data = this.reader.data_file(&file).await?;
+            for piece in &mut pieces {
+                if let Some(ranges) = this.selection.ranges(piece.keep)
+                    && let (Some(first), Some(last)) = (ranges.first(), ranges.last())
+                {
+                    let hull = TimeRange { first: first.first, last: last.last };
+                    piece.rows = narrow(&data, piece.rows.clone(), hull);
+                }
+            }
+            pieces.retain(|p| p.len() > 0);
+            let mut ranges: Vec<std::ops::Range<u64>> = Vec::new();
+            for piece in &pieces {
+                match ranges.last_mut() {
+                    Some(last) if last.end == piece.rows.start => last.end = piece.rows.end,
+                    _ => ranges.push(piece.rows.clone()),
+                }
+            }
+            let batches = data.read(this.reader.store(), ranges, columns.schema().fields(), batch_rows)?;
+            let mut cursor = Cursor { pieces: pieces.into_iter(), left: None };
+            Ok::<_, Error>(batches.map(move |batch| {
+                let batch = batch?;
+                let spans = cursor.take(batch.num_rows())?;
+                Ok((batch, spans))
+            }))
+        };
+        stream::once(open).try_flatten().boxed()
+    }
+}
+
+/// Rows of one chunk within a batch.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    rank: u32,
+    keep: Keep,
+    rows: usize,
+}
+
+/// Tells whose rows a reader gives, in the order of the pieces.
+struct Cursor {
+    pieces: std::vec::IntoIter<Piece>,
+    left: Option<Piece>,
+}
+
+impl Cursor {
+    fn take(&mut self, rows: usize) -> Result<Vec<Span>> {
+        let mut spans = Vec::new();
+        let mut wanted = rows as u64;
+        while wanted > 0 {
+            let Some(mut piece) = self.left.take().or_else(|| self.pieces.next()) else {
+                return Err(Error::internal("a data file gave more rows than were asked for").with("more", wanted));
+            };
+            let taken = wanted.min(piece.len());
+            spans.push(Span { rank: piece.rank, keep: piece.keep, rows: taken as usize });
+            wanted -= taken;
+            piece.rows.start += taken;
+            self.left = (piece.len() > 0).then_some(piece);
+        }
+        Ok(spans)
+    }
+}
+
+/// Batches without columns: only whose rows, and how many.
+fn counted(pieces: Vec<Piece>, batch_rows: usize, schema: SchemaRef) -> impl Iterator<Item = Result<Decoded>> {
+    let mut left: u64 = pieces.iter().map(Piece::len).sum();
+    let mut cursor = Cursor { pieces: pieces.into_iter(), left: None };
+    std::iter::from_fn(move || {
+        let rows = left.min(batch_rows as u64) as usize;
+        left -= rows as u64;
+        (rows > 0).then(|| {
+            let runs = cursor.take(rows)?.into_iter().map(|s| Run { rank: s.rank, rows: s.rows }).collect();
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            let batch = RecordBatch::try_new_with_options(schema.clone(), Vec::new(), &options)?;
+            Ok(Decoded { batch, runs })
+        })
+    })
+}
+
+/// The rows of a log block, which are in memory.
+fn tail(
+    block: Arc<SortedBlock>,
+    pieces: Vec<Piece>,
+    columns: Columns,
+    batch_rows: usize,
+) -> BoxStream<'static, Result<(RecordBatch, Vec<Span>)>> {
+    let start = || {
+        let rows = block_columns(&block, &columns)?;
+        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Ok(rows.slice(0, 0)) };
+        let (from, to) = (first.rows.start as usize, last.rows.end as usize);
+        let rows = rows.slice(from, to - from);
+        if pieces.iter().map(Piece::len).sum::<u64>() == (to - from) as u64 {
+            return Ok(rows);
+        }
+        let mut mask = BooleanBufferBuilder::new(to - from);
+        for piece in &pieces {
+            mask.append_n(piece.rows.start as usize - from - mask.len(), false);
+            mask.append_n(piece.len() as usize, true);
+        }
+        Ok(filter_record_batch(&rows, &BooleanArray::new(mask.finish(), None))?)
+    };
+    let rows = match start() {
+        Ok(rows) => rows,
+        Err(e) => return stream::once(async { Err(e) }).boxed(),
+    };
+    let mut cursor = Cursor { pieces: pieces.into_iter(), left: None };
+    let mut at = 0;
+    let batches = std::iter::from_fn(move || {
+        let n = (rows.num_rows() - at).min(batch_rows);
+        let batch = rows.slice(at, n);
+        at += n;
+        (n > 0).then(|| cursor.take(n).map(|spans| (batch, spans)))
+    });
+    stream::iter(batches).boxed()
+}
+
+/// The asked columns of a block: absent ones null, those of an older type cast.
+fn block_columns(block: &SortedBlock, columns: &Columns) -> Result<RecordBatch> {
+    let schema = block.rows.schema();
+    let rows = block.rows.num_rows();
+    let column = |(id, field): (ColumnId, &FieldRef)| -> Result<ArrayRef> {
+        let Some(at) = schema.fields().iter().skip(1).position(|f| field_id(f) == Some(id)) else {
+            return Ok(new_null_array(field.data_type(), rows));
+        };
+        let values = block.rows.column(at + 1);
+        if values.data_type() == field.data_type() {
+            return Ok(values.clone());
+        }
+        let strict = CastOptions { safe: false, ..CastOptions::default() };
+        Ok(cast_with_options(values, field.data_type(), &strict)?)
+    };
+    let arrays = columns.ids().zip(columns.schema().fields()).map(column).collect::<Result<Vec<_>>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(columns.schema().clone(), arrays, &options)?)
+}

@@ -1,0 +1,167 @@
+//! From a snapshot to the sources of a scan: file lists, tag manifests, footers and sorted log blocks, each cached.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use tidelake_format::{
+    Error, Result,
+    file::DataFile,
+    ids::{FileId, Position, TableId},
+    layout,
+    meta::{FileEntry, Root},
+    schema::{Supertable, Tombstone},
+    snapshot::Snapshot,
+    store::Store,
+    tags::TagManifest,
+};
+
+use super::{
+    cache::Cache,
+    filters::TimeRange,
+    series::{United, Uniter},
+    source::{FileSource, Hole, Origin, Source},
+    tail::SortedBlock,
+};
+
+/// Tag manifests and footers that are read at the same time.
+const PARALLEL: usize = 32;
+
+/// Reads what snapshots name, and keeps it. One per process.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    root: Root,
+    manifests: Cache<FileId, TagManifest>,
+    files: Cache<FileId, Arc<DataFile>>,
+    blocks: Cache<(Position, TableId), SortedBlock>,
+    uniter: Uniter,
+}
+
+/// The sources of a table in a snapshot, oldest first, and their series.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    /// Files by order, then log blocks; those whose rows all lie outside the asked range are left out.
+    pub(crate) list: Vec<Source>,
+    /// Their series.
+    pub(crate) united: Arc<United>,
+    /// Files of the table in the partitions looked at, those left out included.
+    pub(crate) files: usize,
+}
+
+impl Reader {
+    /// A reader of a root that keeps up to `cache_bytes` in memory.
+    pub(crate) fn new(root: Root, cache_bytes: usize) -> Self {
+        Self {
+            root,
+            manifests: Cache::new(cache_bytes / 2),
+            files: Cache::new(cache_bytes / 4),
+            blocks: Cache::new(cache_bytes / 4),
+            uniter: Uniter::default(),
+        }
+    }
+
+    /// The store that everything is read from.
+    pub(crate) fn store(&self) -> &Store {
+        self.root.store()
+    }
+
+    /// The sources of a table that may hold rows in a time range.
+    ///
+    /// # Errors
+    /// Those of the store; Corrupt or Unsupported, naming the key, for what cannot be decoded.
+    pub(crate) async fn sources(
+        &self,
+        snapshot: &Snapshot,
+        table: &Arc<Supertable>,
+        range: TimeRange,
+    ) -> Result<Sources> {
+        let catalog = &snapshot.catalog;
+        let database = catalog
+            .database_by_id(table.database)
+            .ok_or_else(|| Error::not_found("the table's database was dropped").with("table", &table.name))?;
+        let partitions: Vec<i64> = catalog
+            .partitions(table.id)
+            .filter(|(_, summary)| range.meets(summary.min_ts, summary.max_ts))
+            .map(|(partition, _)| partition)
+            .collect();
+        let lists: Vec<_> = partitions.into_iter().map(|p| self.root.files(catalog, table.id, p)).collect();
+        let lists = stream::iter(lists);
+        let lists: Vec<Arc<Vec<FileEntry>>> = lists.buffered(PARALLEL).try_collect().await?;
+        let files = lists.iter().map(|l| l.len()).sum();
+        let mut entries: Vec<FileEntry> =
+            lists.iter().flat_map(|l| l.iter()).filter(|f| range.meets(f.min_ts, f.max_ts)).cloned().collect();
+        entries.sort_by_key(|f| (f.order, f.id));
+        let manifests: Vec<_> = entries.iter().map(|f| self.manifest(table.id, f)).collect();
+        let manifests = stream::iter(manifests);
+        let manifests: Vec<Arc<TagManifest>> = manifests.buffered(PARALLEL).try_collect().await?;
+
+        let mut blocks = Vec::new();
+        for (segment, block) in snapshot.blocks(table.id)? {
+            let key = (segment.position, table.id);
+            let sort = async || {
+                let sorted = SortedBlock::new(block)?;
+                let weight = sorted.weight();
+                Ok((sorted, weight))
+            };
+            let sorted = self.blocks.get(key, sort).await?;
+            blocks.push((segment.position, sorted));
+        }
+        let tails: Vec<Arc<SortedBlock>> = blocks.iter().map(|(_, b)| b.clone()).collect();
+        let united = self.uniter.unite(table, database.precision, &manifests, &tails)?;
+
+        let ranks = united.ranks.iter().cloned();
+        let files_at = entries.into_iter().zip(manifests).map(|(entry, manifest)| {
+            let covered = |t: &&Tombstone| entry.clean < t.version;
+            let holes = table.tombstones.iter().filter(covered).map(|t| hole(t, &united)).collect();
+            (Origin::File(Arc::new(FileSource::new(table, entry.clone(), manifest))), holes)
+        });
+        let tails_at = blocks.into_iter().map(|(position, block)| {
+            let covered = |t: &&Tombstone| t.positions.contains(&position);
+            (Origin::Tail(block), table.tombstones.iter().filter(covered).map(|t| hole(t, &united)).collect())
+        });
+        let list = files_at.chain(tails_at).zip(ranks).map(|((origin, holes), ranks)| Source { origin, ranks, holes });
+        let list = list.filter(|s| range.meets(s.origin.span().first, s.origin.span().last)).collect();
+        Ok(Sources { list, united, files })
+    }
+
+    /// The tag manifest of a file.
+    async fn manifest(&self, table: TableId, file: &FileEntry) -> Result<Arc<TagManifest>> {
+        let load = async || {
+            let key = layout::tags_key(table, file.partition, file.tags.id);
+            let bytes: Bytes = self.store().get(&key).await?;
+            let manifest = TagManifest::decode(&key, &bytes)?;
+            if manifest.row_count().iter().sum::<u64>() != file.rows {
+                return Err(Error::corrupt("a tag manifest has another number of rows than its data file")
+                    .with("key", key)
+                    .with("expected", file.rows)
+                    .with("found", manifest.row_count().iter().sum::<u64>()));
+            }
+            let weight = manifest.memory_bytes();
+            Ok((manifest, weight))
+        };
+        self.manifests.get(file.tags.id, load).await
+    }
+
+    /// The footer and page index of a data file.
+    ///
+    /// # Errors
+    /// Those of the store; Corrupt or Unsupported, naming the key.
+    pub(crate) async fn data_file(&self, file: &FileSource) -> Result<Arc<DataFile>> {
+        let load = async || {
+            let opened = DataFile::open(self.store(), &file.key, file.entry.data.bytes).await?;
+            let weight = opened.memory_bytes();
+            Ok((opened, weight))
+        };
+        Ok(self.files.get(file.entry.data.id, load).await?.as_ref().clone())
+    }
+}
+
+/// The rows of a source that a tombstone covers.
+fn hole(tombstone: &Tombstone, united: &United) -> Hole {
+    let ranks = tombstone.series.as_ref().map(|names| {
+        let mut ranks: Vec<u32> = names.iter().filter_map(|n| united.rank(n)).collect();
+        ranks.sort_unstable();
+        ranks.into()
+    });
+    Hole { ranks, range: TimeRange { first: tombstone.range.0, last: tombstone.range.1 } }
+}

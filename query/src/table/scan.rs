@@ -1,0 +1,216 @@
+//! The physical plan of a scan.
+
+use std::{fmt, sync::Arc};
+
+use arrow::datatypes::SchemaRef;
+use datafusion::{
+    common::{Result, Statistics, stats::Precision, tree_node::TreeNodeRecursion},
+    execution::{SendableRecordBatchStream, TaskContext},
+    physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr},
+    physical_plan::{
+        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+        execution_plan::{Boundedness, EmissionType},
+        metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet},
+        stream::RecordBatchStreamAdapter,
+    },
+};
+use futures::{StreamExt, TryStreamExt, future, stream};
+
+use super::{
+    output::{OutputColumn, assemble},
+    read::{Columns, Reading},
+    source::Origin,
+    units::{Unit, deal},
+};
+use crate::error::to_datafusion;
+
+/// Reads the chunks of a [`Selection`](super::select::Selection): no order across or within partitions is promised.
+#[derive(Debug, Clone)]
+pub(crate) struct SeriesScan {
+    reading: Arc<Reading>,
+    columns: Columns,
+    output: Vec<OutputColumn>,
+    partitions: Vec<Vec<Unit>>,
+    limit: Option<usize>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl SeriesScan {
+    /// A scan that gives `output`, whose types `schema` tells, from the data columns `columns`.
+    pub(crate) fn new(
+        reading: Arc<Reading>,
+        columns: Columns,
+        output: Vec<OutputColumn>,
+        schema: SchemaRef,
+        partitions: usize,
+        limit: Option<usize>,
+    ) -> Self {
+        let partitions = deal(&reading.selection, &reading.sources.list, partitions, limit);
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(partitions.len()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        let metrics = ExecutionPlanMetricsSet::new();
+        Self { reading, columns, output, partitions, limit, properties: Arc::new(properties), metrics }
+    }
+
+    /// What it reads.
+    pub(crate) fn reading(&self) -> &Arc<Reading> {
+        &self.reading
+    }
+
+    /// Where its output columns come from.
+    pub(crate) fn output(&self) -> &[OutputColumn] {
+        &self.output
+    }
+
+    /// The data columns that it reads.
+    pub(crate) fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
+    /// The most rows that are wanted of it.
+    pub(crate) fn limit(&self) -> Option<usize> {
+        self.limit
+    }
+}
+
+impl DisplayAs for SeriesScan {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> =
+            self.properties.eq_properties.schema().fields().iter().map(|x| x.name().as_str()).collect();
+        write!(
+            f,
+            "SeriesScan: {}, columns=[{}], partitions={}",
+            self.reading,
+            names.join(", "),
+            self.partitions.len()
+        )?;
+        if let Some(limit) = self.limit {
+            write!(f, ", limit={limit}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (list, selection) = (&self.sources.list, &self.selection);
+        let files = list.iter().filter(|s| matches!(s.origin, Origin::File(_))).count();
+        write!(
+            f,
+            "{}, files={files}/{}, log_blocks={}, series={}/{}, chunks={}, rows={}",
+            self.name,
+            self.sources.files,
+            list.len() - files,
+            selection.series,
+            self.sources.united.series.len(),
+            selection.chunks(),
+            selection.rows(),
+        )?;
+        let merged: u64 = selection.merged.iter().map(|c| c.len()).sum();
+        if merged > 0 {
+            write!(f, ", merged_rows={merged}")?;
+        }
+        if self.range != super::filters::TimeRange::ALL {
+            write!(f, ", ticks={}..={}", self.range.first, self.range.last)?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for SeriesScan {
+    fn name(&self) -> &str {
+        "SeriesScan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self { metrics: ExecutionPlanMetricsSet::new(), ..self.as_ref().clone() }))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let schema = self.schema();
+        let batch_rows = context.session_config().batch_size();
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let decoded_rows = MetricBuilder::new(&self.metrics).counter("rows_read", partition);
+        let (reading, columns) = (self.reading.clone(), self.columns.clone());
+        let units = stream::iter(self.partitions[partition].clone());
+        let decoded = units.flat_map(move |unit| reading.unit(unit, columns.clone(), batch_rows));
+        let (output, out_schema) = (self.output.clone(), schema.clone());
+        let batches = decoded.map_err(to_datafusion).and_then(move |decoded| {
+            let timer = metrics.elapsed_compute().timer();
+            decoded_rows.add(decoded.batch.num_rows());
+            let batch = assemble(&decoded, &output, &out_schema).map_err(to_datafusion);
+            timer.done();
+            if let Ok(batch) = &batch {
+                metrics.record_output(batch.num_rows());
+            }
+            future::ready(batch)
+        });
+        let batches = batches.try_filter(|b| future::ready(b.num_rows() > 0));
+        let batches = match self.limit {
+            None => batches.boxed(),
+            Some(limit) => {
+                let mut left = limit;
+                let cut = batches.map_ok(move |batch| {
+                    let rows = batch.num_rows().min(left);
+                    left -= rows;
+                    (left == 0, batch.slice(0, rows))
+                });
+                // ends with the batch that fills the limit, without asking for another one
+                let ended = cut.scan(false, |ended, next| {
+                    let stop = *ended;
+                    *ended |= !matches!(next, Ok((false, _)));
+                    future::ready((!stop).then(|| next.map(|(_, batch)| batch)))
+                });
+                if limit == 0 { stream::empty().boxed() } else { ended.boxed() }
+            }
+        };
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn partition_statistics(&self, _: Option<usize>) -> Result<Arc<Statistics>> {
+        // never exact: an overlapping chunk or a cut one gives fewer rows
+        let rows = self.reading.selection.rows() as usize;
+        let rows = self.limit.map_or(rows, |limit| rows.min(limit));
+        Ok(Arc::new(Statistics { num_rows: Precision::Inexact(rows), ..Statistics::new_unknown(&self.schema()) }))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.limit
+    }
+}
