@@ -8,6 +8,8 @@ pub mod config;
 pub mod decode;
 pub mod http;
 pub mod metrics;
+#[cfg(test)]
+mod testing;
 pub mod write;
 
 pub use tidelake_format::{Error, Kind, Result};

@@ -70,9 +70,9 @@ pub struct EncodedFile {
     pub rows: u64,
     /// Number of series.
     pub series: u64,
-    /// The smallest time, in ticks.
+    /// The smallest time, in ticks; `i64::MAX` without rows.
     pub min_ts: i64,
-    /// The largest time, in ticks.
+    /// The largest time, in ticks; `i64::MIN` without rows.
     pub max_ts: i64,
     /// [`content_hash`] of all rows.
     pub hash: u64,
@@ -208,6 +208,18 @@ impl DataFileWriter {
         self.settle(&mut part)
     }
 
+    /// Adds series that have no rows to the tag manifest, after all others; their order is free.
+    ///
+    /// # Errors
+    /// [`Kind::Internal`](crate::Kind::Internal) when a tag cannot be widened.
+    pub fn declare(&mut self, series: &SeriesSet) -> Result<()> {
+        let Some(last) = series.names().iter().flatten().last() else { return Ok(()) };
+        self.last_name = Some(last.to_owned());
+        (0..series.len()).for_each(|_| self.manifest.start_series());
+        self.manifest.name_series(conform(series, &self.series_schema)?);
+        Ok(())
+    }
+
     /// Rows written so far.
     pub fn rows(&self) -> u64 {
         self.rows
@@ -223,11 +235,11 @@ impl DataFileWriter {
     /// Writes the last row group and the footer.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) when there is no row; [`Kind::Internal`](crate::Kind::Internal) when a
-    /// series came back after another one.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) when there is no row and no declared series;
+    /// [`Kind::Internal`](crate::Kind::Internal) when a series came back after another one.
     pub fn finish(mut self) -> Result<EncodedFile> {
-        if self.rows == 0 {
-            return Err(Error::invalid("a data file has at least one row").with("table", &self.table.name));
+        if self.rows == 0 && self.last_name.is_none() {
+            return Err(Error::invalid("a data file has at least one row or series").with("table", &self.table.name));
         }
         self.write_group()?;
         let manifest = self.manifest.finish()?;
@@ -238,8 +250,8 @@ impl DataFileWriter {
             tags: manifest.encode()?,
             rows: self.rows,
             series: manifest.len() as u64,
-            min_ts: manifest.min_ts().iter().copied().min().unwrap_or(0),
-            max_ts: manifest.max_ts().iter().copied().max().unwrap_or(0),
+            min_ts: manifest.min_ts().iter().copied().min().unwrap_or(i64::MAX),
+            max_ts: manifest.max_ts().iter().copied().max().unwrap_or(i64::MIN),
             manifest,
             hash: self.hash,
         })

@@ -58,7 +58,7 @@ impl Inner {
         if cut.segments.is_empty() && cut.retired.is_empty() {
             return Ok(CompactReport::default());
         }
-        let (limits, taken) = (Limits::from(&self.config), cut.clone());
+        let (limits, taken) = (Limits::new(&self.config, self.clock.as_ref()), cut.clone());
         let output = tokio::task::spawn_blocking(move || rewrite(&taken, limits))
             .await
             .map_err(|e| Error::internal("a fold ended early").source(e))??;
@@ -171,11 +171,19 @@ fn fold_table(
             batches.push(rows);
         }
     }
+    // Series that are only declared are named in one file, if need be in one without rows.
+    let mut total = vec![0u64; order.series.len()];
+    if partitions.is_empty() && !order.series.is_empty() {
+        let now = limits.now_ms.saturating_mul(database.precision.per_second() / 1_000);
+        partitions.entry(database.partition_of(now)).or_default();
+    }
+    let last = partitions.keys().next_back().copied();
     for (partition, (batches, books)) in partitions {
         let mut counts = vec![0u64; order.series.len()];
         for batch in &batches {
             batch.column(0).as_primitive::<UInt32Type>().values().iter().for_each(|s| counts[*s as usize] += 1);
         }
+        total.iter_mut().zip(&counts).for_each(|(total, n)| *total += n);
         let bytes: usize = batches.iter().map(batch_bytes).sum();
         let windows = windows(&counts, limits.window_rows(bytes / (books.rows as usize).max(1)));
         let mut window_of = vec![0u32; order.series.len()];
@@ -195,6 +203,9 @@ fn fold_table(
                 }
             }
             rewriter.write(&series, &rows)?;
+        }
+        if Some(partition) == last {
+            rewriter.declare(&order.series, &total)?;
         }
         let (files, dropped) = rewriter.finish(books)?;
         output.dropped += dropped.rows;

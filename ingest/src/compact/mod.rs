@@ -5,6 +5,7 @@
 //! that any number of processes may compact one root.
 
 mod fold;
+mod merge;
 mod plan;
 mod publish;
 mod rewrite;
@@ -16,7 +17,6 @@ use std::{sync::Arc, time::Duration};
 use metrics::counter;
 use tidelake_format::{
     Kind, Result,
-    ids::TableId,
     layout::{self, parse_log},
     meta::{
         Root,
@@ -109,21 +109,21 @@ impl Compactor {
 
     /// Starts folding, merging and collecting in the background; abort the tasks to end it.
     pub(crate) fn spawn(&self) -> Vec<JoinHandle<()>> {
-        let (fold, sweep) = (self.inner.clone(), self.inner.clone());
+        let (fold, merge, sweep) = (self.inner.clone(), self.inner.clone(), self.inner.clone());
         vec![
             tokio::spawn(async move { fold.fold_forever().await }),
+            tokio::spawn(async move { merge.merge_forever().await }),
             tokio::spawn(async move { sweep.collect_forever().await }),
         ]
     }
 
     /// Compacts on demand.
     pub(crate) async fn run(&self, request: CompactRequest) -> Result<CompactReport> {
-        let report = self.inner.fold_all().await?;
+        let mut report = self.inner.fold_all().await?;
         match request {
             CompactRequest::Fold => {}
-            CompactRequest::Due | CompactRequest::Full => {
-                return Err(tidelake_format::Error::internal("merging is not wired yet"));
-            }
+            CompactRequest::Due => report.add(&self.inner.merge_all(plan::Extent::Due).await?),
+            CompactRequest::Full => report.add(&self.inner.merge_all(plan::Extent::Full).await?),
         }
         Ok(report)
     }

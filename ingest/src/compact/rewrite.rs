@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array},
-    compute::{CastOptions, cast_with_options},
+    compute::{CastOptions, cast_with_options, take_record_batch},
     datatypes::SchemaRef,
 };
 use tidelake_format::{
@@ -16,7 +16,7 @@ use tidelake_format::{
     schema::{Database, Supertable, field_id},
 };
 
-use crate::config::CompactConfig;
+use crate::{clock::Clock, config::CompactConfig};
 
 /// Rows and their conservation sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,19 +38,19 @@ pub(crate) struct Limits {
     pub(crate) file_rows: u64,
     pub(crate) file_bytes: usize,
     pub(crate) window_bytes: usize,
+    /// The wall clock when the work began.
+    pub(crate) now_ms: i64,
 }
 
 impl Limits {
+    pub(crate) fn new(config: &CompactConfig, clock: &dyn Clock) -> Self {
+        let CompactConfig { file_rows, file_bytes, window_bytes, .. } = *config;
+        Self { file_rows, file_bytes, window_bytes, now_ms: clock.wall_ms() }
+    }
+
     /// Rows of this many bytes each that are sorted at once.
     pub(crate) fn window_rows(&self, row_bytes: usize) -> u64 {
         (self.window_bytes / row_bytes.max(1)).clamp(1_024, 1 << 22) as u64
-    }
-}
-
-impl From<&CompactConfig> for Limits {
-    fn from(config: &CompactConfig) -> Self {
-        let CompactConfig { file_rows, file_bytes, window_bytes, .. } = *config;
-        Self { file_rows, file_bytes, window_bytes }
     }
 }
 
@@ -86,14 +86,26 @@ impl Rewriter {
         if self.open.as_ref().is_some_and(|w| w.rows() > 0 && full(w)) {
             self.close()?;
         }
-        let writer = match &mut self.open {
+        self.writer()?.write(series, &newest.rows)
+    }
+
+    /// Names series that have no rows, so that they are not forgotten.
+    pub(crate) fn declare(&mut self, series: &SeriesSet, rows: &[u64]) -> Result<()> {
+        let without: UInt32Array = (0..series.len()).filter(|i| rows[*i] == 0).map(|i| i as u32).collect();
+        if without.is_empty() {
+            return Ok(());
+        }
+        self.writer()?.declare(&SeriesSet::try_new(take_record_batch(series.batch(), &without)?)?)
+    }
+
+    fn writer(&mut self) -> Result<&mut DataFileWriter> {
+        Ok(match &mut self.open {
             Some(writer) => writer,
             open => {
                 let options = DataFileOptions::default();
                 open.insert(DataFileWriter::new(self.table.clone(), self.database.precision, options)?)
             }
-        };
-        writer.write(series, &newest.rows)
+        })
     }
 
     fn close(&mut self) -> Result<()> {

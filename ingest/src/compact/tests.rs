@@ -1,1 +1,228 @@
+#![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
+
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tidelake_format::store::Store;
+
+use super::*;
+use crate::{
+    config::IngestConfig,
+    testing::{Rows, config, files, memory, open, rows},
+    write::Ingest,
+};
+
+/// Columns of every type, and a literal with what the reader prints for it.
+const COLUMNS: [(&str, &str); 15] = [
+    ("c_bool", "bool"),
+    ("c_tinyint", "tinyint"),
+    ("c_smallint", "smallint"),
+    ("c_int", "int"),
+    ("c_bigint", "bigint"),
+    ("c_utinyint", "tinyint unsigned"),
+    ("c_usmallint", "smallint unsigned"),
+    ("c_uint", "int unsigned"),
+    ("c_ubigint", "bigint unsigned"),
+    ("c_float", "float"),
+    ("c_double", "double"),
+    ("c_ts", "timestamp"),
+    ("c_binary", "binary(64)"),
+    ("c_nchar", "nchar(64)"),
+    ("c_varbinary", "varbinary(64)"),
+];
+
+fn value(rng: &mut StdRng, ty: &str) -> (String, String) {
+    let same = |v: String| (v.clone(), v);
+    match ty {
+        "bool" => same(rng.random::<bool>().to_string()),
+        "tinyint" => same(rng.random::<i8>().to_string()),
+        "smallint" => same(rng.random::<i16>().to_string()),
+        "int" => same(rng.random::<i32>().to_string()),
+        "bigint" | "timestamp" => same(rng.random_range(-1i64 << 40..1 << 40).to_string()),
+        "tinyint unsigned" => same(rng.random::<u8>().to_string()),
+        "smallint unsigned" => same(rng.random::<u16>().to_string()),
+        "int unsigned" => same(rng.random::<u32>().to_string()),
+        "bigint unsigned" => same(rng.random::<u64>().to_string()),
+        "float" | "double" => same(format!("{}.5", rng.random_range(-1000..1000))),
+        "binary(64)" | "nchar(64)" => {
+            let text =
+                "añ☃z".chars().cycle().skip(rng.random_range(0..4)).take(rng.random_range(1..9)).collect::<String>();
+            (format!("'{text}'"), text)
+        }
+        _ => {
+            let hex = format!("{:02x}{:02x}", rng.random::<u8>(), rng.random::<u8>());
+            (format!("'\\x{hex}'"), hex)
+        }
+    }
+}
+
+async fn setup(ingest: &Ingest) {
+    ingest.execute(None, "create database db duration 1d", None).await.unwrap();
+    let columns: Vec<String> = COLUMNS.iter().map(|(name, ty)| format!("{name} {ty}")).collect();
+    let create = format!("create stable s(ts timestamp, {}) tags(site int, name binary(16))", columns.join(", "));
+    ingest.execute(Some("db"), &create, None).await.unwrap();
+}
+
+/// Writes a random statement and what it means into `oracle`; the tags of a series never change.
+async fn random_insert(ingest: &Ingest, rng: &mut StdRng, oracle: &mut Rows) {
+    let mut sql = "insert into".to_owned();
+    for _ in 0..rng.random_range(1..6) {
+        let series = rng.random_range(0..12);
+        let chosen: Vec<_> = COLUMNS.iter().filter(|_| rng.random_bool(0.4)).collect();
+        let names: String = chosen.iter().map(|(name, _)| format!(", {name}")).collect();
+        sql += &format!(" d{series} using s tags({}, 'n{series}') (ts{names}) values", series % 3);
+        for _ in 0..rng.random_range(1..12) {
+            // Three partitions, and few enough instants that many repeat.
+            let ts = rng.random_range(0..3) * 86_400_000 + rng.random_range(0..20) * 1_000;
+            sql += &format!(" ({ts}");
+            let row = oracle.entry((format!("d{series}"), ts)).or_default();
+            row.insert("#site".into(), (series % 3).to_string());
+            row.insert("#name".into(), format!("n{series}"));
+            for (name, ty) in &chosen {
+                if rng.random_bool(0.2) {
+                    sql += ", null";
+                    continue;
+                }
+                let (literal, printed) = value(rng, ty);
+                sql += &format!(", {literal}");
+                row.insert((*name).to_owned(), printed);
+            }
+            sql += ")";
+        }
+    }
+    ingest.execute(Some("db"), &sql, None).await.unwrap_or_else(|e| panic!("{e}: {sql}"));
+}
+
+#[tokio::test]
+async fn the_newest_value_wins_in_log_files_and_merged_files_for_every_type() {
+    for seed in 0..4 {
+        let (store, ingest) = memory().await;
+        setup(&ingest).await;
+        let (mut rng, mut oracle) = (StdRng::seed_from_u64(seed), Rows::new());
+        for step in 0..30 {
+            random_insert(&ingest, &mut rng, &mut oracle).await;
+            let request = match rng.random_range(0..10) {
+                0 | 1 => CompactRequest::Fold,
+                2 => CompactRequest::Due,
+                3 => CompactRequest::Full,
+                _ => continue,
+            };
+            ingest.compact(request).await.unwrap();
+            assert_eq!(rows(&store, "db", "s", &[]).await, oracle, "seed {seed}, step {step}, {request:?}");
+        }
+        assert_eq!(rows(&store, "db", "s", &[]).await, oracle, "seed {seed}");
+        ingest.compact(CompactRequest::Full).await.unwrap();
+        assert_eq!(rows(&store, "db", "s", &[]).await, oracle, "seed {seed}");
+        assert_eq!(files(&store, "db", "s").await, 3, "one file for each partition");
+    }
+}
+
+/// `n` rows of one series, a second apart, all of one value.
+async fn stretch(ingest: &Ingest, series: &str, from: i64, n: i64, value: i64) {
+    let mut sql = format!("insert into {series} using s tags(1, '{series}') (ts, c_int) values");
+    for i in 0..n {
+        sql += &format!(" ({}, {value})", from + i);
+    }
+    ingest.execute(Some("db"), &sql, None).await.unwrap();
+}
+
+fn small() -> IngestConfig {
+    let mut config = config();
+    config.compact.window_bytes = 1; // 1 024 rows at once
+    config.compact.file_rows = 3_000;
+    config
+}
+
+#[tokio::test]
+async fn a_series_larger_than_memory_is_merged_in_steps_and_split_over_files() {
+    let store = Store::in_memory();
+    let ingest = open(&store, small()).await;
+    setup(&ingest).await;
+    let mut oracle = BTreeMap::new();
+    for (round, (from, n)) in [(0, 5_000), (2_500, 5_000), (1_000, 10), (7_000, 2_000)].into_iter().enumerate() {
+        for series in ["big", "big2"] {
+            stretch(&ingest, series, from, n, round as i64).await;
+            (from..from + n).for_each(|ts| drop(oracle.insert((series.to_owned(), ts), round.to_string())));
+        }
+        stretch(&ingest, "tiny", from, 1, round as i64).await;
+        oracle.insert(("tiny".to_owned(), from), round.to_string());
+        ingest.compact(CompactRequest::Fold).await.unwrap();
+    }
+    let report = ingest.compact(CompactRequest::Full).await.unwrap();
+    assert_eq!(report.merged_rows - report.duplicates, oracle.len() as u64);
+    assert!((7..12).contains(&files(&store, "db", "s").await), "{}", files(&store, "db", "s").await);
+    let found = rows(&store, "db", "s", &[]).await;
+    let found: BTreeMap<_, _> = found.into_iter().map(|(key, row)| (key, row["c_int"].clone())).collect();
+    assert_eq!(found, oracle);
+    assert_eq!(ingest.compact(CompactRequest::Full).await.unwrap(), CompactReport::default(), "nothing is left to do");
+}
+
+#[tokio::test]
+async fn files_of_similar_size_are_merged_when_there_are_enough() {
+    let store = Store::in_memory();
+    let mut config = config();
+    config.compact.merge_files = 4;
+    let ingest = open(&store, config).await;
+    setup(&ingest).await;
+    for i in 0..4 {
+        assert_eq!(files(&store, "db", "s").await, i);
+        stretch(&ingest, "d", i as i64 * 5, 10, i as i64).await;
+        let report = ingest.compact(CompactRequest::Due).await.unwrap();
+        assert_eq!((report.segments, report.merged_files), (1, if i == 3 { 4 } else { 0 }));
+    }
+    assert_eq!(files(&store, "db", "s").await, 1);
+    assert_eq!(rows(&store, "db", "s", &[]).await.len(), 25);
+}
+
+#[tokio::test]
+async fn processes_that_compact_the_same_log_at_once_lose_and_double_nothing() {
+    let store = Store::in_memory();
+    let (a, b) = (open(&store, config()).await, open(&store, config()).await);
+    setup(&a).await;
+    b.root().refresh().await.unwrap();
+    let (mut rng, mut oracle) = (StdRng::seed_from_u64(9), Rows::new());
+    for round in 0..6 {
+        random_insert(&a, &mut rng, &mut oracle).await;
+        random_insert(&b, &mut rng, &mut oracle).await;
+        let request = if round % 2 == 0 { CompactRequest::Fold } else { CompactRequest::Full };
+        let (x, y) = tokio::join!(a.compact(request), b.compact(request));
+        x.unwrap();
+        y.unwrap();
+        assert_eq!(rows(&store, "db", "s", &[]).await, oracle, "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn a_widened_table_is_folded_and_merged_with_what_it_had_before() {
+    let (store, ingest) = memory().await;
+    setup(&ingest).await;
+    stretch(&ingest, "d", 0, 3, 1).await;
+    ingest.compact(CompactRequest::Fold).await.unwrap();
+    ingest.execute(Some("db"), "alter table s add column extra int", None).await.unwrap();
+    let insert = "insert into d using s tags(1, 'd') (ts, extra) values (1, 7) (9, 8)";
+    ingest.execute(Some("db"), insert, None).await.unwrap();
+    ingest.compact(CompactRequest::Full).await.unwrap();
+    let found = rows(&store, "db", "s", &[]).await;
+    assert_eq!(found.len(), 4);
+    let row = &found[&("d".to_owned(), 1)];
+    assert_eq!((row["c_int"].as_str(), row["extra"].as_str()), ("1", "7"));
+}
+
+#[tokio::test]
+async fn a_declared_series_is_still_there_after_its_segment_is_folded_and_merged() {
+    let (store, ingest) = memory().await;
+    setup(&ingest).await;
+    ingest.execute(Some("db"), "create table d1 using s tags(4, 'declared')", None).await.unwrap();
+    ingest.compact(CompactRequest::Fold).await.unwrap();
+    stretch(&ingest, "d2", 0, 3, 1).await;
+    ingest.execute(Some("db"), "create table d3 using s tags(5, 'beside')", None).await.unwrap();
+    ingest.compact(CompactRequest::Full).await.unwrap();
+    let later = open(&store, config()).await;
+    for series in ["d1", "d3"] {
+        later.execute(Some("db"), &format!("insert into {series} (ts, c_int) values (1, 1)"), None).await.unwrap();
+    }
+    let found = rows(&store, "db", "s", &[]).await;
+    assert_eq!(found[&("d1".to_owned(), 1)]["#name"], "declared");
+    assert_eq!(found[&("d3".to_owned(), 1)]["#site"], "5");
+    assert_eq!(found.len(), 5);
+}

@@ -1,10 +1,43 @@
 //! The doors of the write path: InfluxDB's and OpenTSDB's HTTP endpoints. Translation only.
+//!
+//! `influx` takes line protocol, `query` the few statements that its clients send beside it, `opentsdb` data points;
+//! `body` reads and unpacks bodies within the buffer's bound; `reply` holds what every answer has.
 
-use axum::Router;
+mod body;
+mod influx;
+mod opentsdb;
+mod query;
+mod reply;
+#[cfg(test)]
+mod tests;
+
+use axum::{
+    Router,
+    extract::Request,
+    middleware,
+    routing::{get, post},
+};
 
 use crate::write::Ingest;
 
+/// The response header with the token that a query brings to see the write.
+pub const TOKEN_HEADER: &str = "x-tidelake-token";
+
 /// `/write`, `/api/v2/write`, `/api/put`, `/query`, `/ping` and their aliases over one [`Ingest`].
 pub fn router(ingest: Ingest) -> Router {
-    Router::new().with_state(ingest)
+    let ids = ingest.clone();
+    let stamp = move |request: Request, next: middleware::Next| {
+        let id = ids.root().store().ambient().random_id();
+        async move { reply::stamp(next.run(request).await, id) }
+    };
+    Router::new()
+        .route("/write", post(influx::write_v1))
+        .route("/influxdb/v1/write", post(influx::write_v1))
+        .route("/api/v2/write", post(influx::write_v2))
+        .route("/api/put", post(opentsdb::put))
+        .route("/opentsdb/v1/put/json/{db}", post(opentsdb::put_into))
+        .route("/query", get(query::get).post(query::post))
+        .route("/ping", get(reply::ping))
+        .layer(middleware::from_fn(stamp))
+        .with_state(ingest)
 }

@@ -146,6 +146,7 @@ impl Lane {
                 Some(error) => refuse(entry, &error),
                 None => {
                     counter!(ROWS).increment(entry.rows());
+                    drop((entry.blocks, entry.reservation));
                     if let Some(waiter) = entry.waiter {
                         let _ = waiter.send(Ok(position)); // nobody may wait any more
                     }

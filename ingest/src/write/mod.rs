@@ -162,6 +162,11 @@ impl Ingest {
         &self.shared.config
     }
 
+    /// The bound on what requests hold in memory.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.shared.budget
+    }
+
     /// Folds and merges now, as far as the request says; with the background task at most one of them at a time.
     ///
     /// # Errors

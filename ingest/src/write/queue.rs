@@ -129,7 +129,7 @@ mod tests {
         Entry { blocks: Vec::new(), bytes, reservation, waiter: waits.then(|| oneshot::channel().0) }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_group_holds_what_fits_and_at_least_one_request() {
         let queue = Queue::default();
         for bytes in [60, 30, 30, 500] {
@@ -145,16 +145,15 @@ mod tests {
         assert!(queue.push(entry(1, true).await).is_err());
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn requests_that_nobody_waits_for_linger_until_somebody_does() {
         let queue = Queue::default();
         queue.push(entry(1, false).await).unwrap();
         let before = tokio::time::Instant::now();
         assert_eq!(queue.take(100, Duration::from_millis(10)).await.unwrap().len(), 1);
-        assert_eq!(before.elapsed(), Duration::from_millis(10));
+        assert!(before.elapsed() >= Duration::from_millis(10));
         queue.push(entry(1, false).await).unwrap();
         queue.push(entry(1, true).await).unwrap();
-        assert_eq!(queue.take(100, Duration::from_millis(10)).await.unwrap().len(), 2);
-        assert_eq!(before.elapsed(), Duration::from_millis(10));
+        assert_eq!(queue.take(100, Duration::from_secs(3_600)).await.unwrap().len(), 2);
     }
 }

@@ -1,1 +1,229 @@
+#![allow(clippy::unwrap_used)]
 
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use tidelake_format::{Kind, store::Store};
+
+use super::*;
+use crate::{
+    compact::CompactRequest,
+    decode::line_protocol::LinePrecision,
+    testing::{config, memory, open, rows},
+};
+
+async fn line(ingest: &Ingest, text: &str, durability: Durability) -> Result<Written> {
+    ingest.write_line_protocol("db", Bytes::from(text.to_owned()), LinePrecision::Nano, durability).await
+}
+
+async fn sql(ingest: &Ingest, text: &str) -> Result<Executed> {
+    ingest.execute(Some("db"), text, None).await
+}
+
+async fn segments(store: &Store) -> usize {
+    store.list("log").await.unwrap().len()
+}
+
+#[tokio::test]
+async fn an_acknowledged_row_is_in_the_snapshot_that_its_token_asks_for() {
+    let (store, ingest) = memory().await;
+    let written = line(&ingest, "cpu,host=a value=1 10\ncpu,host=b value=2 20", Durability::Stored).await.unwrap();
+    assert_eq!((written.accepted, written.rejected.len()), (2, 0));
+    let found = rows(&store, "db", "cpu", &[written.token.unwrap()]).await;
+    let times: Vec<i64> = found.keys().map(|(_, ts)| *ts).collect();
+    assert_eq!(times, [10, 20]);
+    assert!(found.values().all(|r| r.contains_key("value") && r.contains_key("#host")), "{found:?}");
+}
+
+#[tokio::test]
+async fn requests_that_wait_together_share_a_put() {
+    let (store, ingest) = memory().await;
+    line(&ingest, "cpu value=1 1", Durability::Stored).await.unwrap();
+    let texts: Vec<String> = (0..200).map(|i| format!("cpu value=1 {}", 100 + i)).collect();
+    let written = join_all(texts.iter().map(|text| line(&ingest, text, Durability::Stored))).await;
+    assert!(written.iter().all(|w| w.as_ref().unwrap().token.is_some()));
+    assert!(segments(&store).await < 50, "{}", segments(&store).await);
+    assert_eq!(rows(&store, "db", "cpu", &[]).await.len(), 201);
+}
+
+#[tokio::test]
+async fn good_lines_beside_bad_ones_are_kept() {
+    let (store, ingest) = memory().await;
+    let written =
+        line(&ingest, "cpu value=1 1\nbad\ncpu value=\"x\" 2\ncpu value=3 3", Durability::Stored).await.unwrap();
+    assert_eq!(written.accepted, 2);
+    assert_eq!(written.rejected.iter().map(|r| r.line).collect::<Vec<_>>(), [2, 3]);
+    assert_eq!(rows(&store, "db", "cpu", &[]).await.len(), 2);
+}
+
+#[tokio::test]
+async fn many_requests_with_new_columns_settle_on_one_schema() {
+    let (store, ingest) = memory().await;
+    let texts: Vec<String> = (0..40).map(|i| format!("cpu,host=a f{}={i},g{i}={i}i {i}", i % 5)).collect();
+    for written in join_all(texts.iter().map(|text| line(&ingest, text, Durability::Stored))).await {
+        assert_eq!(written.unwrap().accepted, 1);
+    }
+    let found = rows(&store, "db", "cpu", &[]).await;
+    assert_eq!(found.len(), 40);
+    assert!(found.values().all(|r| r.len() == 3), "{found:?}");
+    assert!(ingest.root().catalog().version.0 < 40, "concurrent changes share commits");
+}
+
+#[tokio::test]
+async fn two_processes_on_one_directory_write_every_row_once_and_it_survives_a_crash() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = || Store::open(directory.path().to_str().unwrap(), &[]).unwrap();
+    let (a, b) = (open(&store(), config()).await, open(&store(), config()).await);
+    let write = |ingest: Ingest, from: i64| async move {
+        for i in 0..50 {
+            line(&ingest, &format!("cpu,host=h{} value={i} {}", i % 3, from + i), Durability::Stored).await.unwrap();
+        }
+    };
+    tokio::join!(write(a.clone(), 0), write(b.clone(), 25));
+    drop((a, b)); // no shutdown
+    let found = rows(&store(), "db", "cpu", &[]).await;
+    let expected: std::collections::BTreeSet<_> = (0..50).flat_map(|i| [(i % 3, i), (i % 3, 25 + i)]).collect();
+    assert_eq!(found.len(), expected.len());
+    let again = open(&store(), config()).await;
+    again.compact(CompactRequest::Full).await.unwrap();
+    assert_eq!(rows(&store(), "db", "cpu", &[]).await, found);
+}
+
+#[tokio::test]
+async fn rows_acknowledged_from_the_buffer_are_flushed_by_time_and_by_shutdown() {
+    let (store, ingest) = memory().await;
+    line(&ingest, "cpu value=1 1", Durability::Stored).await.unwrap();
+    assert_eq!(line(&ingest, "cpu value=1 2", Durability::Buffered).await.unwrap().token, None);
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while rows(&store, "db", "cpu", &[]).await.len() < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .unwrap();
+    line(&ingest, "cpu value=1 3", Durability::Buffered).await.unwrap();
+    ingest.shutdown().await;
+    assert_eq!(rows(&store, "db", "cpu", &[]).await.len(), 3);
+    assert_eq!(line(&ingest, "cpu value=1 4", Durability::Stored).await.unwrap_err().kind(), Kind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_full_buffer_refuses_and_takes_again_when_it_has_room() {
+    let store = Store::in_memory();
+    let small = IngestConfig { group_bytes: 1 << 10, body_bytes: 4 << 10, buffer_bytes: 4 << 10, ..config() };
+    let ingest = open(&store, small).await;
+    let held = ingest.reserve(4 << 10).await.unwrap();
+    assert_eq!(line(&ingest, "cpu value=1 1", Durability::Stored).await.unwrap_err().kind(), Kind::Unavailable);
+    drop(held);
+    line(&ingest, "cpu value=1 1", Durability::Stored).await.unwrap();
+}
+
+#[tokio::test]
+async fn databases_are_created_on_the_fly_only_where_that_is_set() {
+    let store = Store::in_memory();
+    let ingest = open(&store, IngestConfig { auto_create_database: false, ..config() }).await;
+    let error = line(&ingest, "cpu value=1 1", Durability::Stored).await.unwrap_err();
+    assert_eq!((error.kind(), error.message()), (Kind::NotFound, "database not found: \"db\""));
+    ingest.execute(None, "CREATE DATABASE db", None).await.unwrap();
+    assert_eq!(line(&ingest, "cpu value=1 1", Durability::Stored).await.unwrap().accepted, 1);
+}
+
+/// A database with the paper's supertable and a second one.
+async fn devices() -> (Store, Ingest) {
+    let (store, ingest) = memory().await;
+    ingest.execute(None, "create database db", None).await.unwrap();
+    let create = "create table devices(ts timestamp, temperature int, humidity float) \
+                  tags(devid int, devname binary(16), devgroup int)";
+    sql(&ingest, create).await.unwrap();
+    sql(&ingest, "create stable other(ts timestamp, v int) tags(t int)").await.unwrap();
+    (store, ingest)
+}
+
+#[tokio::test]
+async fn the_statements_of_the_paper_write_its_rows() {
+    let (store, ingest) = devices().await;
+    let insert = "insert into dev1 using devices tags(1,'dev_1',1) values(1563249700000,40,12.000000)\
+                  (1563249701000,44,9.000000) dev2 using devices tags(2,'dev_2',2) values(1563249700000,51,3.000000);";
+    let executed = sql(&ingest, insert).await.unwrap();
+    assert_eq!(executed.affected_rows, 3);
+    let found = rows(&store, "db", "devices", &[executed.token.unwrap()]).await;
+    assert_eq!(found.len(), 3);
+    let row = &found[&("dev1".to_owned(), 1_563_249_701_000)];
+    let expected =
+        [("#devgroup", "1"), ("#devid", "1"), ("#devname", "dev_1"), ("humidity", "9.0"), ("temperature", "44")];
+    assert_eq!(row.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
+async fn an_insert_without_using_finds_the_series_wherever_it_is() {
+    let (store, ingest) = devices().await;
+    sql(&ingest, "insert into d1 using devices tags(1,'x',1) values(1, 1, 1)").await.unwrap();
+    sql(&ingest, "insert into d1 values(2, 2, 2)").await.unwrap();
+    // Another process finds it in the log, and after a fold in the tag manifests.
+    let second = open(&store, config()).await;
+    sql(&second, "insert into d1 values(3, 3, 3)").await.unwrap();
+    second.compact(CompactRequest::Fold).await.unwrap();
+    let third = open(&store, config()).await;
+    sql(&third, "insert into d1 values(4, 4, 4)").await.unwrap();
+    let found = rows(&store, "db", "devices", &[]).await;
+    assert_eq!(found.keys().map(|(_, ts)| *ts).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert!(found.values().all(|r| r["#devname"] == "x"), "{found:?}");
+
+    let error = sql(&third, "insert into d2 values(4, 4, 4)").await.unwrap_err();
+    assert_eq!(error.kind(), Kind::NotFound, "{error}");
+    for ingest in [&ingest, &second, &third, &open(&store, config()).await] {
+        let error = sql(ingest, "insert into d1 using other tags(1) values(4, 4)").await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_declared_series_is_found_and_is_declared_once() {
+    let (store, ingest) = devices().await;
+    sql(&ingest, "create table d1 using devices tags(1,'x',7)").await.unwrap();
+    sql(&ingest, "create table if not exists d1 using devices tags(2,'y',8)").await.unwrap();
+    let second = open(&store, config()).await;
+    let error = sql(&second, "create table d1 using devices tags(1,'x',7)").await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid, "{error}");
+    sql(&second, "insert into d1 values(1, 1, 1)").await.unwrap();
+    let found = rows(&store, "db", "devices", &[]).await;
+    assert_eq!(found[&("d1".to_owned(), 1)]["#devgroup"], "7");
+}
+
+#[tokio::test]
+async fn definitions_that_do_not_fit_are_refused_by_kind() {
+    let (_, ingest) = devices().await;
+    for (text, kind) in [
+        ("create database db", Kind::Invalid),
+        ("create table devices(ts timestamp, v int) tags(t int)", Kind::Invalid),
+        ("drop table nothing", Kind::NotFound),
+        ("drop database nothing", Kind::NotFound),
+        ("use nothing", Kind::NotFound),
+        ("insert into d using nothing tags(1) values(1, 1)", Kind::NotFound),
+        ("insert into d using devices tags(1,'x',1) values(1, 'text', 1)", Kind::Invalid),
+        ("insert into", Kind::Invalid),
+        ("select 1", Kind::Unsupported),
+    ] {
+        let error = sql(&ingest, text).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{text}: {error}");
+    }
+    for text in ["create database if not exists db", "drop table if exists nothing", "drop database if exists nothing"]
+    {
+        sql(&ingest, text).await.unwrap();
+    }
+    assert_eq!(sql(&ingest, "use DB").await.unwrap().use_database.as_deref(), Some("db"));
+}
+
+#[tokio::test]
+async fn rows_for_a_table_that_another_process_dropped_are_not_acknowledged() {
+    let (store, ingest) = devices().await;
+    sql(&ingest, "insert into d1 using devices tags(1,'x',1) values(1, 1, 1)").await.unwrap();
+    let other = open(&store, config()).await;
+    sql(&other, "drop table devices").await.unwrap(); // replies after two seconds
+    let error = sql(&ingest, "insert into d1 values(2, 2, 2)").await.unwrap_err();
+    assert_eq!(error.kind(), Kind::NotFound, "{error}");
+    sql(&ingest, "create table devices(ts timestamp, v int) tags(t int)").await.unwrap();
+    sql(&ingest, "insert into d1 using devices tags(1) values(3, 3)").await.unwrap();
+    assert_eq!(rows(&store, "db", "devices", &[]).await.len(), 1);
+}

@@ -1,0 +1,139 @@
+//! Line protocol over HTTP: InfluxDB's `/write` and `/api/v2/write`.
+
+use std::collections::HashMap;
+
+use axum::{
+    body::Body,
+    extract::State,
+    http::{HeaderMap, HeaderValue, StatusCode, Uri},
+    response::Response,
+};
+use serde_json::{Value, json};
+use tidelake_format::{Error, Kind};
+
+use super::{
+    body::{self, Fault},
+    reply::{self, flag},
+};
+use crate::{
+    decode::{Rejected, line_protocol::LinePrecision},
+    write::{Durability, Ingest, Written},
+};
+
+/// Rejected lines that an answer names; their number is always told.
+const NAMED: usize = 100;
+
+/// `POST /write?db=…[&precision=…][&no_sync=true]`; `rp`, `consistency`, `u` and `p` mean nothing here.
+pub(super) async fn write_v1(State(ingest): State<Ingest>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+    let parameters = match reply::parameters(&uri) {
+        Ok(parameters) => parameters,
+        Err(message) => return refused_v1(StatusCode::BAD_REQUEST, &message),
+    };
+    let Some(database) = parameters.get("db").filter(|db| !db.is_empty()) else {
+        return refused_v1(StatusCode::BAD_REQUEST, "database is required");
+    };
+    match write(&ingest, database, &parameters, &headers, body).await {
+        Ok(written) if written.rejected.is_empty() => reply::taken(written.token),
+        Ok(written) => reply::with_token(refused_v1(StatusCode::BAD_REQUEST, &partial_write(&written)), written.token),
+        Err(Fault::TooLarge { limit }) => refused_v1(StatusCode::PAYLOAD_TOO_LARGE, &too_large(limit)),
+        // The one answer that makes every v1 client wait and send again.
+        Err(Fault::Error(error)) if error.kind().is_retryable() => {
+            tracing::info!(%error, "a write was put off");
+            refused_v1(StatusCode::INTERNAL_SERVER_ERROR, "timeout")
+        }
+        Err(Fault::Error(error)) => refused_v1(reply::status(error.kind()), &text(&error)),
+    }
+}
+
+/// `POST /api/v2/write?bucket=…[&precision=…]`; the bucket is the database (`db/rp` names `db`), `org` means nothing.
+pub(super) async fn write_v2(State(ingest): State<Ingest>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+    let parameters = match reply::parameters(&uri) {
+        Ok(parameters) => parameters,
+        Err(message) => return refused_v2(StatusCode::BAD_REQUEST, &message),
+    };
+    let bucket = parameters.get("bucket").map_or("", String::as_str);
+    let database = bucket.split_once('/').map_or(bucket, |(database, _)| database);
+    if database.is_empty() {
+        return refused_v2(StatusCode::BAD_REQUEST, "bucket is required");
+    }
+    match write(&ingest, database, &parameters, &headers, body).await {
+        Ok(written) if written.rejected.is_empty() => reply::taken(written.token),
+        Ok(written) => {
+            let lines: Vec<Value> = written.rejected.iter().take(NAMED).map(line_v2).collect();
+            let body = json!({ "code": "invalid", "message": partial_write(&written), "errors": lines });
+            reply::with_token(reply::json(StatusCode::BAD_REQUEST, &body), written.token)
+        }
+        Err(Fault::TooLarge { limit }) => refused_v2(StatusCode::PAYLOAD_TOO_LARGE, &too_large(limit)),
+        Err(Fault::Error(error)) => refused_v2(reply::status(error.kind()), &text(&error)),
+    }
+}
+
+async fn write(
+    ingest: &Ingest,
+    database: &str,
+    parameters: &HashMap<String, String>,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Written, Fault> {
+    let precision: LinePrecision = parameters.get("precision").map_or("", String::as_str).parse()?;
+    let durability = if flag(parameters, "no_sync") { Durability::Buffered } else { Durability::Stored };
+    let (body, reservation) = body::read(headers, body, ingest.config().body_bytes, ingest.budget()).await?;
+    Ok(ingest.write_line_protocol_reserved(database, body, precision, durability, reservation).await?)
+}
+
+/// InfluxDB's text for lines that were not taken; line numbers where there is more than one line.
+fn partial_write(written: &Written) -> String {
+    let rejected = &written.rejected;
+    if let ([only], 0) = (&rejected[..], written.accepted)
+        && !only.reason.starts_with("field type conflict")
+    {
+        return only.reason.clone();
+    }
+    let alone = rejected.len() as u64 + written.accepted == 1;
+    let named = rejected.iter().take(NAMED).map(|r| match r.line {
+        0 => r.reason.clone(),
+        _ if alone => r.reason.clone(),
+        line => format!("line {line}: {}", r.reason),
+    });
+    let mut text = named.collect::<Vec<_>>().join("\n");
+    if rejected.len() > NAMED {
+        text += &format!("\nand {} more", rejected.len() - NAMED);
+    }
+    format!("partial write: {text} dropped={}", rejected.len())
+}
+
+fn line_v2(rejected: &Rejected) -> Value {
+    json!({ "line": rejected.line, "message": rejected.reason, "text": rejected.text })
+}
+
+/// The text of an error: InfluxDB's own texts stay as they are, ours say where.
+fn text(error: &Error) -> String {
+    match error.kind() {
+        Kind::NotFound => error.message().to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+fn too_large(limit: usize) -> String {
+    format!("Request Entity Too Large: the body is larger than the limit of {limit} bytes")
+}
+
+fn refused_v1(status: StatusCode, message: &str) -> Response {
+    let mut response = reply::json(status, &json!({ "error": message }));
+    let line: String = message.chars().map(|c| if c.is_ascii() && !c.is_ascii_control() { c } else { ' ' }).collect();
+    if let Ok(value) = HeaderValue::from_str(&line) {
+        response.headers_mut().insert("x-influxdb-error", value);
+    }
+    response
+}
+
+fn refused_v2(status: StatusCode, message: &str) -> Response {
+    let code = match status {
+        StatusCode::NOT_FOUND => "not found",
+        StatusCode::PAYLOAD_TOO_LARGE => "request too large",
+        StatusCode::SERVICE_UNAVAILABLE => "unavailable",
+        StatusCode::INTERNAL_SERVER_ERROR => "internal error",
+        _ => "invalid",
+    };
+    reply::json(status, &json!({ "code": code, "message": message }))
+}

@@ -1,0 +1,88 @@
+//! OpenTSDB's `/api/put`.
+
+use axum::{
+    body::Body,
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode, Uri},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+use tidelake_format::Error;
+
+use super::{
+    body::{self, Fault},
+    reply::{self, flag},
+};
+use crate::write::{Durability, Ingest, Written};
+
+/// `POST /api/put[?db=…][&summary][&details]`: one data point or an array of them.
+pub(super) async fn put(State(ingest): State<Ingest>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+    put_points(&ingest, None, &uri, &headers, body).await
+}
+
+/// `POST /opentsdb/v1/put/json/{db}`.
+pub(super) async fn put_into(
+    State(ingest): State<Ingest>,
+    Path(database): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    put_points(&ingest, Some(database), &uri, &headers, body).await
+}
+
+async fn put_points(ingest: &Ingest, database: Option<String>, uri: &Uri, headers: &HeaderMap, body: Body) -> Response {
+    let parameters = match reply::parameters(uri) {
+        Ok(parameters) => parameters,
+        Err(message) => return refused(StatusCode::BAD_REQUEST, &message, None),
+    };
+    let database = database.or_else(|| parameters.get("db").cloned());
+    let database = database.unwrap_or_else(|| ingest.config().opentsdb_database.clone());
+    let durability = if flag(&parameters, "no_sync") { Durability::Buffered } else { Durability::Stored };
+    let written = async {
+        let (body, reservation) = body::read(headers, body, ingest.config().body_bytes, ingest.budget()).await?;
+        Ok(ingest.write_opentsdb_reserved(&database, body, durability, reservation).await?)
+    };
+    match written.await {
+        Ok(written) => answer(&written, flag(&parameters, "summary"), flag(&parameters, "details")),
+        Err(Fault::TooLarge { limit }) => {
+            let message = format!("the body is larger than the limit of {limit} bytes");
+            refused(StatusCode::PAYLOAD_TOO_LARGE, &message, None)
+        }
+        Err(Fault::Error(error)) => refused(reply::status(error.kind()), error.message(), Some(&error)),
+    }
+}
+
+fn answer(written: &Written, summary: bool, details: bool) -> Response {
+    let failed = written.rejected.len();
+    let status = if failed == 0 { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+    let response = if details {
+        let point = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_else(|_| json!(text));
+        let errors: Vec<Value> =
+            written.rejected.iter().map(|r| json!({ "datapoint": point(&r.text), "error": r.reason })).collect();
+        reply::json(status, &json!({ "success": written.accepted, "failed": failed, "errors": errors }))
+    } else if summary {
+        reply::json(status, &json!({ "success": written.accepted, "failed": failed }))
+    } else if failed == 0 {
+        StatusCode::NO_CONTENT.into_response()
+    } else {
+        let first = &written.rejected[0];
+        let details = format!(
+            "{failed} of {} failed, the first at place {}: {}; append \"details\" to the put request for all",
+            failed as u64 + written.accepted,
+            first.line,
+            first.reason
+        );
+        let error = json!({ "code": 400, "message": "One or more data points had errors", "details": details });
+        reply::json(status, &json!({ "error": error }))
+    };
+    reply::with_token(response, written.token)
+}
+
+fn refused(status: StatusCode, message: &str, error: Option<&Error>) -> Response {
+    let mut body = json!({ "code": status.as_u16(), "message": message });
+    if let Some(error) = error {
+        body["details"] = json!(error.to_string());
+    }
+    reply::json(status, &json!({ "error": body }))
+}

@@ -1,0 +1,262 @@
+//! The statements that InfluxDB's write clients send to `/query`: CREATE, DROP and SHOW DATABASES.
+
+use std::collections::HashMap;
+
+use axum::{
+    body::Body,
+    extract::State,
+    http::{HeaderMap, StatusCode, Uri},
+    response::Response,
+};
+use serde_json::{Value, json};
+use tidelake_format::{Error, Kind, Result};
+use tokio::time::Instant;
+
+use super::{
+    body::{self, Fault},
+    reply,
+};
+use crate::{decode::tdengine::CreateDatabase, write::Ingest};
+
+/// Largest form of a POST.
+const FORM_BYTES: usize = 1 << 20;
+
+/// One statement that is answered here.
+#[derive(Debug, PartialEq, Eq)]
+enum Statement {
+    Create(String),
+    Drop(String),
+    Show,
+}
+
+/// `GET /query?q=…`.
+pub(super) async fn get(State(ingest): State<Ingest>, uri: Uri) -> Response {
+    match reply::parameters(&uri) {
+        Ok(parameters) => run(&ingest, &parameters).await,
+        Err(message) => refused(StatusCode::BAD_REQUEST, &message),
+    }
+}
+
+/// `POST /query`, `q` in the URL or in a form.
+pub(super) async fn post(State(ingest): State<Ingest>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+    let mut parameters = match reply::parameters(&uri) {
+        Ok(parameters) => parameters,
+        Err(message) => return refused(StatusCode::BAD_REQUEST, &message),
+    };
+    let form = match body::read(&headers, body, FORM_BYTES, ingest.budget()).await {
+        Ok((form, _)) => form,
+        Err(Fault::TooLarge { limit }) => {
+            return refused(StatusCode::PAYLOAD_TOO_LARGE, &format!("the form is larger than {limit} bytes"));
+        }
+        Err(Fault::Error(error)) => return refused(reply::status(error.kind()), &error.to_string()),
+    };
+    if !parameters.contains_key("q") {
+        // A form is written like the query of a URL.
+        let form = String::from_utf8_lossy(&form);
+        match format!("/?{}", form.trim()).parse::<Uri>().map_err(|e| e.to_string()).and_then(|u| reply::parameters(&u))
+        {
+            Ok(fields) => parameters.extend(fields),
+            Err(message) => return refused(StatusCode::BAD_REQUEST, &message),
+        }
+    }
+    run(&ingest, &parameters).await
+}
+
+async fn run(ingest: &Ingest, parameters: &HashMap<String, String>) -> Response {
+    let Some(text) = parameters.get("q").filter(|q| !q.trim().is_empty()) else {
+        return refused(StatusCode::BAD_REQUEST, "missing required parameter \"q\"");
+    };
+    let statements = match parse(text) {
+        Ok(statements) => statements,
+        Err(error) => return refused(StatusCode::BAD_REQUEST, &format!("error parsing query: {}", error.message())),
+    };
+    let mut results = Vec::new();
+    for (id, statement) in statements.into_iter().enumerate() {
+        match execute(ingest, statement).await {
+            Ok(series) => results.push(match series {
+                None => json!({ "statement_id": id }),
+                Some(series) => json!({ "statement_id": id, "series": [series] }),
+            }),
+            Err(error) if error.kind().is_retryable() => {
+                return refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
+            }
+            Err(error) if matches!(error.kind(), Kind::Internal | Kind::Corrupt) => {
+                return refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string());
+            }
+            Err(error) => {
+                results.push(json!({ "statement_id": id, "error": error.to_string() }));
+                break;
+            }
+        }
+    }
+    reply::json(StatusCode::OK, &json!({ "results": results }))
+}
+
+async fn execute(ingest: &Ingest, statement: Statement) -> Result<Option<Value>> {
+    match statement {
+        Statement::Create(name) => {
+            let precision = Some(ingest.config().auto_precision);
+            let create = CreateDatabase { name, if_not_exists: true, precision, keep_ms: None, partition_ms: None };
+            ingest.create_database(create).await?;
+            Ok(None)
+        }
+        Statement::Drop(name) => {
+            ingest.drop_database(&name, true, Instant::now()).await?;
+            Ok(None)
+        }
+        Statement::Show => {
+            let catalog = ingest.root().refresh().await?;
+            let names: Vec<Value> = catalog.databases().map(|d| json!([d.name])).collect();
+            Ok(Some(json!({ "name": "databases", "columns": ["name"], "values": names })))
+        }
+    }
+}
+
+/// Reads statements separated by semicolons.
+fn parse(text: &str) -> Result<Vec<Statement>> {
+    let mut words = Words { rest: text };
+    let mut statements = Vec::new();
+    loop {
+        while words.skip(";") {}
+        if words.is_empty() {
+            break;
+        }
+        let statement = if words.skip("create") {
+            words.expect("database")?;
+            let name = words.name()?;
+            if words.skip("with") {
+                while !words.is_empty() && !words.rest.trim_start().starts_with(';') {
+                    words.name()?; // retention and replication are no settings here
+                }
+            }
+            Statement::Create(name)
+        } else if words.skip("drop") {
+            words.expect("database")?;
+            if words.skip("if") {
+                words.expect("exists")?;
+            }
+            Statement::Drop(words.name()?)
+        } else if words.skip("show") {
+            words.expect("databases")?;
+            Statement::Show
+        } else {
+            return Err(words.unexpected("CREATE DATABASE, DROP DATABASE or SHOW DATABASES; send other queries as SQL"));
+        };
+        if !words.is_empty() && !words.skip(";") {
+            return Err(words.unexpected(";"));
+        }
+        statements.push(statement);
+    }
+    if statements.is_empty() {
+        return Err(words.unexpected("a statement"));
+    }
+    Ok(statements)
+}
+
+/// A text, word by word.
+struct Words<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Words<'a> {
+    fn is_empty(&self) -> bool {
+        self.rest.trim_start().is_empty()
+    }
+
+    /// The next word: a run of letters, digits and underscores, or one other character.
+    fn peek(&self) -> &'a str {
+        let rest = self.rest.trim_start();
+        let word = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let first = rest.chars().next().map_or(0, char::len_utf8);
+        &rest[..word.max(first)]
+    }
+
+    fn skip(&mut self, word: &str) -> bool {
+        let found = self.peek();
+        let same = !found.is_empty() && found.eq_ignore_ascii_case(word);
+        if same {
+            self.rest = &self.rest.trim_start()[found.len()..];
+        }
+        same
+    }
+
+    fn expect(&mut self, word: &str) -> Result<()> {
+        if self.skip(word) { Ok(()) } else { Err(self.unexpected(&word.to_ascii_uppercase())) }
+    }
+
+    /// A name, bare or in double quotes with backslash escapes.
+    fn name(&mut self) -> Result<String> {
+        let rest = self.rest.trim_start();
+        let Some(quoted) = rest.strip_prefix('"') else {
+            let word = self.peek();
+            if word.is_empty() || word == ";" {
+                return Err(self.unexpected("identifier"));
+            }
+            self.rest = &rest[word.len()..];
+            return Ok(word.to_owned());
+        };
+        let (mut name, mut escaped) = (String::new(), false);
+        for (i, c) in quoted.char_indices() {
+            match c {
+                '"' if !escaped => {
+                    self.rest = &quoted[i + 1..];
+                    return Ok(name);
+                }
+                '\\' if !escaped => escaped = true,
+                _ => {
+                    name.push(c);
+                    escaped = false;
+                }
+            }
+        }
+        Err(Error::invalid("a quoted identifier does not end").with("found", rest))
+    }
+
+    fn unexpected(&self, expected: &str) -> Error {
+        let found = match self.peek() {
+            "" => "EOF",
+            word => word,
+        };
+        Error::invalid(format!("found {found}, expected {expected}"))
+    }
+}
+
+fn refused(status: StatusCode, message: &str) -> Response {
+    reply::json(status, &json!({ "error": message }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_of_the_known_clients_are_read() {
+        let create = |name: &str| Statement::Create(name.to_owned());
+        for (text, statements) in [
+            (r#"CREATE DATABASE "telegraf""#, vec![create("telegraf")]),
+            ("CREATE DATABASE x WITH REPLICATION 1", vec![create("x")]),
+            ("create database x with duration 7d name \"a b\"; show databases;", vec![create("x"), Statement::Show]),
+            ("drop database x", vec![Statement::Drop("x".into())]),
+            (r#"DROP DATABASE IF EXISTS "a\"b""#, vec![Statement::Drop("a\"b".into())]),
+            ("SHOW DATABASES", vec![Statement::Show]),
+        ] {
+            assert_eq!(parse(text).unwrap(), statements, "{text}");
+        }
+    }
+
+    #[test]
+    fn other_statements_are_refused_by_what_was_found() {
+        for (text, found) in [
+            ("SELECT * FROM cpu", "found SELECT"),
+            ("CREATE TABLE x", "found TABLE, expected DATABASE"),
+            ("CREATE DATABASE", "found EOF, expected identifier"),
+            ("SHOW DATABASES x", "found x, expected ;"),
+            (";", "found EOF"),
+            ("CREATE DATABASE \"x", "does not end"),
+            ("é", "found é"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.to_string().contains(found), "{text}: {error}");
+        }
+    }
+}

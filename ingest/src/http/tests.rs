@@ -1,0 +1,258 @@
+#![allow(clippy::unwrap_used)]
+
+use std::io::Write;
+
+use axum::{
+    body::Body,
+    http::{HeaderMap, Method, Request, StatusCode},
+};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tidelake_format::store::Store;
+use tower::ServiceExt;
+
+use crate::{
+    config::IngestConfig,
+    testing::{config, memory, open, rows},
+    write::Ingest,
+};
+
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {:?}", String::from_utf8_lossy(&self.body)))
+    }
+
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |v| v.to_str().unwrap())
+    }
+}
+
+async fn send(ingest: &Ingest, method: Method, uri: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Answer {
+    let mut request = Request::builder().method(method).uri(uri);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let response = super::router(ingest.clone()).oneshot(request.body(body.into()).unwrap()).await.unwrap();
+    let (status, headers) = (response.status(), response.headers().clone());
+    Answer { status, headers, body: response.into_body().collect().await.unwrap().to_bytes().to_vec() }
+}
+
+async fn post(ingest: &Ingest, uri: &str, body: impl Into<Body>) -> Answer {
+    send(ingest, Method::POST, uri, &[], body).await
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[tokio::test]
+async fn a_write_is_answered_204_with_a_token_and_the_headers_of_influxdb() {
+    let (store, ingest) = memory().await;
+    for uri in [
+        "/write?db=db&precision=ms",
+        "/api/v2/write?org=o&bucket=db/autogen&precision=ms",
+        "/influxdb/v1/write?db=db&precision=ms",
+    ] {
+        let answer = post(&ingest, uri, "cpu,host=a value=1 5").await;
+        assert_eq!((answer.status, answer.body.len()), (StatusCode::NO_CONTENT, 0), "{uri}");
+        let token = answer.header(super::TOKEN_HEADER).parse().unwrap();
+        assert_eq!(rows(&store, "db", "cpu", &[token]).await.keys().next().unwrap().1, 5_000_000, "{uri}");
+        assert!(answer.header("x-influxdb-version").starts_with("1.8"));
+        assert!(!answer.header("x-influxdb-build").is_empty() && answer.header("request-id").len() == 36);
+    }
+}
+
+#[tokio::test]
+async fn bodies_come_plain_packed_and_in_pieces() {
+    let (store, ingest) = memory().await;
+    let packed = |text: &str| zstd::encode_all(text.as_bytes(), 1).unwrap();
+    let two = [gzip("cpu value=1 2\n"), gzip("cpu value=1 3\n")].concat();
+    for (encoding, body) in [
+        ("identity", b"cpu value=1 0\n".to_vec()),
+        ("gzip", gzip("cpu value=1 1\n")),
+        ("GZIP", two),
+        ("zstd", packed("cpu value=1 4\n")),
+    ] {
+        let pieces: Vec<Result<Vec<u8>, std::io::Error>> = body.chunks(7).map(|c| Ok(c.to_vec())).collect();
+        let body = Body::from_stream(futures::stream::iter(pieces));
+        let answer = send(&ingest, Method::POST, "/write?db=db", &[("content-encoding", encoding)], body).await;
+        assert_eq!(answer.status, StatusCode::NO_CONTENT, "{encoding}");
+    }
+    assert_eq!(rows(&store, "db", "cpu", &[]).await.len(), 5);
+}
+
+#[tokio::test]
+async fn a_broken_or_unknown_encoding_is_the_clients_mistake() {
+    let (_, ingest) = memory().await;
+    let mut cut = gzip("cpu value=1 1\n");
+    cut.truncate(cut.len() - 6);
+    for (encoding, body) in
+        [("gzip", b"cpu value=1 1".to_vec()), ("gzip", cut), ("zstd", b"cpu value=1 1".to_vec()), ("br", b"x".to_vec())]
+    {
+        for uri in ["/write?db=db", "/api/v2/write?bucket=db", "/api/put"] {
+            let headers = [("content-encoding", encoding)];
+            let answer = send(&ingest, Method::POST, uri, &headers, body.clone()).await;
+            assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{uri} {encoding}");
+            assert!(answer.json().to_string().contains(encoding), "{:?}", answer.json());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_413_and_names_it_packed_or_not() {
+    let store = Store::in_memory();
+    let ingest = open(&store, IngestConfig { body_bytes: 2_000, ..config() }).await;
+    let text = "cpu value=1 1\n".repeat(200);
+    for uri in ["/write?db=db", "/api/v2/write?bucket=db", "/api/put"] {
+        let stream = || Body::from_stream(futures::stream::iter([Ok::<_, std::io::Error>(text.clone())]));
+        let plain = post(&ingest, uri, text.clone()).await;
+        let chunked = post(&ingest, uri, stream()).await;
+        let packed = send(&ingest, Method::POST, uri, &[("content-encoding", "gzip")], gzip(&text)).await;
+        for answer in [plain, chunked, packed] {
+            assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE, "{uri}");
+            assert!(answer.json().to_string().contains("2000"), "{:?}", answer.json());
+        }
+    }
+}
+
+#[tokio::test]
+async fn wrong_lines_are_told_in_influxdbs_words_and_the_others_are_kept() {
+    let (store, ingest) = memory().await;
+    let answer = post(&ingest, "/write?db=db", "bad line").await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert_eq!(answer.json(), json!({ "error": "unable to parse 'bad line': invalid field format" }));
+    assert_eq!(answer.header("x-influxdb-error"), "unable to parse 'bad line': invalid field format");
+
+    let body = "cpu value=1 1\nbad line\ncpu value=2 2";
+    let answer = post(&ingest, "/write?db=db", body).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    let text = "partial write: line 2: unable to parse 'bad line': invalid field format dropped=1";
+    assert_eq!(answer.json(), json!({ "error": text }));
+    assert!(!answer.header(super::TOKEN_HEADER).is_empty());
+    let answer = post(&ingest, "/api/v2/write?bucket=db", body).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert_eq!((&answer.json()["code"], &answer.json()["message"]), (&json!("invalid"), &json!(text)));
+    assert_eq!(answer.json()["errors"][0]["line"], 2);
+    assert_eq!(rows(&store, "db", "cpu", &[]).await.len(), 2);
+
+    let answer = post(&ingest, "/write?db=db", "cpu value=\"text\" 3").await;
+    let error = answer.json()["error"].as_str().unwrap().to_owned();
+    assert!(
+        error.starts_with("partial write: field type conflict: input field \"value\" on measurement \"cpu\""),
+        "{error}"
+    );
+    assert!(error.ends_with(" dropped=1"), "{error}");
+}
+
+#[tokio::test]
+async fn what_a_request_must_name_is_asked_for() {
+    let store = Store::in_memory();
+    let ingest = open(&store, IngestConfig { auto_create_database: false, ..config() }).await;
+    for (uri, status, text) in [
+        ("/write", 400, "database is required"),
+        ("/write?db=", 400, "database is required"),
+        ("/write?db=nodb", 404, r#"database not found: "nodb""#),
+        ("/write?db=nodb&precision=fortnight", 400, "invalid precision"),
+        ("/api/v2/write", 400, "bucket is required"),
+        ("/api/v2/write?bucket=nodb", 404, "database not found"),
+    ] {
+        let answer = post(&ingest, uri, "cpu value=1").await;
+        assert_eq!(answer.status.as_u16(), status, "{uri}");
+        let json = answer.json();
+        let found = json["error"].as_str().or(json["message"].as_str()).unwrap();
+        assert!(found.contains(text), "{uri}: {found}");
+    }
+    assert_eq!(send(&ingest, Method::GET, "/write?db=db", &[], "").await.status, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test]
+async fn a_full_buffer_makes_every_client_come_back() {
+    let store = Store::in_memory();
+    let ingest = open(&store, IngestConfig { buffer_wait_ms: 1, ..config() }).await;
+    let _held = ingest.reserve(ingest.config().buffer_bytes).await.unwrap();
+    let v1 = post(&ingest, "/write?db=db", "cpu value=1 1").await;
+    assert_eq!((v1.status.as_u16(), v1.json()), (500, json!({ "error": "timeout" })));
+    for uri in ["/api/v2/write?bucket=db", "/api/put"] {
+        let answer = post(&ingest, uri, "cpu value=1 1").await;
+        assert_eq!((answer.status.as_u16(), answer.header("retry-after")), (503, "1"), "{uri}");
+    }
+}
+
+#[tokio::test]
+async fn no_sync_is_taken_without_a_token() {
+    let (store, ingest) = memory().await;
+    let answer = post(&ingest, "/write?db=db&no_sync=true", "cpu value=1 1").await;
+    assert_eq!((answer.status.as_u16(), answer.header(super::TOKEN_HEADER)), (204, ""));
+    ingest.shutdown().await;
+    assert_eq!(rows(&store, "db", "cpu", &[]).await.len(), 1);
+}
+
+#[tokio::test]
+async fn opentsdb_points_are_summed_up_as_asked() {
+    let (_, ingest) = memory().await;
+    let good = r#"{"metric":"sys.cpu","timestamp":1346846400,"value":18,"tags":{"host":"web01"}}"#;
+    let bad = r#"{"metric":"sys.cpu","timestamp":1346846400,"value":"x","tags":{"host":"web01"}}"#;
+    let both = format!("[{good},{bad}]");
+    assert_eq!(post(&ingest, "/api/put", good).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(post(&ingest, "/opentsdb/v1/put/json/other", good).await.status, StatusCode::NO_CONTENT);
+    assert!(
+        ingest.root().catalog().database("opentsdb").is_some() && ingest.root().catalog().database("other").is_some()
+    );
+    let packed =
+        send(&ingest, Method::POST, "/api/put?details=true", &[("content-encoding", "gzip")], gzip(good)).await;
+    assert_eq!((packed.status.as_u16(), packed.json()), (200, json!({ "success": 1, "failed": 0, "errors": [] })));
+    let summary = post(&ingest, "/api/put?summary", both.clone()).await;
+    assert_eq!((summary.status.as_u16(), summary.json()), (400, json!({ "success": 1, "failed": 1 })));
+    let details = post(&ingest, "/api/put?details", both.clone()).await;
+    assert_eq!(details.json()["errors"][0]["datapoint"], serde_json::from_str::<Value>(bad).unwrap());
+    let plain = post(&ingest, "/api/put", both).await;
+    assert_eq!((plain.status.as_u16(), &plain.json()["error"]["code"]), (400, &json!(400)));
+    let broken = post(&ingest, "/api/put", "{").await;
+    assert_eq!((broken.status.as_u16(), &broken.json()["error"]["code"]), (400, &json!(400)));
+}
+
+#[tokio::test]
+async fn the_database_statements_of_influxdbs_clients_are_answered() {
+    let (_, ingest) = memory().await;
+    let get = |uri: &'static str| send(&ingest, Method::GET, uri, &[], "");
+    let empty = get("/query?q=show%20databases").await;
+    let series = |values: Value| json!({ "results": [{ "statement_id": 0, "series": [{ "name": "databases", "columns": ["name"], "values": values }] }] });
+    assert_eq!((empty.status.as_u16(), empty.json()), (200, series(json!([]))));
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    let created = send(&ingest, Method::POST, "/query", &form, "q=CREATE+DATABASE+%22telegraf%22").await;
+    assert_eq!((created.status.as_u16(), created.json()), (200, json!({ "results": [{ "statement_id": 0 }] })));
+    assert_eq!(get("/query?consistency=all&q=CREATE%20DATABASE%20x%20WITH%20REPLICATION%201").await.status, 200);
+    assert_eq!(get("/query?q=SHOW%20DATABASES").await.json(), series(json!([["telegraf"], ["x"]])));
+    assert_eq!(
+        post(&ingest, "/query?q=drop+database+x", "").await.json(),
+        json!({ "results": [{ "statement_id": 0 }] })
+    );
+    assert_eq!(get("/query?q=SHOW%20DATABASES").await.json(), series(json!([["telegraf"]])));
+    for (uri, text) in
+        [("/query", "missing required parameter"), ("/query?q=select%201", "error parsing query: found select")]
+    {
+        let answer = get(uri).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{uri}");
+        assert!(answer.json()["error"].as_str().unwrap().contains(text), "{:?}", answer.json());
+    }
+}
+
+#[tokio::test]
+async fn ping_is_204_by_get_and_head() {
+    let (_, ingest) = memory().await;
+    for method in [Method::GET, Method::HEAD] {
+        let answer = send(&ingest, method, "/ping", &[], "").await;
+        assert_eq!((answer.status, answer.body.len()), (StatusCode::NO_CONTENT, 0));
+        assert!(!answer.header("x-influxdb-version").is_empty());
+    }
+    let verbose = send(&ingest, Method::GET, "/ping?verbose=true", &[], "").await;
+    assert!(verbose.json()["version"].is_string());
+}
