@@ -49,6 +49,14 @@ pub(crate) async fn memory() -> (Store, Ingest) {
     (store, ingest)
 }
 
+/// A handle with a database `db` in nanoseconds that keeps rows from 1970 on for as long as these tests will run.
+pub(crate) async fn nano(store: &Store, config: IngestConfig) -> Ingest {
+    let ingest = open(store, config).await;
+    let create = "create database if not exists db precision 'ns' keep 73000d";
+    ingest.execute(None, create, None).await.unwrap();
+    ingest
+}
+
 /// Every row of a table, as a reader that knows nothing but the rules sees it: files by order, then the log; the newest
 /// value of each column wins.
 pub(crate) async fn rows(store: &Store, database: &str, table: &str, tokens: &[Token]) -> Rows {

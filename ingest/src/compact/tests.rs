@@ -1,9 +1,15 @@
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use tidelake_format::store::Store;
+use tidelake_format::store::{
+    Store,
+    faults::{Fault, Operation},
+};
 
 use super::*;
 use crate::{
@@ -57,7 +63,7 @@ fn value(rng: &mut StdRng, ty: &str) -> (String, String) {
 }
 
 async fn setup(ingest: &Ingest) {
-    ingest.execute(None, "create database db duration 1d", None).await.unwrap();
+    ingest.execute(None, "create database db duration 1d keep 73000d", None).await.unwrap();
     let columns: Vec<String> = COLUMNS.iter().map(|(name, ty)| format!("{name} {ty}")).collect();
     let create = format!("create stable s(ts timestamp, {}) tags(site int, name binary(16))", columns.join(", "));
     ingest.execute(Some("db"), &create, None).await.unwrap();
@@ -188,6 +194,30 @@ async fn processes_that_compact_the_same_log_at_once_lose_and_double_nothing() {
         let (x, y) = tokio::join!(a.compact(request), b.compact(request));
         x.unwrap();
         y.unwrap();
+        assert_eq!(rows(&store, "db", "s", &[]).await, oracle, "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_fails_and_loses_replies_costs_time_and_no_rows() {
+    let store = Store::in_memory();
+    let ingest = open(&store, config()).await;
+    setup(&ingest).await;
+    let requests = AtomicUsize::new(0);
+    let faulty = store.with_faults(move |request| match requests.fetch_add(1, Ordering::Relaxed) % 7 {
+        2 => Fault::Refused,
+        5 if request.operation == Operation::Put => Fault::LostReply,
+        _ => Fault::None,
+    });
+    let compacting = open(&faulty, config()).await;
+    let (mut rng, mut oracle) = (StdRng::seed_from_u64(4), Rows::new());
+    for round in 0..8 {
+        random_insert(&ingest, &mut rng, &mut oracle).await;
+        let request = if round % 3 == 2 { CompactRequest::Full } else { CompactRequest::Fold };
+        match compacting.compact(request).await {
+            Ok(_) => {}
+            Err(error) => assert!(error.kind().is_retryable(), "round {round}: {error}"),
+        }
         assert_eq!(rows(&store, "db", "s", &[]).await, oracle, "round {round}");
     }
 }

@@ -13,7 +13,7 @@ use tower::ServiceExt;
 
 use crate::{
     config::IngestConfig,
-    testing::{config, memory, open, rows},
+    testing::{config, memory, nano, open, rows},
     write::Ingest,
 };
 
@@ -55,7 +55,8 @@ fn gzip(text: &str) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_write_is_answered_204_with_a_token_and_the_headers_of_influxdb() {
-    let (store, ingest) = memory().await;
+    let store = Store::in_memory();
+    let ingest = nano(&store, config()).await;
     for uri in [
         "/write?db=db&precision=ms",
         "/api/v2/write?org=o&bucket=db/autogen&precision=ms",
@@ -72,7 +73,8 @@ async fn a_write_is_answered_204_with_a_token_and_the_headers_of_influxdb() {
 
 #[tokio::test]
 async fn bodies_come_plain_packed_and_in_pieces() {
-    let (store, ingest) = memory().await;
+    let store = Store::in_memory();
+    let ingest = nano(&store, config()).await;
     let packed = |text: &str| zstd::encode_all(text.as_bytes(), 1).unwrap();
     let two = [gzip("cpu value=1 2\n"), gzip("cpu value=1 3\n")].concat();
     for (encoding, body) in [
@@ -125,7 +127,8 @@ async fn a_body_over_the_limit_is_413_and_names_it_packed_or_not() {
 
 #[tokio::test]
 async fn wrong_lines_are_told_in_influxdbs_words_and_the_others_are_kept() {
-    let (store, ingest) = memory().await;
+    let store = Store::in_memory();
+    let ingest = nano(&store, config()).await;
     let answer = post(&ingest, "/write?db=db", "bad line").await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     assert_eq!(answer.json(), json!({ "error": "unable to parse 'bad line': invalid field format" }));
@@ -188,7 +191,8 @@ async fn a_full_buffer_makes_every_client_come_back() {
 
 #[tokio::test]
 async fn no_sync_is_taken_without_a_token() {
-    let (store, ingest) = memory().await;
+    let store = Store::in_memory();
+    let ingest = nano(&store, config()).await;
     let answer = post(&ingest, "/write?db=db&no_sync=true", "cpu value=1 1").await;
     assert_eq!((answer.status.as_u16(), answer.header(super::TOKEN_HEADER)), (204, ""));
     ingest.shutdown().await;
@@ -198,8 +202,8 @@ async fn no_sync_is_taken_without_a_token() {
 #[tokio::test]
 async fn opentsdb_points_are_summed_up_as_asked() {
     let (_, ingest) = memory().await;
-    let good = r#"{"metric":"sys.cpu","timestamp":1346846400,"value":18,"tags":{"host":"web01"}}"#;
-    let bad = r#"{"metric":"sys.cpu","timestamp":1346846400,"value":"x","tags":{"host":"web01"}}"#;
+    let good = r#"{"metric":"sys.cpu","timestamp":1763600000,"value":18,"tags":{"host":"web01"}}"#;
+    let bad = r#"{"metric":"sys.cpu","timestamp":1763600000,"value":"x","tags":{"host":"web01"}}"#;
     let both = format!("[{good},{bad}]");
     assert_eq!(post(&ingest, "/api/put", good).await.status, StatusCode::NO_CONTENT);
     assert_eq!(post(&ingest, "/opentsdb/v1/put/json/other", good).await.status, StatusCode::NO_CONTENT);

@@ -1,6 +1,6 @@
 //! Arrow batches into one supertable.
 
-use std::pin::pin;
+use std::{pin::pin, time::Duration};
 
 use arrow::{array::RecordBatch, datatypes::Schema};
 use futures::{Stream, StreamExt};
@@ -13,7 +13,7 @@ use tidelake_format::{
 };
 use tokio::time::Instant;
 
-use super::{Durability, Ingest, Written};
+use super::{Durability, Ingest, Written, rows::block_bytes};
 use crate::decode;
 
 /// Decoded bytes that are collected for one segment: rows of a stream up to this size are visible all at once.
@@ -95,7 +95,7 @@ impl Ingest {
             self.shared.directory.register(&self.shared.root.catalog(), database.id, &decoded.blocks)?;
             written.accepted += decoded.accepted as u64;
             written.rejected.extend(decoded.rejected);
-            bytes += batch.get_array_memory_size();
+            bytes += decoded.blocks.iter().map(block_bytes).sum::<usize>();
             blocks.extend(decoded.blocks);
             if bytes >= SEGMENT_BYTES {
                 written.token = self.flush(std::mem::take(&mut blocks)).await?.or(written.token);
@@ -113,7 +113,7 @@ impl Ingest {
 
     /// The table of a bulk ingest, as it is to be at its start.
     async fn target_table(&self, target: &IngestTarget, database: DatabaseId, schema: &Schema) -> Result<TableId> {
-        self.shared.probe.since(Instant::now()).await?;
+        self.shared.probe.catalog(Duration::ZERO).await?;
         let columns = decode::arrow::infer_table(schema);
         let change = |draft: &mut Draft| -> Result<TableId> {
             let found = draft.catalog().table(database, &target.table).map(|t| t.id);

@@ -175,14 +175,19 @@ impl Ingest {
         self.shared.compactor.run(request).await
     }
 
-    /// Refuses new requests, writes those that wait and ends the background tasks.
+    /// Refuses new requests, writes those that wait and ends the background tasks; gives up on a store that does not
+    /// answer within the time that a request would wait for it.
     pub async fn shutdown(&self) {
         self.shared.queue.close();
         let background = std::mem::take(&mut *self.tasks.background.lock());
         background.iter().for_each(JoinHandle::abort);
         let lanes = std::mem::take(&mut *self.tasks.lanes.lock());
-        for task in lanes {
-            let _ = task.await; // a lane that panicked has nothing left to write
+        let until = tokio::time::Instant::now() + millis(self.shared.config.confirm_ms);
+        for mut task in lanes {
+            if tokio::time::timeout_at(until, &mut task).await.is_err() {
+                tracing::error!("the store does not answer; rows that were not acknowledged are given up");
+                task.abort();
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use tidelake_format::{
     Error, Kind, Result,
     ids::Token,
     meta::{Catalog, Draft},
-    rows::Block,
+    rows::{Block, batch_bytes},
     schema::Database,
 };
 use tokio::{sync::oneshot, time::Instant};
@@ -185,6 +185,6 @@ impl Ingest {
 }
 
 /// Bytes of a block in memory.
-fn block_bytes(block: &Block) -> usize {
-    block.rows.get_array_memory_size() + block.series.batch().get_array_memory_size()
+pub(super) fn block_bytes(block: &Block) -> usize {
+    batch_bytes(&block.rows) + batch_bytes(block.series.batch())
 }

@@ -105,3 +105,57 @@ fn apply(draft: &mut Draft, database: DatabaseId, changes: &[SchemaChange]) -> R
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::future::join_all;
+    use tidelake_format::{
+        schema::{Database, Role},
+        store::Store,
+        types::{Precision, Type},
+    };
+
+    use super::*;
+
+    fn table(name: &str, field: &str) -> SchemaChange {
+        let columns = vec![("ts".into(), Role::Time, Type::Timestamp), (field.into(), Role::Field, Type::Double)];
+        SchemaChange::CreateTable { name: name.into(), columns }
+    }
+
+    async fn changes() -> (SchemaChanges, DatabaseId) {
+        let root = Root::open(Store::in_memory()).await.unwrap();
+        let create = |draft: &mut Draft| {
+            draft.create_database("db", Precision::Nano, Database::DEFAULT_KEEP_MS, Database::DEFAULT_PARTITION_MS)
+        };
+        let (database, _) = root.commit(&[], create).await.unwrap();
+        (SchemaChanges::new(root), database.id)
+    }
+
+    #[tokio::test]
+    async fn changes_that_wait_together_share_a_commit_and_a_wrong_one_fails_alone() {
+        let (changes, database) = changes().await;
+        let before = changes.root.catalog().version;
+        let turn = changes.turn.lock().await;
+        let names: Vec<String> = (0..10).map(|i| if i == 3 { String::new() } else { format!("t{}", i / 2) }).collect();
+        let all =
+            names.iter().enumerate().map(|(i, name)| changes.commit(database, vec![table(name, &format!("f{i}"))]));
+        let release = async {
+            tokio::task::yield_now().await;
+            drop(turn);
+        };
+        let (results, ()) = tokio::join!(join_all(all), release);
+        assert_eq!(results.iter().map(Result::is_ok).filter(|ok| !ok).count(), 1);
+        assert!(results[3].is_err());
+        let catalog = changes.root.catalog();
+        assert_eq!(catalog.version, before.next());
+        let t0: Vec<_> = catalog.table(database, "t0").unwrap().fields().map(|c| c.name.clone()).collect();
+        assert_eq!(t0, ["f0", "f1"]);
+    }
+
+    #[tokio::test]
+    async fn what_somebody_else_added_meanwhile_is_not_added_again() {
+        let (changes, database) = changes().await;
+        let first = changes.commit(database, vec![table("t", "f")]).await.unwrap();
+        assert_eq!(changes.commit(database, vec![table("t", "f")]).await.unwrap().version, first.version);
+    }
+}

@@ -70,7 +70,7 @@ impl Ingest {
         start: Instant,
         change: impl FnMut(&mut Draft) -> Result<T> + Send,
     ) -> Result<(T, Executed)> {
-        self.shared.probe.since(start).await?;
+        self.shared.probe.catalog(start.elapsed()).await?;
         let (value, catalog) = self.shared.root.commit(&[], change).await?;
         let token = Some(Token::Version(catalog.version));
         Ok((value, Executed { token, ..Executed::default() }))
