@@ -27,6 +27,13 @@ pub trait Clock: Send + Sync + std::fmt::Debug + 'static {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
+impl SystemClock {
+    /// The clock.
+    pub fn new() -> Self {
+        Self
+    }
+}
+
 impl Clock for SystemClock {
     fn wall_ns(&self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -223,6 +223,53 @@ async fn a_store_that_fails_and_loses_replies_costs_time_and_no_rows() {
 }
 
 #[tokio::test]
+async fn the_background_folds_by_age_and_merges_while_rows_come_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path().to_str().unwrap(), &[]).unwrap();
+    let mut config = config();
+    config.compact = CompactConfig {
+        background: true,
+        interval_ms: 10,
+        fold_age_ms: 30,
+        merge_files: 3,
+        collect_ms: 50,
+        ..config.compact
+    };
+    let ingest = open(&store, config).await;
+    setup(&ingest).await;
+    let (mut rng, mut oracle) = (StdRng::seed_from_u64(1), Rows::new());
+    for _ in 0..40 {
+        random_insert(&ingest, &mut rng, &mut oracle).await;
+        sleep(Duration::from_millis(5)).await;
+    }
+    let root = Root::open(store.clone()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), async {
+        loop {
+            let catalog = root.refresh().await.unwrap();
+            let log = store.list(layout::LOG).await.unwrap();
+            let folded =
+                |p: tidelake_format::ids::Position| catalog.watermark(p.writer).is_some_and(|w| p.seq < w.next);
+            if log.iter().filter_map(|o| parse_log(o.location.as_ref())).all(folded) {
+                return;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(rows(&store, "db", "s", &[]).await, oracle);
+    tokio::time::timeout(Duration::from_secs(60), async {
+        while files(&store, "db", "s").await > 3 * 5 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(rows(&store, "db", "s", &[]).await, oracle);
+    ingest.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_widened_table_is_folded_and_merged_with_what_it_had_before() {
     let (store, ingest) = memory().await;
     setup(&ingest).await;

@@ -23,6 +23,14 @@ pub(crate) struct Budget {
 #[derive(Debug)]
 pub(crate) struct Reservation {
     permit: OwnedSemaphorePermit,
+    units: usize,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let free = self.permit.semaphore().available_permits() + self.permit.num_permits();
+        gauge!(BUFFERED_BYTES).set((self.units.saturating_sub(free) * UNIT) as f64);
+    }
 }
 
 impl Budget {
@@ -36,7 +44,7 @@ impl Budget {
     /// # Errors
     /// Unavailable when there is no room by then.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Reservation> {
-        Ok(Reservation { permit: self.acquire(bytes.div_ceil(UNIT).max(1)).await? })
+        Ok(Reservation { permit: self.acquire(bytes.div_ceil(UNIT).max(1)).await?, units: self.units })
     }
 
     /// Raises a reservation to at least `bytes` in all.
@@ -67,7 +75,7 @@ impl Budget {
                 .map_err(|_| full())?
                 .map_err(|_| Error::unavailable("the write path is shut down"))?,
         };
-        gauge!(BUFFERED_BYTES).set(((self.units - self.permits.available_permits()) * UNIT) as f64);
+        gauge!(BUFFERED_BYTES).set((self.units.saturating_sub(self.permits.available_permits()) * UNIT) as f64);
         Ok(permit)
     }
 }
