@@ -6,6 +6,8 @@
 pub mod dialect;
 pub mod engine;
 pub mod error;
+#[cfg(test)]
+mod fixture;
 pub mod flight;
 pub mod functions;
 pub mod http;

@@ -8,11 +8,11 @@ use crate::session::Session;
 /// The header, of requests and of replies, that holds tokens separated by commas.
 ///
 /// A reply to a write carries its token here; a query that brings it back sees that write, or fails.
-pub const TOKEN_HEADER: &str = "x-tidelake-token";
+pub(crate) const TOKEN_HEADER: &str = "x-tidelake-token";
 /// The headers that name the database of unqualified tables, weakest first.
-pub const DATABASE_HEADERS: [&str; 2] = ["schema", "database"];
+pub(crate) const DATABASE_HEADERS: [&str; 2] = ["schema", "database"];
 /// The header that names the session's time zone.
-pub const TIME_ZONE_HEADER: &str = "time-zone";
+pub(crate) const TIME_ZONE_HEADER: &str = "time-zone";
 
 /// Applies what headers say to a session; `header` gives all values of one, in order.
 ///

@@ -235,7 +235,8 @@ mod tests {
 
     #[test]
     fn a_wrong_count_or_type_is_named() {
-        let e = bind(&query(&[DataType::Int64]), &batch(vec![])).unwrap_err();
+        let none = RecordBatch::new_empty(Arc::new(Schema::empty()));
+        let e = bind(&query(&[DataType::Int64]), &none).unwrap_err();
         assert_eq!((e.kind(), e.context("expected"), e.context("found")), (Kind::Invalid, Some("1"), Some("0")));
         let e = bind(&query(&[DataType::Int64]), &batch(vec![Arc::new(StringArray::from(vec!["x"]))])).unwrap_err();
         assert_eq!((e.kind(), e.context("column")), (Kind::Invalid, Some("parameter 1")));

@@ -1,1 +1,356 @@
+//! The service over a socket, through arrow-flight's own client.
 
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, AsArray, Int32Array, Int64Array, RecordBatch, StringArray, StringViewArray},
+    datatypes::{DataType, Int32Type, Int64Type, TimeUnit, TimestampNanosecondType},
+    ipc::reader::StreamReader,
+};
+use arrow_flight::{
+    Action, FlightInfo, Ticket,
+    sql::{
+        CommandGetDbSchemas, CommandGetPrimaryKeys, CommandGetTables, CommandStatementIngest, CommandStatementUpdate,
+        ProstMessageExt, client::FlightSqlServiceClient,
+    },
+};
+use futures::{StreamExt, TryStreamExt, stream};
+use prost::Message;
+use tokio::net::TcpListener;
+use tonic::{
+    Code, Request,
+    transport::{Channel, Endpoint, Server},
+};
+
+use super::{actions, *};
+use crate::fixture::{self, Notes, ROWS, START, token};
+
+type Client = FlightSqlServiceClient<Channel>;
+
+/// A server on a port of its own, and a client in database `w1`.
+async fn connect() -> (Client, Arc<Notes>) {
+    let (engine, notes) = fixture::engine().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+    tokio::spawn(Server::builder().add_service(flight_service(engine)).serve_with_incoming(incoming));
+    let channel = Endpoint::new(format!("http://{address}")).unwrap().connect().await.unwrap();
+    let mut client = Client::new(channel);
+    client.set_header("database", "w1");
+    (client, notes)
+}
+
+/// The one batch of the one endpoint; its schema must be the announced one.
+async fn rows(client: &mut Client, info: FlightInfo) -> RecordBatch {
+    assert_eq!((info.endpoint.len(), info.endpoint[0].location.len()), (1, 0));
+    let announced = info.clone().try_decode_schema().unwrap();
+    let mut stream = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
+    let batches: Vec<RecordBatch> = (&mut stream).try_collect().await.unwrap();
+    let streamed = stream.schema().expect("a schema comes first, even without rows").clone();
+    assert_eq!(streamed.as_ref(), &announced, "what is streamed is what was announced");
+    arrow::compute::concat_batches(&streamed, &batches).unwrap()
+}
+
+async fn query(client: &mut Client, sql: &str) -> RecordBatch {
+    let info = client.execute(sql.to_owned(), None).await.unwrap();
+    rows(client, info).await
+}
+
+async fn code_of(client: &mut Client, sql: &str) -> (Code, String) {
+    let e = client.execute(sql.to_owned(), None).await.unwrap_err();
+    let arrow_flight::error::FlightError::Tonic(status) = arrow_flight::error::FlightError::from(e) else {
+        panic!("a status is expected")
+    };
+    (status.code(), status.message().to_owned())
+}
+
+fn integers(batch: &RecordBatch, column: usize) -> Vec<i64> {
+    batch.column(column).as_primitive::<Int64Type>().values().to_vec()
+}
+
+fn texts(batch: &RecordBatch, column: usize) -> Vec<&str> {
+    batch.column(column).as_string::<i32>().iter().flatten().collect()
+}
+
+#[tokio::test]
+async fn a_query_streams_wire_types_in_the_announced_schema() {
+    let (mut client, _) = connect().await;
+    let all = query(&mut client, "select * from devices order by devid, ts").await;
+    let types: Vec<DataType> = all.schema().fields().iter().map(|f| f.data_type().clone()).collect();
+    let ns = DataType::Timestamp(TimeUnit::Nanosecond, None);
+    use DataType::{Float32, Int32, Int64, Utf8};
+    assert_eq!(types, [ns, Int32, Float32, Int64, Int64, Utf8, Int32]);
+    let expected: Vec<i64> = (0..3).flat_map(|_| (0..ROWS).map(|row| (START + row * 1_000) * 1_000_000)).collect();
+    assert_eq!(all.column(0).as_primitive::<TimestampNanosecondType>().values().to_vec(), expected);
+    let temperatures: Vec<i32> = (0..3).flat_map(|d| (0..4).map(move |row| 10 * d + row)).collect();
+    assert_eq!(all.column(1).as_primitive::<Int32Type>().values().to_vec(), temperatures);
+    assert_eq!(all.schema().field(3).metadata()[crate::wire::TYPE_NAME], "BIGINT UNSIGNED");
+}
+
+#[tokio::test]
+async fn an_empty_result_has_its_schema_and_a_ticket_works_twice() {
+    let (mut client, _) = connect().await;
+    let empty = query(&mut client, "select devname from devices where devid = 77").await;
+    assert_eq!((empty.num_rows(), empty.num_columns()), (0, 1));
+    let info = client.execute("select count(*) from w1.devices".into(), None).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(integers(&rows(&mut client, info.clone()).await, 0), [3 * ROWS]);
+    }
+}
+
+#[tokio::test]
+async fn a_users_mistake_has_its_own_code_and_names_itself() {
+    let (mut client, _) = connect().await;
+    for sql in [
+        "",
+        "  -- nothing",
+        "selec 1",
+        "select 1; select 2",
+        "select nosuch from devices",
+        "select * from devices where",
+    ] {
+        let (code, message) = code_of(&mut client, sql).await;
+        assert_eq!(code, Code::InvalidArgument, "{sql:?}: {message}");
+    }
+    let (code, message) = code_of(&mut client, "select * from nosuch").await;
+    assert!(matches!(code, Code::NotFound | Code::InvalidArgument) && message.contains("nosuch"), "{code:?} {message}");
+}
+
+#[tokio::test]
+async fn a_prepared_query_runs_with_its_parameters() {
+    let (mut client, _) = connect().await;
+    let sql = "select devid, count(*) from devices where devid >= ? and devname < ? group by devid order by devid";
+    let mut prepared = client.prepare(sql.into(), None).await.unwrap();
+    let types: Vec<_> = prepared.parameter_schema().unwrap().fields().iter().map(|f| f.data_type().clone()).collect();
+    assert_eq!(types, [DataType::Int64, DataType::Utf8]);
+    assert_eq!(prepared.dataset_schema().unwrap().fields().len(), 2);
+    let parameters = RecordBatch::try_from_iter([
+        ("0", Arc::new(Int32Array::from(vec![1])) as _),
+        ("1", Arc::new(StringViewArray::from(vec!["dev_2"])) as _),
+    ]);
+    prepared.set_parameters(parameters.unwrap()).unwrap();
+    let info = prepared.execute().await.unwrap();
+    let batch = rows(&mut client, info).await;
+    assert_eq!((integers(&batch, 0), integers(&batch, 1)), (vec![1], vec![ROWS]));
+    // Another value on the same handle.
+    let parameters = RecordBatch::try_from_iter([
+        ("0", Arc::new(Int64Array::from(vec![0, 2])) as _),
+        ("1", Arc::new(StringArray::from(vec!["dev_1", "x"])) as _),
+    ]);
+    prepared.set_parameters(parameters.unwrap()).unwrap();
+    let info = prepared.execute().await.unwrap();
+    let batch = rows(&mut client, info).await;
+    assert_eq!(integers(&batch, 0), [0, 2], "one result per row of parameters, one after the other");
+    prepared.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn parameters_of_limit_and_time_can_be_bound_and_missing_ones_are_an_error() {
+    let (mut client, _) = connect().await;
+    let mut prepared =
+        client.prepare("select ts from devices where ts > ? order by ts limit ?".into(), None).await.unwrap();
+    let schema = prepared.parameter_schema().unwrap().clone();
+    assert_eq!(schema.field(0).data_type(), &DataType::Timestamp(TimeUnit::Millisecond, None));
+    assert_eq!(schema.field(1).data_type(), &DataType::Int64);
+    let info = prepared.execute().await.unwrap();
+    let e = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap_err();
+    assert!(e.to_string().contains("parameters"), "{e}");
+    let parameters = RecordBatch::try_from_iter([
+        ("0", Arc::new(arrow::array::TimestampMillisecondArray::from(vec![START])) as _),
+        ("1", Arc::new(Int64Array::from(vec![2])) as _),
+    ]);
+    prepared.set_parameters(parameters.unwrap()).unwrap();
+    let info = prepared.execute().await.unwrap();
+    let batch = rows(&mut client, info).await;
+    assert_eq!(
+        batch.column(0).as_primitive::<TimestampNanosecondType>().values().to_vec(),
+        [(START + 1_000) * 1_000_000; 2]
+    );
+}
+
+#[tokio::test]
+async fn a_handle_outlives_what_the_server_keeps_for_it() {
+    let (mut client, _) = connect().await;
+    let mut prepared = client.prepare("select count(*) from devices".into(), None).await.unwrap();
+    // Another server over an equal root has never seen the handle; neither has one after a restart.
+    let info = prepared.execute().await.unwrap();
+    let (mut other, _) = connect().await;
+    assert_eq!(integers(&rows(&mut other, info).await, 0), [3 * ROWS]);
+}
+
+#[tokio::test]
+async fn updates_go_to_the_writer_by_every_way_and_bring_a_token() {
+    let (mut client, notes) = connect().await;
+    let insert = "insert into d0 values (now, 1, 2, 3)";
+    assert_eq!(client.execute_update(insert.into(), None).await.unwrap(), 1);
+    // ADBC executes DML as a query: the announced schema is what comes.
+    let batch = query(&mut client, insert).await;
+    assert_eq!((batch.schema().field(0).name().as_str(), integers(&batch, 0)), ("affected_rows", vec![1]));
+    let mut prepared = client.prepare("insert into d0 values (?, ?, 2, 3)".into(), None).await.unwrap();
+    assert_eq!(prepared.dataset_schema().unwrap().fields().len(), 0, "JDBC takes an empty schema for an update");
+    assert_eq!(prepared.parameter_schema().unwrap().fields().len(), 2);
+    let parameters = RecordBatch::try_from_iter([
+        ("0", Arc::new(Int64Array::from(vec![START, START + 1])) as _),
+        ("1", Arc::new(StringViewArray::from(vec!["1", "2"])) as _),
+    ]);
+    prepared.set_parameters(parameters.unwrap()).unwrap();
+    assert_eq!(prepared.execute_update().await.unwrap(), 2);
+    let executed = notes.executed.lock();
+    assert_eq!(executed.len(), 3);
+    assert!(executed.iter().all(|(database, ..)| database.as_deref() == Some("w1")));
+    let bound = executed[2].2.as_ref().unwrap();
+    assert_eq!((integers(bound, 0), texts(bound, 1)), (vec![START, START + 1], vec!["1", "2"]));
+}
+
+#[tokio::test]
+async fn the_token_of_a_write_is_in_the_reply_and_a_query_may_bring_it() {
+    let (mut client, _) = connect().await;
+    let command = CommandStatementUpdate { query: "insert into d0 values (now, 1, 2, 3)".into(), transaction_id: None };
+    let descriptor = arrow_flight::FlightDescriptor::new_cmd(command.as_any().encode_to_vec());
+    let data = arrow_flight::FlightData { flight_descriptor: Some(descriptor), ..Default::default() };
+    // A client may wait for the result before it ends its stream.
+    let open = stream::iter([data]).chain(stream::pending());
+    let reply = client.inner_mut().do_put(Request::new(open)).await.unwrap();
+    let found = reply.metadata().get("x-tidelake-token").unwrap().to_str().unwrap().to_owned();
+    assert_eq!(found, token().to_string());
+    client.set_header("x-tidelake-token", found);
+    assert_eq!(integers(&query(&mut client, "select count(*) from devices").await, 0), [3 * ROWS]);
+    client.set_header("x-tidelake-token", "nonsense");
+    assert_eq!(code_of(&mut client, "select 1").await.0, Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_bulk_ingest_streams_batches_beyond_four_megabytes() {
+    let (mut client, notes) = connect().await;
+    let text =
+        StringViewArray::from_iter_values((0..100_000).map(|i| format!("a text of a certain length, number {i:020}")));
+    let batch = RecordBatch::try_from_iter([("s", Arc::new(text) as _)]).unwrap();
+    let command = CommandStatementIngest { table: "notes".into(), ..Default::default() };
+    let batches = stream::iter(vec![Ok(batch.clone()), Ok(batch)]);
+    assert_eq!(client.execute_ingest(command, batches).await.unwrap(), 200_000);
+    let ingested = notes.ingested.lock();
+    let (target, batches) = &ingested[0];
+    assert_eq!((target.database.as_deref(), target.table.as_str(), target.create), (Some("w1"), "notes", true));
+    assert!(batches.iter().all(|b| b.column(0).data_type() == &DataType::Utf8));
+}
+
+#[tokio::test]
+async fn metadata_describes_catalog_databases_tables_and_views() {
+    let (mut client, _) = connect().await;
+    let info = client.get_catalogs().await.unwrap();
+    assert_eq!(texts(&rows(&mut client, info).await, 0), ["tidelake"]);
+    let command = CommandGetDbSchemas { catalog: None, db_schema_filter_pattern: Some("w%".into()) };
+    let info = client.get_db_schemas(command).await.unwrap();
+    assert_eq!(texts(&rows(&mut client, info).await, 1), ["w1"]);
+    let info = client.get_table_types().await.unwrap();
+    assert_eq!(texts(&rows(&mut client, info).await, 0), ["TABLE", "VIEW"]);
+    let tables = |types: &[&str]| CommandGetTables {
+        table_types: types.iter().map(|t| (*t).to_owned()).collect(),
+        include_schema: true,
+        ..Default::default()
+    };
+    // Grafana's words for a table.
+    for types in [&["TABLE"][..], &["BASE TABLE", "table"]] {
+        let info = client.get_tables(tables(types)).await.unwrap();
+        let batch = rows(&mut client, info).await;
+        assert_eq!(
+            (texts(&batch, 1), texts(&batch, 2), texts(&batch, 3)),
+            (vec!["w1"], vec!["devices"], vec!["TABLE"])
+        );
+        let announced = batch.column(4).as_binary::<i32>().value(0).to_vec();
+        let schema = StreamReader::try_new(std::io::Cursor::new(announced), None).unwrap().schema();
+        let selected = query(&mut client, "select * from devices limit 0").await;
+        let types = |s: &arrow::datatypes::Schema| {
+            s.fields().iter().map(|f| (f.name().clone(), f.data_type().clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(types(&schema), types(&selected.schema()), "GetTables tells the types that a query streams");
+        assert_eq!(schema.field(5).metadata()[crate::wire::TYPE_NAME], "NCHAR");
+    }
+    let info = client.get_tables(tables(&["VIEW"])).await.unwrap();
+    let views = rows(&mut client, info).await;
+    assert!(texts(&views, 2).contains(&"tables") && texts(&views, 2).contains(&"columns"), "{:?}", texts(&views, 2));
+    let command = CommandGetPrimaryKeys { table: "devices".into(), ..Default::default() };
+    let info = client.get_primary_keys(command).await.unwrap();
+    assert_eq!(texts(&rows(&mut client, info).await, 3), ["tbname", "ts"]);
+    let info = client.get_exported_keys(Default::default()).await.unwrap();
+    assert_eq!(rows(&mut client, info).await.num_columns(), 13);
+    let info = client.get_sql_info(vec![]).await.unwrap();
+    assert_eq!(rows(&mut client, info).await.num_rows(), 71);
+    let info = client.get_xdbc_type_info(Default::default()).await.unwrap();
+    assert!(rows(&mut client, info).await.num_rows() > 0);
+}
+
+#[tokio::test]
+async fn a_handshake_succeeds_with_an_empty_stream_and_any_credentials() {
+    let (mut client, _) = connect().await;
+    for (given, expected) in [
+        (None, "Bearer anonymous"),
+        (Some("Bearer abc"), "Bearer abc"),
+        (Some("Basic eDp5"), "Bearer anonymous"),
+        (Some("Bearer None"), "Bearer anonymous"),
+    ] {
+        let mut request = Request::new(stream::empty());
+        if let Some(given) = given {
+            request.metadata_mut().insert("authorization", given.parse().unwrap());
+        }
+        let reply = client.inner_mut().handshake(request).await.unwrap();
+        assert_eq!(reply.metadata().get("authorization").unwrap(), expected);
+    }
+}
+
+#[tokio::test]
+async fn an_influxdb_ticket_is_answered() {
+    let (mut client, _) = connect().await;
+    let ticket = |json: &str| Ticket { ticket: json.as_bytes().to_vec().into() };
+    let sql = ticket(r#"{"database":"w1","sql_query":"select count(*) from devices","query_type":"sql","params":{}}"#);
+    let batches: Vec<RecordBatch> = client.do_get(sql).await.unwrap().try_collect().await.unwrap();
+    assert_eq!(integers(&batches[0], 0), [3 * ROWS]);
+    let influxql = ticket(r#"{"database":"w1","sql_query":"show measurements","query_type":"influxql"}"#);
+    let e = client.do_get(influxql).await.unwrap_err();
+    assert!(e.to_string().contains("influxql"), "{e}");
+    assert!(client.do_get(ticket("{")).await.is_err());
+    assert!(client.do_get(ticket("abc")).await.is_err());
+}
+
+#[tokio::test]
+async fn session_options_live_in_a_cookie() {
+    let (client, _) = connect().await;
+    let mut client = client.into_inner();
+    let text = |text: &str| actions::SessionOptionValue { value: Some(actions::OptionValue::Text(text.into())) };
+    let options = [("catalog", "tidelake"), ("schema", "w1"), ("nosuch", "x"), ("time_zone", "Nowhere")];
+    let options = actions::SessionOptions { options: options.map(|(k, v)| (k.to_owned(), text(v))).into() };
+    let action = Action { r#type: "SetSessionOptions".into(), body: options.encode_to_vec().into() };
+    let reply = client.do_action(action).await.unwrap();
+    let cookie = reply.metadata().get("set-cookie").unwrap().clone();
+    let body = reply.into_inner().message().await.unwrap().unwrap().body;
+    let errors = actions::SetSessionOptionsResult::decode(body).unwrap().errors;
+    let mut names: Vec<_> = errors.iter().map(|(name, e)| (name.as_str(), e.value)).collect();
+    names.sort_unstable();
+    assert_eq!(names, [("nosuch", 1), ("time_zone", 2)]);
+    let mut request = Request::new(Action { r#type: "GetSessionOptions".into(), body: Default::default() });
+    request.metadata_mut().insert("cookie", cookie);
+    let body = client.do_action(request).await.unwrap().into_inner().message().await.unwrap().unwrap().body;
+    let options = actions::SessionOptions::decode(body).unwrap().options;
+    assert_eq!((&options["schema"], &options["catalog"]), (&text("w1"), &text("tidelake")));
+    let action = Action { r#type: "BeginTransaction".into(), body: Default::default() };
+    assert_eq!(client.do_action(action).await.unwrap_err().code(), Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn use_chooses_the_database_of_the_calls_that_bring_the_cookie() {
+    let (client, _) = connect().await;
+    let mut client = client.into_inner();
+    let put = |sql: &str| {
+        let command = CommandStatementUpdate { query: sql.into(), transaction_id: None };
+        let descriptor = arrow_flight::FlightDescriptor::new_cmd(command.as_any().encode_to_vec());
+        stream::iter([arrow_flight::FlightData { flight_descriptor: Some(descriptor), ..Default::default() }])
+    };
+    let reply = client.do_put(Request::new(put("use W1"))).await.unwrap();
+    let cookie = reply.metadata().get("set-cookie").unwrap().to_str().unwrap().to_owned();
+    let mut client = Client::new_from_inner(client);
+    assert_ne!(code_of(&mut client, "select count(*) from devices").await.0, Code::Ok);
+    client.set_header("cookie", cookie);
+    assert_eq!(integers(&query(&mut client, "select count(*) from devices").await, 0), [3 * ROWS]);
+}

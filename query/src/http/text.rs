@@ -252,7 +252,7 @@ mod tests {
         );
         assert_eq!(printed(Arc::new(Int64Array::from(vec![None])), 0), pair("null", ""));
         assert_eq!(printed(Arc::new(NullArray::new(1)), 0), pair("null", ""));
-        assert_eq!(printed(Arc::new(Float64Array::from(vec![1e300])), 0), pair("1e300", "1e300"));
+        assert_eq!(printed(Arc::new(Float64Array::from(vec![1e300])), 0), pair("1e+300", "1e+300"));
         assert_eq!(printed(Arc::new(Float64Array::from(vec![20.0])), 0), pair("20.0", "20.0"));
         assert_eq!(printed(Arc::new(Float64Array::from(vec![f64::NAN])), 0), pair("null", "NaN"));
         assert_eq!(printed(Arc::new(StringArray::from(vec!["a\"b,\n"])), 0), pair(r#""a\"b,\n""#, "\"a\"\"b,\n\""));
