@@ -22,7 +22,7 @@ use super::{
 pub(crate) const WINDOW: &str = "__window";
 
 /// What stands between the windows of a query.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Window {
     pub(crate) interval: Duration,
     pub(crate) offset: Duration,
@@ -198,8 +198,8 @@ impl Rewriter<'_> {
                 return Ok(());
             }
         }
-        match &tok.token {
-            Token::Word(w) => match w.keyword {
+        if let Token::Word(w) = &tok.token {
+            match w.keyword {
                 Keyword::FROM if stage == Stage::Items && !self.is_distinct_from() => self.advance(Stage::From),
                 Keyword::WHERE => self.advance_in_order(tok, stage, Stage::Where)?,
                 Keyword::GROUP if by_next => self.advance_in_order(tok, stage, Stage::Group)?,
@@ -216,8 +216,7 @@ impl Rewriter<'_> {
                 }
                 Keyword::ORDER if by_next => self.advance(Stage::Tail),
                 _ => {}
-            },
-            _ => unreachable!("only words come here"),
+            }
         }
         self.keep();
         Ok(())

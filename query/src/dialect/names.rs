@@ -1,13 +1,17 @@
 //! The tables that a statement names, looked up before anything is rewritten.
 
-use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::ControlFlow,
+    sync::Arc,
+};
 
 use datafusion::{
     execution::SessionState,
     sql::{
         parser::Statement,
         sqlparser::{
-            ast::{Ident, ObjectName, visit_relations},
+            ast::{Ident, ObjectName, Query, Visit, Visitor, visit_relations},
             tokenizer::Location,
         },
     },
@@ -47,13 +51,17 @@ impl Names {
         info: &dyn CatalogInfo,
     ) -> Result<Self> {
         let mut relations = Vec::new();
-        collect(statement, &mut relations);
+        let mut ctes = HashSet::new();
+        collect(statement, &mut relations, &mut ctes);
         let mut names = Self::default();
         for parts in relations {
             if names.0.contains_key(&parts) {
                 continue;
             }
-            if let Some(found) = look_up(&parts, state, session, info).await? {
+            // A name of a CTE is hardly ever that of a series: do not read every series for it.
+            let cte = matches!(parts.as_slice(), [name] if ctes.contains(&name.to_ascii_lowercase()));
+            let series = if cte { Series::Ignore } else { Series::Find };
+            if let Some(found) = look_up(&parts, series, state, session, info).await? {
                 names.0.insert(parts, found);
             }
         }
@@ -70,15 +78,36 @@ pub(crate) fn parts(name: &ObjectName) -> Option<Vec<String>> {
     name.0.iter().map(|part| part.as_ident().map(|ident| ident.value.clone())).collect()
 }
 
-fn collect(statement: &Statement, relations: &mut Vec<Vec<String>>) {
+/// Whether a name may be that of a series.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Series {
+    Find,
+    Ignore,
+}
+
+/// The names of all CTEs in lower case.
+struct Ctes<'a>(&'a mut HashSet<String>);
+
+impl Visitor for Ctes<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let ctes = query.with.iter().flat_map(|w| &w.cte_tables);
+        self.0.extend(ctes.map(|c| c.alias.name.value.to_ascii_lowercase()));
+        ControlFlow::Continue(())
+    }
+}
+
+fn collect(statement: &Statement, relations: &mut Vec<Vec<String>>, ctes: &mut HashSet<String>) {
     match statement {
         Statement::Statement(statement) => {
+            let _ = statement.visit(&mut Ctes(ctes));
             let _ = visit_relations(statement.as_ref(), |name| {
                 relations.extend(parts(name));
                 ControlFlow::<()>::Continue(())
             });
         }
-        Statement::Explain(explain) => collect(&explain.statement, relations),
+        Statement::Explain(explain) => collect(&explain.statement, relations, ctes),
         _ => {}
     }
 }
@@ -111,6 +140,7 @@ pub(crate) fn unique<T>(all: Vec<T>, name: &str, of: impl Fn(&T) -> &str) -> Opt
 
 async fn look_up(
     parts: &[String],
+    series: Series,
     state: &SessionState,
     session: &Session,
     info: &dyn CatalogInfo,
@@ -129,7 +159,9 @@ async fn look_up(
         if let Some(table) = table(info, &database, name) {
             return Ok(Some(Found::Table(database, table)));
         }
-        if let Some(table) = info.table_of_series(database.id, name).await? {
+        if series == Series::Find
+            && let Some(table) = info.table_of_series(database.id, name).await?
+        {
             return Ok(Some(Found::Series(database, table, name.clone())));
         }
     }

@@ -6,6 +6,7 @@
 
 mod expression;
 mod select;
+mod sliding;
 mod source;
 
 use std::collections::HashSet;

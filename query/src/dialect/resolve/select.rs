@@ -17,6 +17,7 @@ use super::{
     },
     Col, ColRole, Place, REPEATED, Relation, Resolver, Scope, WindowNames,
     expression::{call, function_name, look, qualified, text, time_column},
+    sliding,
     source::{qualifies, texts},
 };
 use crate::functions::{
@@ -59,13 +60,14 @@ impl Resolver<'_> {
     ) -> Result<(Option<Vec<Col>>, Vec<Expr>)> {
         let place = select.select_token.0.span.start;
         let mut partition = std::mem::take(&mut select.distribute_by);
+        let window = match std::mem::take(&mut select.sort_by).first() {
+            Some(marker) => Some(self.window(select, &marker.expr)?),
+            None => None,
+        };
+        // After the window, because a sliding one puts the relation into a subquery.
         for expr in &mut partition {
             self.expression(expr, Place::Columns)?;
         }
-        let window = match select.sort_by.drain(..).next() {
-            Some(marker) => Some(self.window(&marker.expr)?),
-            None => None,
-        };
         if let Some(names) = &window {
             self.scope().window = Some(names.clone());
         }
@@ -207,7 +209,7 @@ impl Resolver<'_> {
     }
 
     /// The expressions of the window that a marker in SORT BY stands for.
-    fn window(&mut self, marker: &Expr) -> Result<WindowNames> {
+    fn window(&mut self, select: &mut Select, marker: &Expr) -> Result<WindowNames> {
         let window = self
             .marked(marker)
             .cloned()
@@ -222,13 +224,9 @@ impl Resolver<'_> {
             return Err(at(Error::invalid("INTERVAL needs a table or subquery with a time column in FROM"), place));
         };
         let zone = self.session.time_zone;
-        check(interval, offset, zone, precision.unit()).map_err(|e| at(e, place))?;
+        let grid = check(interval, offset, zone, precision.unit()).map_err(|e| at(e, place))?;
         if sliding != interval {
-            return Err(at(
-                Error::unsupported("SLIDING by less than the width of INTERVAL is not supported")
-                    .with("found", format!("INTERVAL({interval}) SLIDING({sliding})")),
-                place,
-            ));
+            return sliding::rewrite(self, select, &window, &grid, time, precision).map_err(|e| at(e, place));
         }
         let texts = [text(interval.to_string()), text(offset.to_string()), text(zone.name())];
         let start = call(WINDOW_START, std::iter::once(time).chain(texts.clone()).collect());
@@ -370,6 +368,18 @@ impl Resolver<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The innermost scope.
+    pub(super) fn current(&self) -> &Scope {
+        self.scopes.last().expect("a select is resolved inside its scope")
+    }
+
+    /// The one relation of the innermost scope became a subquery of this name.
+    pub(super) fn rename_only_relation(&mut self, name: String) {
+        for relation in &mut self.scope().relations {
+            relation.qualifier = vec![name.clone()];
+        }
     }
 
     fn scope(&mut self) -> &mut Scope {

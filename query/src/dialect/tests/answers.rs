@@ -150,6 +150,40 @@ async fn the_windows_start_end_and_duration_can_be_named_anywhere() {
 }
 
 #[tokio::test]
+async fn a_row_is_in_every_sliding_window_that_covers_it() {
+    for (width, step, offset, clause) in [
+        (60, 20, 0, "interval(1m) sliding(20s)"),
+        (60, 45, 0, "interval(1m) sliding(45s)"),
+        (60, 20, 50, "interval(1m, 50s) sliding(20s)"),
+    ] {
+        let mut windows: BTreeMap<i64, Vec<Row>> = BTreeMap::new();
+        for row in rows().into_iter().filter(|r| r.devgroup == 1) {
+            for k in row.ts.div_euclid(step * 1_000) - 10..row.ts.div_euclid(step * 1_000) + 10 {
+                let start = (k * step + offset) * 1_000;
+                if start <= row.ts && row.ts < start + width * 1_000 {
+                    windows.entry(start).or_default().push(row.clone());
+                }
+            }
+        }
+        let expected: Vec<String> = windows
+            .iter()
+            .map(|(start, rows)| {
+                let sum = Sum::of(rows.iter());
+                format!("{} {} 60000 {} {}", time(*start), time(start + width * 1_000), sum.count, sum.sum)
+            })
+            .collect();
+        let sql = format!(
+            "select _wstart, _wend, _wduration, count(temperature), sum(d.temperature) from db.devices d where d.devgroup = 1 {clause}"
+        );
+        assert_eq!(lines(&sql).await, expected, "{clause}");
+        let sql = format!(
+            "select count(devices.temperature), last(temperature) from devices where tbname = 'dev1' partition by devices.devid {clause}"
+        );
+        assert!(!lines(&sql).await.is_empty());
+    }
+}
+
+#[tokio::test]
 async fn a_partition_has_its_own_windows_in_order() {
     let found =
         lines("select devgroup, _wstart, count(temperature) from devices partition by devgroup interval(1m)").await;
