@@ -51,12 +51,19 @@ impl Inner {
     /// Folds one cut of the log; nothing to fold is no error.
     ///
     /// # Errors
-    /// Conflict when somebody else folded the same segments meanwhile.
+    /// Conflict when somebody else folded the same segments meanwhile; when all that is left lies behind a segment that
+    /// cannot be read, the error of that one.
     pub(super) async fn fold(&self) -> Result<CompactReport> {
         let started = Moment::now(self.root.store().ambient().as_ref());
         let cut = Arc::new(cut(&self.root, self.margin(), self.config.fold_max_bytes).await?);
-        if cut.segments.is_empty() && cut.retired.is_empty() {
-            return Ok(CompactReport::default());
+        for fault in &cut.faults {
+            tracing::error!(position = %fault.position, error = %fault.error, "a segment holds up its writer's log");
+        }
+        if cut.is_empty() {
+            return match cut.faults.first() {
+                None => Ok(CompactReport::default()),
+                Some(fault) => Err(Error::new(fault.error.kind(), fault.error.to_string())),
+            };
         }
         let (limits, taken) = (Limits::new(&self.config, self.clock.as_ref()), cut.clone());
         let output = tokio::task::spawn_blocking(move || rewrite(&taken, limits))
@@ -95,11 +102,7 @@ impl Inner {
 
 /// Applies a fold if every watermark that it starts from, and what it read of its tables, is unchanged.
 fn apply(draft: &mut Draft, cut: &Cut, published: &[Published]) -> Result<()> {
-    for (writer, _) in &cut.watermarks {
-        if draft.catalog().watermark(*writer) != cut.catalog.watermark(*writer) {
-            return Err(Error::conflict("somebody else folded these segments").with("writer", writer));
-        }
-    }
+    cut.apply(draft)?;
     let order = draft.version();
     for file in published {
         let (Some(now), Some(base)) = (draft.catalog().table_by_id(file.table), cut.catalog.table_by_id(file.table))
@@ -110,12 +113,6 @@ fn apply(draft: &mut Draft, cut: &Cut, published: &[Published]) -> Result<()> {
             return Err(Error::conflict("rows or tags of a table changed during a fold").with("table", &base.name));
         }
         draft.add_file(file.table, file.entry(order, order))?;
-    }
-    for (writer, watermark) in &cut.watermarks {
-        draft.set_watermark(*writer, *watermark);
-    }
-    for writer in &cut.retired {
-        draft.remove_watermark(*writer);
     }
     Ok(())
 }

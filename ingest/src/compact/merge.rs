@@ -72,6 +72,8 @@ impl Inner {
             .flat_map(|d| catalog.tables(d.id))
             .flat_map(|t| catalog.partitions(t.id).filter(|(_, s)| s.files > 1).map(|(p, _)| (t.id, p)))
             .collect();
+        // One partition that cannot be merged does not keep the others from it.
+        let mut failure = None;
         for (table, partition) in partitions {
             let mut lost = 0;
             loop {
@@ -81,11 +83,15 @@ impl Inner {
                     Err(error) if matches!(error.kind(), Kind::Conflict | Kind::NotFound) && lost < ATTEMPTS => {
                         lost += 1;
                     }
-                    Err(error) => return Err(error.with("table", table.0).with("partition", partition)),
+                    Err(error) => {
+                        tracing::warn!(table = table.0, partition, %error, "a partition was not merged");
+                        failure = failure.or(Some(error.with("table", table.0).with("partition", partition)));
+                        break;
+                    }
                 }
             }
         }
-        Ok(report)
+        failure.map_or(Ok(report), Err)
     }
 
     /// Does the next merge of a partition that is due; `None` when there is none.

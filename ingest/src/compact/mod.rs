@@ -119,12 +119,15 @@ impl Compactor {
 
     /// Compacts on demand.
     pub(crate) async fn run(&self, request: CompactRequest) -> Result<CompactReport> {
-        let mut report = self.inner.fold_all().await?;
-        match request {
-            CompactRequest::Fold => {}
-            CompactRequest::Due => report.add(&self.inner.merge_all(plan::Extent::Due).await?),
-            CompactRequest::Full => report.add(&self.inner.merge_all(plan::Extent::Full).await?),
-        }
+        let extent = match request {
+            CompactRequest::Fold => return self.inner.fold_all().await,
+            CompactRequest::Due => plan::Extent::Due,
+            CompactRequest::Full => plan::Extent::Full,
+        };
+        // A log that cannot be folded keeps no file from being merged.
+        let (folded, merged) = (self.inner.fold_all().await, self.inner.merge_all(extent).await);
+        let mut report = folded?;
+        report.add(&merged?);
         Ok(report)
     }
 }

@@ -15,7 +15,7 @@ use super::*;
 use crate::{
     config::IngestConfig,
     testing::{Rows, config, files, memory, open, rows},
-    write::Ingest,
+    write::{Durability, Ingest},
 };
 
 /// Columns of every type, and a literal with what the reader prints for it.
@@ -267,6 +267,63 @@ async fn the_background_folds_by_age_and_merges_while_rows_come_in() {
     .unwrap();
     assert_eq!(rows(&store, "db", "s", &[]).await, oracle);
     ingest.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_by_several_clients_is_folded_and_merged_beside_it_row_for_row() {
+    const CLIENTS: i64 = 4;
+    const REQUESTS: i64 = 10;
+    const ROWS: i64 = 1_000;
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path().to_str().unwrap(), &[]).unwrap();
+    let mut config = config();
+    config.compact =
+        CompactConfig { background: true, interval_ms: 5, fold_bytes: 20_000, merge_files: 3, ..config.compact };
+    let ingest = open(&store, config).await;
+    ingest.execute(None, "create database db keep 73000d", None).await.unwrap();
+    let clients = (0..CLIENTS).map(|client| {
+        let ingest = ingest.clone();
+        tokio::spawn(async move {
+            for request in 0..REQUESTS {
+                let mut body = String::new();
+                for row in 0..ROWS {
+                    let device = client * 50 + row % 50;
+                    let ts = request * ROWS + row;
+                    body += &format!("meters,devid={device},site={} current={ts}i,phase=0.5 {ts}\n", device % 5);
+                }
+                let precision = crate::decode::line_protocol::LinePrecision::Milli;
+                let written =
+                    ingest.write_line_protocol("db", body.into(), precision, Durability::Stored).await.unwrap();
+                assert_eq!((written.accepted, written.rejected.len()), (ROWS as u64, 0));
+            }
+        })
+    });
+    futures::future::try_join_all(clients).await.unwrap();
+    ingest.compact(CompactRequest::Full).await.unwrap();
+    assert_eq!(files(&store, "db", "meters").await, 1);
+    let found = rows(&store, "db", "meters", &[]).await;
+    assert_eq!(found.len() as i64, CLIENTS * REQUESTS * ROWS);
+    assert!(found.iter().all(|((_, ts), row)| row["current"] == ts.to_string() && row["phase"] == "0.5"));
+}
+
+#[tokio::test]
+async fn a_torn_segment_holds_up_its_writer_alone_and_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path().to_str().unwrap(), &[]).unwrap();
+    let (a, b) = (open(&store, config()).await, open(&store, config()).await);
+    setup(&a).await;
+    b.root().refresh().await.unwrap();
+    stretch(&a, "d", 0, 3, 1).await;
+    let key = store.list(layout::LOG).await.unwrap()[0].location.to_string();
+    let path = directory.path().join(&key);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    stretch(&b, "d", 5, 4, 1).await;
+    let error = a.compact(CompactRequest::Due).await.unwrap_err();
+    assert_eq!((error.kind(), error.to_string().contains(&key)), (Kind::Corrupt, true), "{error}");
+    assert_eq!(files(&store, "db", "s").await, 1, "the other writer's rows are folded");
 }
 
 #[tokio::test]

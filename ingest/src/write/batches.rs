@@ -9,11 +9,10 @@ use tidelake_format::{
     ids::{DatabaseId, TableId, Token},
     meta::Draft,
     rows::Block,
-    schema::Supertable,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
-use super::{Durability, Ingest, Written, rows::block_bytes};
+use super::{Durability, Ingest, Written, lane::PROBE_AGE, rows::block_bytes};
 use crate::decode;
 
 /// Decoded bytes that are collected for one segment: rows of a stream up to this size are visible all at once.
@@ -71,12 +70,19 @@ impl Ingest {
         let mut batches = pin!(batches);
         let (mut written, mut blocks, mut bytes) = (Written::default(), Vec::new(), 0);
         let mut table: Option<TableId> = None;
+        let mut quiet = Instant::now();
         let (_, database) = self.database(&target.database, Instant::now()).await?;
         while let Some(batch) = batches.next().await {
             let batch = batch?;
             let id = match table {
                 Some(id) => id,
-                None => *table.insert(self.target_table(&target, database.id, &batch.schema()).await?),
+                None => {
+                    let (id, dropped) = self.target_table(&target, database.id, &batch.schema()).await?;
+                    if dropped {
+                        quiet = Instant::now() + PROBE_AGE;
+                    }
+                    *table.insert(id)
+                }
             };
             let decoded = loop {
                 let catalog = self.shared.root.catalog();
@@ -103,6 +109,7 @@ impl Ingest {
             }
         }
         written.token = self.flush(blocks).await?.or(written.token);
+        sleep_until(quiet).await; // until no writer acknowledges rows for a table that was replaced
         Ok(written)
     }
 
@@ -111,17 +118,22 @@ impl Ingest {
         self.submit(blocks, reservation, Durability::Stored).await
     }
 
-    /// The table of a bulk ingest, as it is to be at its start.
-    async fn target_table(&self, target: &IngestTarget, database: DatabaseId, schema: &Schema) -> Result<TableId> {
+    /// The table of a bulk ingest, as it is to be at its start, and whether another one was dropped for it.
+    async fn target_table(
+        &self,
+        target: &IngestTarget,
+        database: DatabaseId,
+        schema: &Schema,
+    ) -> Result<(TableId, bool)> {
         self.shared.probe.catalog(Duration::ZERO).await?;
         let columns = decode::arrow::infer_table(schema);
-        let change = |draft: &mut Draft| -> Result<TableId> {
+        let change = |draft: &mut Draft| -> Result<(TableId, bool)> {
             let found = draft.catalog().table(database, &target.table).map(|t| t.id);
             match (found, target.if_exists, target.if_absent) {
                 (Some(_), IfExists::Fail, _) => {
                     return Err(Error::invalid("the table exists").with("table", &target.table));
                 }
-                (Some(id), IfExists::Append, _) => return Ok(id),
+                (Some(id), IfExists::Append, _) => return Ok((id, false)),
                 (Some(id), IfExists::Replace, _) => draft.drop_table(id)?,
                 (None, _, IfAbsent::Fail) => {
                     return Err(Error::not_found("the table does not exist").with("table", &target.table));
@@ -129,9 +141,8 @@ impl Ingest {
                 (None, _, IfAbsent::Create) => {}
             }
             let columns = columns.as_ref().map_err(|e| Error::new(e.kind(), e.to_string()))?;
-            draft
-                .create_table(database, &target.table, columns.iter().cloned())
-                .map(|t: std::sync::Arc<Supertable>| t.id)
+            let table = draft.create_table(database, &target.table, columns.iter().cloned())?;
+            Ok((table.id, found.is_some()))
         };
         Ok(self.shared.root.commit(&[], change).await?.0)
     }

@@ -295,3 +295,36 @@ async fn rows_for_a_table_that_another_process_dropped_are_not_acknowledged() {
     sql(&ingest, "insert into d1 using devices tags(1) values(3, 3)").await.unwrap();
     assert_eq!(rows(&store, "db", "devices", &[]).await.len(), 1);
 }
+
+#[tokio::test]
+async fn batches_go_into_tables_that_are_created_kept_or_replaced_as_asked() {
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray};
+    let store = Store::in_memory();
+    let ingest = nano(&store, config()).await;
+    let batch = |from: i64| {
+        let columns: [(&str, ArrayRef); 3] = [
+            ("ts", Arc::new(TimestampNanosecondArray::from_iter_values(from..from + 100))),
+            ("v", Arc::new(Int64Array::from_iter_values(0..100))),
+            ("tbname", Arc::new(StringArray::from_iter_values((0..100).map(|i| format!("d{}", i % 7))))),
+        ];
+        Ok(RecordBatch::try_from_iter(columns).unwrap())
+    };
+    let write = |from: Vec<i64>, if_absent: IfAbsent, if_exists: IfExists| {
+        let target = IngestTarget { database: "db".into(), table: "bulk".into(), if_absent, if_exists };
+        let batches: Vec<_> = from.into_iter().map(batch).collect();
+        ingest.ingest_batches(target, futures::stream::iter(batches))
+    };
+    let absent = write(vec![0], IfAbsent::Fail, IfExists::Append).await.unwrap_err();
+    assert_eq!(absent.kind(), Kind::NotFound, "{absent}");
+    let written = write(vec![0, 100], IfAbsent::Create, IfExists::Fail).await.unwrap();
+    assert_eq!(written.accepted, 200);
+    assert_eq!(rows(&store, "db", "bulk", &[written.token.unwrap()]).await.len(), 200);
+    assert_eq!(segments(&store).await, 1, "what fits is visible all at once");
+    let exists = write(vec![0], IfAbsent::Create, IfExists::Fail).await.unwrap_err();
+    assert_eq!(exists.kind(), Kind::Invalid, "{exists}");
+    write(vec![1_000], IfAbsent::Fail, IfExists::Append).await.unwrap();
+    let found = rows(&store, "db", "bulk", &[]).await;
+    assert_eq!((found.len(), found[&("d1".to_owned(), 1_001)]["v"].as_str()), (300, "1"));
+    write(vec![5], IfAbsent::Create, IfExists::Replace).await.unwrap();
+    assert_eq!(rows(&store, "db", "bulk", &[]).await.len(), 100);
+}
