@@ -11,6 +11,8 @@ use tonic::metadata::MetadataMap;
 use crate::{request, session::Session};
 
 const COOKIE: &str = "tidelake-session";
+/// How long a client keeps the cookie. Go's client drops a cookie that does not say so.
+const KEPT_SECONDS: u32 = 30 * 86_400;
 
 #[derive(Serialize, Deserialize)]
 struct Remembered {
@@ -51,7 +53,7 @@ pub(super) fn remember(session: &Session, reply: &mut MetadataMap) {
         Remembered { database: session.database.clone(), time_zone: Some(session.time_zone.name().to_owned()) };
     // Two strings always serialize.
     let json = serde_json::to_vec(&remembered).unwrap_or_default();
-    set(reply, "set-cookie", &format!("{COOKIE}={}", URL_SAFE_NO_PAD.encode(json)));
+    set(reply, "set-cookie", &format!("{COOKIE}={}; Max-Age={KEPT_SECONDS}", URL_SAFE_NO_PAD.encode(json)));
 }
 
 /// Takes the session out of the client's cookies.

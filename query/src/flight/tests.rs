@@ -87,6 +87,7 @@ async fn a_query_streams_wire_types_in_the_announced_schema() {
     let temperatures: Vec<i32> = (0..3).flat_map(|d| (0..4).map(move |row| 10 * d + row)).collect();
     assert_eq!(all.column(1).as_primitive::<Int32Type>().values().to_vec(), temperatures);
     assert_eq!(all.schema().field(3).metadata()[crate::wire::TYPE_NAME], "BIGINT UNSIGNED");
+    assert_eq!(all.schema().field(5).metadata()[crate::wire::TYPE_NAME], "NCHAR");
 }
 
 #[tokio::test]

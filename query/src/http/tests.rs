@@ -76,7 +76,7 @@ async fn json_names_columns_and_types_and_counts_rows() {
             "columns": [
                 {"name": "ts", "type": "TIMESTAMP"}, {"name": "temperature", "type": "INT"},
                 {"name": "humidity", "type": "FLOAT"}, {"name": "ticks", "type": "BIGINT UNSIGNED"},
-                {"name": "devname", "type": reply.json()["columns"][4]["type"]},
+                {"name": "devname", "type": "NCHAR"},
             ],
             "data": [["2019-07-16T04:01:40.000Z", 10, 0.0, 0, "dev_1"]],
             "rows": 1
@@ -214,6 +214,7 @@ async fn tdengine_gets_its_shape_for_queries_writes_and_errors() {
     assert_eq!(document["data"], json!([["2019-07-16T12:01:40.000+08:00", 10, 0.0, 0, "dev_1"]]));
     assert_eq!(document["column_meta"][0], json!(["ts", "TIMESTAMP", 8]));
     assert_eq!(document["column_meta"][3], json!(["ticks", "BIGINT UNSIGNED", 8]));
+    assert_eq!(document["column_meta"][4], json!(["devname", "NCHAR", 16]));
     let objects = post(
         &router,
         "/rest/sql?row_with_meta=true",
