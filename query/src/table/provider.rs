@@ -29,7 +29,7 @@ use super::{
     select::Selection,
     view::View,
 };
-use crate::error::to_datafusion;
+use crate::{error::to_datafusion, wire::describe};
 
 /// Which rows of a supertable a table has.
 #[derive(Debug, Clone)]
@@ -42,8 +42,8 @@ pub(crate) enum Scope {
 
 /// The table that queries see: ts (not null), fields, tags and `tbname` (Utf8, not null) last.
 ///
-/// Every field carries its id; texts are Utf8, as everywhere. Output is not ordered. It is not bound to a snapshot:
-/// a scan reads the one of the session state that it is planned with.
+/// Every field carries its id and the name of its type; texts are Utf8, as everywhere. Output is not ordered. It is
+/// not bound to a snapshot: a scan reads the one of the session state that it is planned with.
 #[derive(Debug)]
 pub(crate) struct SeriesTable {
     database: Arc<Database>,
@@ -54,7 +54,8 @@ pub(crate) struct SeriesTable {
 
 impl SeriesTable {
     pub(crate) fn new(database: Arc<Database>, table: Arc<Supertable>, scope: Scope) -> Self {
-        let columns = table.columns.iter().map(|c| arrow_field(c, database.precision));
+        let precision = database.precision;
+        let columns = table.columns.iter().map(|c| describe(arrow_field(c, precision), c.ty, precision));
         let schema = Arc::new(Schema::new(columns.chain([tbname_field()]).collect::<Vec<_>>()));
         Self { database, table, scope, schema }
     }
