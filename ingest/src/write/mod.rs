@@ -18,9 +18,10 @@ mod statement;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use chrono_tz::Tz;
+use futures::FutureExt;
 use parking_lot::Mutex;
 use tidelake_format::{
     Result,
@@ -113,6 +114,18 @@ impl Drop for Tasks {
     }
 }
 
+/// One lane after another: a panic costs the group that met it, which nobody acknowledges, and no more.
+async fn write_forever(shared: Arc<Shared>) {
+    loop {
+        let lane = Lane::new(shared.root.store().clone(), shared.clock.clone(), shared.probe.clone());
+        let run = lane.run(shared.queue.clone(), shared.config.clone());
+        if AssertUnwindSafe(run).catch_unwind().await.is_ok() {
+            return;
+        }
+        tracing::error!("a writer of the log met a bug and ended; another one takes its place");
+    }
+}
+
 impl Ingest {
     /// Starts writers under new ids and, when the settings say so, background compaction.
     ///
@@ -137,8 +150,7 @@ impl Ingest {
         let tasks = Tasks::default();
         let default = if shared.root.store().is_directory() { 1 } else { 4 };
         for _ in 0..shared.config.writers.unwrap_or(default) {
-            let lane = Lane::new(shared.root.store().clone(), shared.clock.clone(), shared.probe.clone());
-            tasks.lanes.lock().push(tokio::spawn(lane.run(shared.queue.clone(), shared.config.clone())));
+            tasks.lanes.lock().push(tokio::spawn(write_forever(shared.clone())));
         }
         if shared.config.compact.background {
             tasks.background.lock().extend(shared.compactor.spawn());

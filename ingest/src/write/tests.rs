@@ -177,6 +177,26 @@ async fn a_store_that_is_away_makes_requests_fail_in_time_and_their_rows_are_wri
 }
 
 #[tokio::test]
+async fn a_bug_in_one_group_does_not_end_the_writer() {
+    let store = Store::in_memory();
+    nano(&store, config()).await;
+    let puts = AtomicUsize::new(0);
+    let faulty = store.with_faults(move |request| {
+        let first = request.operation == Operation::Put
+            && request.key.starts_with("log/")
+            && puts.fetch_add(1, Ordering::Relaxed) == 0;
+        assert!(!first, "the bug");
+        Fault::None
+    });
+    let ingest = open(&faulty, IngestConfig { writers: Some(1), ..config() }).await;
+    line(&open(&store, config()).await, "cpu value=1 1", Durability::Stored).await.unwrap();
+    let error = line(&ingest, "cpu value=1 2", Durability::Stored).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    line(&ingest, "cpu value=1 3", Durability::Stored).await.unwrap();
+    assert_eq!(rows(&store, "db", "cpu", &[]).await.len(), 2);
+}
+
+#[tokio::test]
 async fn a_full_buffer_refuses_and_takes_again_when_it_has_room() {
     let store = Store::in_memory();
     let small = IngestConfig { group_bytes: 1 << 10, body_bytes: 4 << 10, buffer_bytes: 4 << 10, ..config() };
