@@ -408,7 +408,8 @@ where
         };
         Ok(match part {
             Part::Count => Arc::new(Int64Array::from_iter_values(self.count.iter().map(|n| *n as i64))),
-            Part::AverageCount => Arc::new(UInt64Array::from(self.count.clone())),
+            // null with the sum, as the average merges its own states
+            Part::AverageCount => Arc::new(UInt64Array::new(self.count.clone().into(), Some(nulls()))),
             Part::Sum => T::Native::sums(self.sum.clone(), nulls()),
             Part::FloatSum => Arc::new(Float64Array::new(self.float_sum.clone().into(), Some(nulls()))),
             Part::Min => own(self.min.clone()),

@@ -48,7 +48,7 @@ pub(super) enum State {
     Rows,
     /// Int64: values that are not null, of the data column at this place.
     Count(usize),
-    /// UInt64: the same, as an average counts.
+    /// UInt64: the same, as an average counts: null without values.
     AverageCount(usize),
     /// Int64, UInt64 (both wrapping) or Float64.
     Sum(usize),

@@ -44,6 +44,7 @@ pub(super) struct World {
     table: TableId,
     writer: WriterId,
     next: u64,
+    start_ms: i64,
 }
 
 type Row = (usize, i64, Values);
@@ -76,7 +77,9 @@ impl World {
             .unwrap();
         let tags = (0..SERIES).map(|i| (name(i), original(i)));
         let writer = WriterId::random(&mut rng);
-        let mut world = World { root, rows: BTreeMap::new(), tags: tags.collect(), database, table, writer, next: 0 };
+        let start_ms = root.store().ambient().wall_ms();
+        let mut world =
+            World { root, rows: BTreeMap::new(), tags: tags.collect(), database, table, writer, next: 0, start_ms };
         for _ in 0..rng.random_range(0..4) {
             world.file(&mut rng).await;
             world.sometimes_change(&mut rng).await;
@@ -205,8 +208,8 @@ impl World {
         let rows = self.rows(rng);
         let position = Position { writer: self.writer, seq: self.next };
         self.next += 1;
-        let stamp_ms = START + self.next as i64;
-        let header = SegmentHeader { position, writer_start_ms: START, stamp_ms };
+        let stamp_ms = self.start_ms + self.next as i64;
+        let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ms };
         let bytes = encode(&header, &[self.block(&rows)]).unwrap();
         self.root.store().create(&log_key(position), bytes).await.unwrap();
     }
@@ -256,7 +259,7 @@ impl World {
                 partition,
                 order: version,
                 clean: version,
-                written_ms: START,
+                written_ms: self.start_ms,
                 data: ObjectRef { id, bytes: data_bytes },
                 tags: ObjectRef { id: tags, bytes: tags_bytes },
                 rollup: None,
