@@ -10,6 +10,7 @@
 mod actions;
 mod cache;
 mod encode;
+mod guard;
 mod handle;
 mod ingest;
 mod keys;

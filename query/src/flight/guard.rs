@@ -1,0 +1,60 @@
+//! A look at each message from outside before Arrow decodes it: its decoder trusts lengths and offsets, and would
+//! panic on some and allocate what others claim.
+
+use arrow::ipc::{RecordBatch, root_as_message};
+use arrow_flight::FlightData;
+use tidelake_format::{Error, Result};
+
+/// The most rows of one batch: no message is large enough for more.
+const MAX_ROWS: i64 = 1 << 29;
+/// The most that the buffers of one message may take when decompressed, in bytes.
+const MAX_DECOMPRESSED: i64 = 1 << 30;
+
+/// Checks that a message is one, and that its buffers lie within its body.
+///
+/// # Errors
+/// [`Kind::Invalid`](crate::Kind::Invalid) saying which expectation does not hold.
+pub(super) fn check(data: &FlightData) -> Result<()> {
+    let message =
+        root_as_message(&data.data_header).map_err(|e| wrong("its header cannot be read").with("reason", e))?;
+    let dictionary = || message.header_as_dictionary_batch().and_then(|d| d.data());
+    match message.header_as_record_batch().or_else(dictionary) {
+        Some(batch) => check_batch(&batch, &data.data_body),
+        None => Ok(()),
+    }
+}
+
+fn check_batch(batch: &RecordBatch<'_>, body: &[u8]) -> Result<()> {
+    let rows = |n: i64| (0..=MAX_ROWS).contains(&n);
+    let nodes = batch.nodes().into_iter().flatten();
+    if !rows(batch.length())
+        || nodes.into_iter().any(|n| !rows(n.length()) || !(0..=n.length()).contains(&n.null_count()))
+    {
+        return Err(wrong("a number of rows is out of range"));
+    }
+    let mut decompressed = 0i64;
+    for buffer in batch.buffers().into_iter().flatten() {
+        let range = usize::try_from(buffer.offset()).ok().zip(usize::try_from(buffer.length()).ok());
+        let bytes =
+            range.and_then(|(offset, length)| body.get(offset..offset.checked_add(length)?)).ok_or_else(|| {
+                wrong("a buffer lies outside the body")
+                    .with("expected", format!("within {} bytes", body.len()))
+                    .with("found", format!("{} bytes at {}", buffer.length(), buffer.offset()))
+            })?;
+        if batch.compression().is_some()
+            && let Some((size, _)) = bytes.split_first_chunk()
+        {
+            // −1 means that this buffer is not compressed.
+            let size = i64::from_le_bytes(*size);
+            decompressed = decompressed.saturating_add(size.max(0));
+            if size < -1 || decompressed > MAX_DECOMPRESSED {
+                return Err(wrong("a decompressed size is out of range").with("limit", MAX_DECOMPRESSED));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn wrong(what: &str) -> Error {
+    Error::invalid("a message is not one of Arrow batches").with("reason", what)
+}
