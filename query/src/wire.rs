@@ -71,7 +71,15 @@ pub fn wire_type(data_type: &DataType) -> DataType {
 pub fn wire_field(field: &Field) -> Field {
     let mut metadata = HashMap::new();
     let (name, precision) = type_name(field.data_type());
-    match field.metadata().get(TYPE_NAME) {
+    // a cast keeps the metadata of what it casts: a name counts only while it is one of this type, or of one that
+    // goes over the wire as this type
+    let integer = field.data_type().is_integer();
+    let fits = |given: &&String| {
+        **given == name
+            || (name == "VARCHAR" && matches!(given.as_str(), "NCHAR" | "JSON"))
+            || (integer && given.ends_with(" UNSIGNED"))
+    };
+    match field.metadata().get(TYPE_NAME).filter(fits) {
         Some(given) => {
             metadata.insert(TYPE_NAME.to_owned(), given.clone());
             if let Some(width) = field.metadata().get(PRECISION) {

@@ -20,10 +20,13 @@ use super::*;
 use crate::{optimize::AggregateLevels, writer::ReadOnlyWriter};
 
 fn engine(world: &World) -> Engine {
+    limited(world, Duration::from_secs(60), 4)
+}
+
+fn limited(world: &World, timeout: Duration, concurrency: usize) -> Engine {
     let options = SnapshotOptions { max_staleness: Some(Duration::ZERO), ..SnapshotOptions::default() };
     let snapshots = Arc::new(SnapshotReader::new(world.root.clone(), options));
-    let config =
-        EngineConfig { memory_bytes: 256 << 20, partitions: 2, timeout: Duration::from_secs(60), concurrency: 4 };
+    let config = EngineConfig { memory_bytes: 256 << 20, partitions: 2, timeout, concurrency };
     Engine::new(world.root.clone(), snapshots, Arc::new(ReadOnlyWriter), config)
 }
 
@@ -287,4 +290,102 @@ fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_queries_over_random_states_give_what_the_rows_give() {
     check(seeds(0..60)).await;
+}
+
+async fn explain(engine: &Engine, sql: &str) -> String {
+    lines(engine, &format!("explain {sql}")).await.join("\n")
+}
+
+#[tokio::test]
+async fn tags_and_times_are_filtered_by_the_scan_alone() {
+    let world = World::regular().await;
+    let (from, to) = (START + 2_000, START + 5_000);
+    let sql = format!("select a from t where g < 2 and tbname <> 'd0' and ts >= {from} and ts < {to}");
+    let plan = explain(&engine(&world), &sql).await;
+    assert!(!plan.contains("FilterExec"), "{plan}");
+    let scan = format!("series=2/6, chunks=2, rows=10, ticks={from}..={}", to - 1);
+    assert!(plan.contains(&scan), "{plan}");
+    // what rows decide stays above
+    assert!(explain(&engine(&world), "select a from t where g < 2 and a > 3").await.contains("FilterExec"));
+}
+
+#[tokio::test]
+async fn explain_shows_what_each_level_answers() {
+    let world = World::regular().await;
+    let all = "select g, count(*), sum(a), avg(b), spread(a), first(a) from t group by g";
+    let plan = explain(&engine(&world), all).await;
+    // 40 s from 01:46:40 on make four partitions of 15 s
+    let chunks = 6 * world.partitions();
+    assert!(plan.contains(&format!("manifests=[chunks={chunks}, rows=240], decoded=[chunks=0, rows=0]")), "{plan}");
+    assert!(plan.contains("groups=4"), "{plan}");
+    let part = format!("select count(*), sum(a) from t where ts > {}", START + 2_000);
+    let plan = explain(&engine(&world), &part).await;
+    assert!(plan.contains(&format!("manifests=[chunks={}, ", chunks - 6)), "{plan}");
+    assert!(plan.contains("decoded=[chunks=6, "), "{plan}");
+    // rows decide
+    assert!(!explain(&engine(&world), "select sum(a) from t where b > 1").await.contains("SeriesAggregate"));
+}
+
+#[tokio::test]
+async fn a_series_is_a_table_of_its_own_without_tags() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    let (prepared, _) = engine.query(&session(), "select * from d3").await.unwrap();
+    let Statement::Query { schema, .. } = &prepared.kind else { panic!("a query") };
+    assert_eq!(schema.fields().iter().map(|f| f.name().as_str()).collect::<Vec<_>>(), ["ts", "a", "b"]);
+    assert_eq!(lines(&engine, "select * from db.d3").await.len(), STEPS as usize);
+    assert_eq!(lines(&engine, "select count(*), max(a) from d3 where a < 5").await, ["5|4"]);
+    assert_eq!(batches(&engine, "select * from d9").await.unwrap_err().kind(), tidelake_format::Kind::NotFound);
+}
+
+#[tokio::test]
+async fn a_prepared_statement_reads_a_new_snapshot_at_each_run() {
+    let mut world = World::regular().await;
+    let engine = engine(&world);
+    let prepared = engine.prepare(&session(), "select count(*) from t where tbname = ?").await.unwrap();
+    let wide = engine.prepare(&session(), "select * from t").await.unwrap();
+    assert_eq!(prepared.parameters.len(), 1);
+    let parameters = arrow::array::StringArray::from(vec!["d2"]);
+    let parameters = RecordBatch::try_from_iter([("1", Arc::new(parameters) as arrow::array::ArrayRef)]).unwrap();
+    let mut rng = StdRng::seed_from_u64(3);
+    for _ in 0..3 {
+        let Outcome::Rows(rows) = engine.run(&session(), &prepared, Some(parameters.clone())).await.unwrap() else {
+            panic!("rows")
+        };
+        let rows: Vec<RecordBatch> = rows.try_collect().await.unwrap();
+        let expected = world.rows.keys().filter(|(name, _)| name == "d2").count();
+        assert_eq!(cell(rows[0].column(0), 0), expected.to_string());
+        world.file(&mut rng).await;
+    }
+    let Err(e) = engine.run(&session(), &prepared, None).await else { panic!("a parameter is missing") };
+    assert_eq!(e.kind(), tidelake_format::Kind::Invalid);
+    world.add_column("d", tidelake_format::types::Type::Int).await;
+    let Err(e) = engine.run(&session(), &wide, None).await else { panic!("the announced columns are others") };
+    assert_eq!(e.kind(), tidelake_format::Kind::Conflict);
+}
+
+#[tokio::test]
+async fn a_query_waits_for_its_turn_and_no_longer_than_its_deadline() {
+    let world = World::regular().await;
+    let engine = limited(&world, Duration::from_millis(300), 1);
+    let (_, first) = engine.query(&session(), "select * from t").await.unwrap();
+    let Err(e) = engine.query(&session(), "select 1").await else { panic!("the first one holds the only place") };
+    assert_eq!(e.kind(), tidelake_format::Kind::Unavailable);
+    drop(first);
+    assert_eq!(lines(&engine, "select 1").await, ["1"]);
+    let (_, slow) = engine.query(&session(), "select * from t").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    let Outcome::Rows(slow) = slow else { panic!("rows") };
+    let e = from_datafusion(slow.try_collect::<Vec<_>>().await.unwrap_err());
+    assert_eq!(e.kind(), tidelake_format::Kind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_type_keeps_its_name_only_while_it_is_that_type() {
+    let world = World::regular().await;
+    let sql = "select a, cast(a as double) as d, a + 1 as e, sum(a) as f, max(a) as m from t group by a";
+    let (prepared, _) = engine(&world).query(&session(), sql).await.unwrap();
+    let Statement::Query { schema, .. } = &prepared.kind else { panic!("a query") };
+    let names = schema.fields().iter().map(|f| f.metadata()[crate::wire::TYPE_NAME].clone());
+    assert_eq!(names.collect::<Vec<_>>(), ["INT", "DOUBLE", "BIGINT", "BIGINT", "INT"]);
 }

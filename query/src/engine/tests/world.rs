@@ -57,6 +57,37 @@ impl World {
     /// The state of a seed: some data files, deletes and overrides, then some log segments.
     pub(super) async fn random(seed: u64) -> World {
         let mut rng = StdRng::seed_from_u64(seed);
+        let mut world = Self::empty(&mut rng).await;
+        for _ in 0..rng.random_range(0..4) {
+            world.file(&mut rng).await;
+            world.sometimes_change(&mut rng).await;
+        }
+        // files without the column c stand beside newer ones with it
+        world.add_column("c", Type::Binary(None)).await;
+        for _ in 0..rng.random_range(0..3) {
+            world.file(&mut rng).await;
+            world.sometimes_change(&mut rng).await;
+        }
+        for _ in 0..rng.random_range(0..4) {
+            world.segment(&mut rng).await;
+            world.sometimes_change(&mut rng).await;
+        }
+        world
+    }
+
+    /// Every series with a row at every step in one fold's files, and nothing in the log.
+    pub(super) async fn regular() -> World {
+        let mut rng = StdRng::seed_from_u64(0);
+        let mut world = Self::empty(&mut rng).await;
+        let row = |series, step| (series, START + step * 1_000, (Some(step as i32), Some(step as f64 / 4.0), None));
+        let rows: Vec<Row> = (0..SERIES).flat_map(|series| (0..STEPS).map(move |step| row(series, step))).collect();
+        world.take(&rows);
+        world.write_files(&mut rng, rows).await;
+        world
+    }
+
+    /// A table without rows.
+    async fn empty(rng: &mut StdRng) -> World {
         let root = Root::open(Store::in_memory()).await.unwrap();
         let columns = [
             ("ts", Role::Time, Type::Timestamp),
@@ -76,25 +107,19 @@ impl World {
             .await
             .unwrap();
         let tags = (0..SERIES).map(|i| (name(i), original(i)));
-        let writer = WriterId::random(&mut rng);
+        let writer = WriterId::random(rng);
         let start_ms = root.store().ambient().wall_ms();
-        let mut world =
-            World { root, rows: BTreeMap::new(), tags: tags.collect(), database, table, writer, next: 0, start_ms };
-        for _ in 0..rng.random_range(0..4) {
-            world.file(&mut rng).await;
-            world.sometimes_change(&mut rng).await;
-        }
-        // files without the column c stand beside newer ones with it
-        world.alter(|t| t.add_column("c", Role::Field, Type::Binary(None)).map(|_| ())).await;
-        for _ in 0..rng.random_range(0..3) {
-            world.file(&mut rng).await;
-            world.sometimes_change(&mut rng).await;
-        }
-        for _ in 0..rng.random_range(0..4) {
-            world.segment(&mut rng).await;
-            world.sometimes_change(&mut rng).await;
-        }
-        world
+        let (rows, tags) = (BTreeMap::new(), tags.collect());
+        World { root, rows, tags, database, table, writer, next: 0, start_ms }
+    }
+
+    /// How many partitions have files.
+    pub(super) fn partitions(&self) -> usize {
+        self.root.catalog().partitions(self.table).count()
+    }
+
+    pub(super) async fn add_column(&mut self, name: &str, ty: Type) {
+        self.alter(|t| t.add_column(name, Role::Field, ty).map(|_| ())).await;
     }
 
     fn supertable(&self) -> Arc<Supertable> {
@@ -164,13 +189,17 @@ impl World {
                 rows.push((series, START + step * 1_000, (a, b, c)));
             }
         }
-        for (series, ts, (a, b, c)) in &rows {
+        self.take(&rows);
+        rows
+    }
+
+    fn take(&mut self, rows: &[Row]) {
+        for (series, ts, (a, b, c)) in rows {
             let row = self.rows.entry((name(*series), *ts)).or_default();
             row.0 = a.or(row.0);
             row.1 = b.or(row.1);
             row.2 = c.clone().or(row.2.take());
         }
-        rows
     }
 
     /// Rows as a block; a field without any value is left out.
@@ -214,9 +243,13 @@ impl World {
         self.root.store().create(&log_key(position), bytes).await.unwrap();
     }
 
-    /// What a fold would leave: one data file per partition, all in one commit.
-    async fn file(&mut self, rng: &mut StdRng) {
+    pub(super) async fn file(&mut self, rng: &mut StdRng) {
         let rows = self.rows(rng);
+        self.write_files(rng, rows).await;
+    }
+
+    /// What a fold would leave: one data file per partition, all in one commit.
+    async fn write_files(&mut self, rng: &mut StdRng, rows: Vec<Row>) {
         let mut by_partition: BTreeMap<i64, Vec<Row>> = BTreeMap::new();
         for row in rows {
             by_partition.entry(self.database.partition_of(row.1)).or_default().push(row);
