@@ -33,6 +33,7 @@ pub fn router(engine: Engine) -> Router {
     Router::new()
         .route("/api/v1/sql", get(sql::get).post(sql::post))
         .route("/rest/sql", post(tdengine::sql))
+        .route("/rest/sql/", post(tdengine::sql))
         .route("/rest/sql/{database}", post(tdengine::sql_in))
         .route("/rest/login/{user}/{password}", get(tdengine::login))
         .layer(DefaultBodyLimit::max(MAX_STATEMENT_BYTES))

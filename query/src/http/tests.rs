@@ -222,6 +222,7 @@ async fn tdengine_gets_its_shape_for_queries_writes_and_errors() {
     )
     .await;
     assert_eq!(objects.json()["data"], json!([{"devname": "dev_2"}]));
+    assert_eq!(post(&router, "/rest/sql/", "select 1").await.json()["rows"], json!(1));
     let written = post(&router, "/rest/sql/w1", "insert into d0 values (now, 1, 2, 3)").await;
     let expected = json!({"code": 0, "column_meta": [["affected_rows", "INT", 4]], "data": [[1]], "rows": 1});
     assert_eq!(written.json(), expected);
