@@ -24,7 +24,11 @@ fn engine(world: &World) -> Engine {
 }
 
 fn limited(world: &World, timeout: Duration, concurrency: usize) -> Engine {
-    let options = SnapshotOptions { max_staleness: Some(Duration::ZERO), ..SnapshotOptions::default() };
+    with(world, Duration::ZERO, timeout, concurrency)
+}
+
+fn with(world: &World, max_staleness: Duration, timeout: Duration, concurrency: usize) -> Engine {
+    let options = SnapshotOptions { max_staleness: Some(max_staleness), ..SnapshotOptions::default() };
     let snapshots = Arc::new(SnapshotReader::new(world.root.clone(), options));
     let config = EngineConfig { memory_bytes: 256 << 20, partitions: 2, timeout, concurrency };
     Engine::new(world.root.clone(), snapshots, Arc::new(ReadOnlyWriter), config)
@@ -262,7 +266,7 @@ async fn check_aggregates(world: &World, engines: &[Engine], rng: &mut StdRng, s
     }
 }
 
-async fn check(seeds: std::ops::Range<u64>) {
+async fn check_seeds(seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let world = World::random(seed).await;
         let engine = engine(&world);
@@ -289,7 +293,7 @@ fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_queries_over_random_states_give_what_the_rows_give() {
-    check(seeds(0..60)).await;
+    check_seeds(seeds(0..50)).await;
 }
 
 async fn explain(engine: &Engine, sql: &str) -> String {
@@ -388,4 +392,25 @@ async fn a_type_keeps_its_name_only_while_it_is_that_type() {
     let Statement::Query { schema, .. } = &prepared.kind else { panic!("a query") };
     let names = schema.fields().iter().map(|f| f.metadata()[crate::wire::TYPE_NAME].clone());
     assert_eq!(names.collect::<Vec<_>>(), ["INT", "DOUBLE", "BIGINT", "BIGINT", "INT"]);
+}
+
+#[tokio::test]
+async fn a_query_asks_the_store_only_for_what_it_does_not_know() {
+    let world = World::regular().await;
+    let engine = with(&world, Duration::from_secs(3_600), Duration::from_secs(60), 4);
+    let store = world.root.store();
+    let partitions = world.partitions() as u64;
+    let requests = async |sql: &str| {
+        let before = store.counters();
+        lines(&engine, sql).await;
+        store.counters().since(&before)
+    };
+    let levels = "select g, count(*), avg(b) from t group by g";
+    let first = requests(levels).await;
+    assert!(first.get >= partitions, "one tag manifest per file: {first:?}");
+    assert_eq!(requests(levels).await.requests(), 0, "everything is known now");
+    let one_file = format!("select a from t where tbname = 'd1' and ts = {START}");
+    assert_eq!(requests(&one_file).await.get, 2, "the footer, and one span of pages");
+    assert_eq!(requests(&one_file).await.requests(), 1, "the pages");
+    assert_eq!(requests("select tbname from t").await.requests(), 0, "no data page tells a name");
 }

@@ -1,21 +1,23 @@
 //! Aggregates of one column, one cell per group.
 
+use std::sync::Arc;
+
 use arrow::{
     array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, Int64Array, PrimitiveArray, UInt64Array},
     buffer::NullBuffer,
-    compute::cast,
     datatypes::{
         DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
         TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type,
         UInt64Type,
     },
 };
-use std::sync::Arc;
 use tidelake_format::{
     Error, Result,
     ids::ColumnId,
     tags::{Aggregate, TagManifest},
 };
+
+use super::number::Number;
 
 /// Which aggregates of a column are wanted beside its count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -132,92 +134,6 @@ impl ColumnCells for Counts {
     }
 }
 
-/// A number as the widest of its kind, with the total order of Arrow as the order of keys.
-pub(super) trait Number: Copy + Default + Send + 'static {
-    /// i64, u64 or f64.
-    type Wide: Copy + Default + Send + 'static;
-    /// Ordered as `total_cmp` orders.
-    type Key: Copy + Ord;
-    fn wide(self) -> Self::Wide;
-    fn narrow(wide: Self::Wide) -> Self;
-    fn key(self) -> Self::Key;
-    fn unkey(key: Self::Key) -> Self;
-    /// A tick of a timestamp column, whose native type is i64.
-    fn of_ticks(ticks: i64) -> Self;
-    fn plus(a: Self::Wide, b: Self::Wide) -> Self::Wide;
-    fn float(wide: Self::Wide) -> f64;
-    fn sums(values: Vec<Self::Wide>, nulls: NullBuffer) -> ArrayRef;
-    /// The values of an array of aggregates, widened.
-    fn widen(array: &ArrayRef) -> Result<Vec<Self::Wide>>;
-}
-
-macro_rules! integer {
-    ($($native:ty => $wide:ty, $wide_type:ty, $array:ty;)*) => {$(
-        impl Number for $native {
-            type Wide = $wide;
-            type Key = $native;
-            fn wide(self) -> $wide { <$wide>::from(self) }
-            fn narrow(wide: $wide) -> Self { wide as $native }
-            fn key(self) -> $native { self }
-            fn unkey(key: $native) -> Self { key }
-            fn of_ticks(ticks: i64) -> Self { ticks as $native }
-            fn plus(a: $wide, b: $wide) -> $wide { a.wrapping_add(b) }
-            fn float(wide: $wide) -> f64 { wide as f64 }
-            fn sums(values: Vec<$wide>, nulls: NullBuffer) -> ArrayRef {
-                Arc::new(<$array>::new(values.into(), Some(nulls)))
-            }
-            fn widen(array: &ArrayRef) -> Result<Vec<$wide>> {
-                let wide = cast(array, &<$wide_type as ArrowPrimitiveType>::DATA_TYPE)?;
-                Ok(wide.as_primitive::<$wide_type>().values().to_vec())
-            }
-        }
-    )*};
-}
-
-integer! {
-    i8 => i64, Int64Type, Int64Array;
-    i16 => i64, Int64Type, Int64Array;
-    i32 => i64, Int64Type, Int64Array;
-    i64 => i64, Int64Type, Int64Array;
-    u8 => u64, UInt64Type, UInt64Array;
-    u16 => u64, UInt64Type, UInt64Array;
-    u32 => u64, UInt64Type, UInt64Array;
-    u64 => u64, UInt64Type, UInt64Array;
-}
-
-macro_rules! float {
-    ($($native:ty, $bits:ty;)*) => {$(
-        impl Number for $native {
-            type Wide = f64;
-            type Key = $bits;
-            fn wide(self) -> f64 { f64::from(self) }
-            fn narrow(wide: f64) -> Self { wide as $native }
-            fn key(self) -> $bits {
-                let bits = self.to_bits() as $bits;
-                bits ^ (bits >> (<$bits>::BITS - 1)) & <$bits>::MAX
-            }
-            fn unkey(key: $bits) -> Self {
-                <$native>::from_bits((key ^ (key >> (<$bits>::BITS - 1)) & <$bits>::MAX) as _)
-            }
-            fn of_ticks(ticks: i64) -> Self { ticks as $native }
-            fn plus(a: f64, b: f64) -> f64 { a + b }
-            fn float(wide: f64) -> f64 { wide }
-            fn sums(values: Vec<f64>, nulls: NullBuffer) -> ArrayRef {
-                Arc::new(Float64Array::new(values.into(), Some(nulls)))
-            }
-            fn widen(array: &ArrayRef) -> Result<Vec<f64>> {
-                let wide = cast(array, &DataType::Float64)?;
-                Ok(wide.as_primitive::<Float64Type>().values().to_vec())
-            }
-        }
-    )*};
-}
-
-float! {
-    f32, i32;
-    f64, i64;
-}
-
 /// Cells of a column of numbers or instants. A cell without values has a count of 0, and its other parts mean nothing.
 struct Typed<T: ArrowPrimitiveType>
 where
@@ -283,11 +199,11 @@ where
     fn add_slice(&mut self, cell: usize, values: &[T::Native], ts: Option<&[i64]>) {
         let (Some(first), Some(last)) = (values.first(), values.last()) else { return };
         if self.wants.sum {
-            let sum = values.iter().fold(Default::default(), |sum, v| T::Native::plus(sum, v.wide()));
+            let sum = T::Native::sum(values);
             self.sum[cell] = T::Native::plus(self.sum[cell], sum);
         }
         if self.wants.float_sum {
-            self.float_sum[cell] += values.iter().map(|v| T::Native::float(v.wide())).sum::<f64>();
+            self.float_sum[cell] += T::Native::float_sum(values);
         }
         if self.wants.min {
             let key = values.iter().fold(first.key(), |key, v| key.min(v.key()));

@@ -17,7 +17,10 @@ use datafusion::{
         stream::RecordBatchStreamAdapter,
     },
 };
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{
+    StreamExt, TryStreamExt,
+    stream::{self, BoxStream},
+};
 
 use super::{
     AggregateLevels,
@@ -27,7 +30,7 @@ use super::{
 };
 use crate::{
     error::to_datafusion,
-    table::{Columns, Origin, Reading, Selection, TimeRange, Unit, deal},
+    table::{Columns, Decoded, Origin, Reading, Selection, TimeRange, Unit, deal},
 };
 
 /// Rows decoded at a time: large enough that the work per batch vanishes.
@@ -164,8 +167,11 @@ impl ExecutionPlan for SeriesAggregate {
         let run = Run {
             cells: self.cells(),
             answered: (partition == 0).then(|| self.answered.clone()),
-            units: self.partitions[partition].clone().into_iter(),
-            open: None,
+            decoded: self.shape.scan.reading().units(
+                self.partitions[partition].clone(),
+                self.columns.clone(),
+                BATCH_ROWS,
+            ),
             node: self.clone(),
             reservation,
             metrics: BaselineMetrics::new(&self.metrics, partition),
@@ -196,8 +202,7 @@ struct Run {
     node: SeriesAggregate,
     cells: Cells,
     answered: Option<Arc<Answered>>,
-    units: std::vec::IntoIter<Unit>,
-    open: Option<stream::BoxStream<'static, tidelake_format::Result<crate::table::Decoded>>>,
+    decoded: BoxStream<'static, tidelake_format::Result<Decoded>>,
     reservation: MemoryReservation,
     metrics: BaselineMetrics,
     rows_read: datafusion::physical_plan::metrics::Count,
@@ -218,15 +223,7 @@ impl Run {
             timer.done();
         }
         while self.cells.len() < MOST_CELLS {
-            let Some(open) = &mut self.open else {
-                let Some(unit) = self.units.next() else { break };
-                self.open = Some(reading.unit(unit, self.node.columns.clone(), BATCH_ROWS));
-                continue;
-            };
-            let Some(decoded) = open.next().await else {
-                self.open = None;
-                continue;
-            };
+            let Some(decoded) = self.decoded.next().await else { break };
             let decoded = decoded.map_err(to_datafusion)?;
             let timer = self.metrics.elapsed_compute().timer();
             self.rows_read.add(decoded.batch.num_rows());

@@ -8,12 +8,13 @@
 //!    run, not per row, and nothing is hashed per row.
 //!
 //! What the rule does not understand stays as DataFusion planned it. [`shape`] reads the plan, [`levels`] divides the
-//! chunks, [`cells`] holds the aggregates of groups, [`leaf`] is the plan node.
+//! chunks, [`cells`] holds the aggregates of groups, each column's in [`column`], [`leaf`] is the plan node.
 
 mod cells;
 mod column;
 mod leaf;
 mod levels;
+mod number;
 mod shape;
 
 use std::sync::Arc;

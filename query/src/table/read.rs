@@ -11,11 +11,7 @@ use futures::{
     StreamExt, TryStreamExt,
     stream::{self, BoxStream},
 };
-use tidelake_format::{
-    Error, Result,
-    ids::ColumnId,
-    schema::field_id,
-};
+use tidelake_format::{Error, Result, ids::ColumnId, schema::field_id};
 
 use super::{
     filters::TimeRange,
@@ -28,6 +24,9 @@ use super::{
     tail::SortedBlock,
     units::Unit,
 };
+
+/// Units of one partition that are read from a distant store at once: each holds about half a row group's bytes.
+const UNITS_AT_ONCE: usize = 4;
 
 /// What the partitions of one scan share.
 #[derive(Debug)]
@@ -73,13 +72,22 @@ impl Columns {
 }
 
 impl Reading {
-    /// The rows of a unit in batches of up to `batch_rows`.
-    pub(crate) fn unit(
+    /// The rows of some units in batches of up to `batch_rows`; batches of different units may come in any order.
+    pub(crate) fn units(
         self: &Arc<Self>,
-        unit: Unit,
+        units: Vec<Unit>,
         columns: Columns,
         batch_rows: usize,
     ) -> BoxStream<'static, Result<Decoded>> {
+        // while one unit waits for a distant store another one is decoded; its requests are on their way
+        let at_once = if self.reader.store().is_local() { 1 } else { UNITS_AT_ONCE };
+        let this = self.clone();
+        let open = move |unit| this.unit(unit, columns.clone(), batch_rows);
+        stream::iter(units).map(open).flatten_unordered(at_once).boxed()
+    }
+
+    /// The rows of a unit in batches of up to `batch_rows`.
+    fn unit(self: &Arc<Self>, unit: Unit, columns: Columns, batch_rows: usize) -> BoxStream<'static, Result<Decoded>> {
         match unit {
             Unit::Plain { source, pieces } => self.plain(source, pieces, columns, batch_rows),
             Unit::Merged(components) => {

@@ -163,9 +163,7 @@ impl ExecutionPlan for SeriesScan {
         let batch_rows = context.session_config().batch_size();
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let decoded_rows = MetricBuilder::new(&self.metrics).counter("rows_read", partition);
-        let (reading, columns) = (self.reading.clone(), self.columns.clone());
-        let units = stream::iter(self.partitions[partition].clone());
-        let decoded = units.flat_map(move |unit| reading.unit(unit, columns.clone(), batch_rows));
+        let decoded = self.reading.units(self.partitions[partition].clone(), self.columns.clone(), batch_rows);
         let (output, out_schema) = (self.output.clone(), schema.clone());
         let batches = decoded.map_err(to_datafusion).and_then(move |decoded| {
             let timer = metrics.elapsed_compute().timer();
