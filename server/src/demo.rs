@@ -17,7 +17,6 @@ use tidelake_loadtest::{
         self, Existing, HttpOptions, WriteOptions,
         query::{Addresses, Asker, Door},
     },
-    answer::Value,
     generate::{Order, Source},
     oracle::Oracle,
     verify::verify,

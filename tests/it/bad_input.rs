@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
 use tidelake_tests::{Flight, Http, Server, process};
 
 fn start(directory: &tempfile::TempDir) -> (Server, Http) {
@@ -49,7 +50,7 @@ async fn bad_lines_are_named_one_by_one_and_good_ones_beside_them_are_kept() {
     assert_names(&conflict.body, &["field type conflict", "\\\"v\\\"", "m"]);
 
     let rows = http.sql("select v from bad.m order by v").await;
-    assert_eq!(rows, [[1], [2], [7]].map(|r| r.map(serde_json::Value::from).to_vec()));
+    assert_eq!(rows, [[json!(1)], [json!(2)], [json!(7)]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,7 +135,7 @@ async fn statements_that_write_are_checked_value_by_value() {
         assert_names(&reply.body, words);
     }
     http.rest_sql("insert into bad.d using bad.s tags(1) values (1, 1, 'ok')").await;
-    assert_eq!(http.sql("select n, t from bad.s").await, [vec![1.into(), "ok".into()]]);
+    assert_eq!(http.sql("select n, t from bad.s").await, [[json!(1), json!("ok")]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -146,7 +147,7 @@ async fn a_bad_point_is_reported_in_opentsdbs_shape_and_good_ones_are_kept() {
     let reply = http.post("/api/put?details", &[], body).await.unwrap();
     assert_eq!(reply.status, 400, "{}", reply.body);
     let json = reply.json();
-    assert_eq!((&json["success"], &json["failed"]), (&1.into(), &1.into()), "{json}");
+    assert_eq!((&json["success"], &json["failed"]), (&json!(1), &json!(1)), "{json}");
     let reply = http.post("/api/put", &[], "{not json").await.unwrap();
     assert_eq!(reply.status, 400, "{}", reply.body);
     assert_eq!(http.sql("select value from opentsdb.\"sys.load\"").await[0][0], 1.5);

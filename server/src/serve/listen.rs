@@ -37,7 +37,7 @@ pub(super) async fn serve(
     loop {
         while connections.try_join_next().is_some() {}
         let accepted = tokio::select! {
-            _ = stopped.wait_for(|stopped| *stopped) => break,
+            () = stop(&mut stopped) => break,
             accepted = async {
                 let slot = slots.clone().acquire_owned().await;
                 (slot, listener.accept().await)
@@ -72,7 +72,7 @@ pub(super) async fn serve(
             tokio::pin!(connection);
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
-                _ = stopped.wait_for(|stopped| *stopped) => {
+                () = stop(&mut stopped) => {
                     connection.as_mut().graceful_shutdown();
                     connection.await
                 }
@@ -88,4 +88,9 @@ pub(super) async fn serve(
         tracing::warn!(left = connections.len(), "requests were cut off at the end of the drain time");
     }
     Ok(())
+}
+
+/// Resolves once the server is told to stop (or the one who would tell is gone).
+async fn stop(stopped: &mut watch::Receiver<bool>) {
+    let _ = stopped.wait_for(|stopped| *stopped).await;
 }

@@ -59,7 +59,24 @@ async fn health(State(state): State<Operations>) -> Response {
 
 async fn render_metrics(State(state): State<Operations>) -> Response {
     let mut text = state.metrics.render();
-    text.push_str(&state.root.store().counters().to_prometheus());
+    let store = state.root.store().counters();
+    let requests = [
+        ("put", store.put),
+        ("get", store.get),
+        ("head", store.head),
+        ("list", store.list),
+        ("delete", store.delete),
+    ];
+    text.push_str("# HELP tidelake_store_requests_total Requests to the object store, repeated ones included.\n");
+    text.push_str("# TYPE tidelake_store_requests_total counter\n");
+    for (kind, count) in requests {
+        text.push_str(&format!("tidelake_store_requests_total{{kind=\"{kind}\"}} {count}\n"));
+    }
+    text.push_str("# HELP tidelake_store_bytes_total Bytes sent to and received from the object store.\n");
+    text.push_str("# TYPE tidelake_store_bytes_total counter\n");
+    for (direction, bytes) in [("sent", store.put_bytes), ("received", store.get_bytes)] {
+        text.push_str(&format!("tidelake_store_bytes_total{{direction=\"{direction}\"}} {bytes}\n"));
+    }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
