@@ -47,7 +47,7 @@ pub struct Prepared {
     pub sql: String,
     /// What it does.
     pub kind: Statement,
-    /// One field per parameter, in order, of the types that drivers can bind (CLIENTS: Int64, Float64, Utf8, Timestamp(ms)).
+    /// One field per parameter, in order, of the types that drivers can bind (Int64, Float64, Utf8, Timestamp(ms)).
     pub parameters: Vec<Field>,
     /// The version of the catalog that names and types were looked up in.
     pub version: Version,

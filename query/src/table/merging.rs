@@ -7,12 +7,13 @@ use arrow::{
     compute::concat_batches,
     datatypes::{DataType, Field, FieldRef, Schema, UInt32Type},
 };
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use futures::TryStreamExt;
 use tidelake_format::{
     Result,
     ids::ColumnId,
     merge::{merge_sorted, sort_newest},
-    rows::SERIES,
+    rows::{SERIES, batch_bytes},
 };
 
 use super::{
@@ -21,6 +22,7 @@ use super::{
     select::{Component, Piece},
     source::Origin,
 };
+use crate::error::from_datafusion;
 
 /// Rows of the batches that chunks are read in before they are merged.
 const BATCH_ROWS: usize = 1 << 16;
@@ -28,13 +30,14 @@ const BATCH_ROWS: usize = 1 << 16;
 /// Reads components (by rank) and merges each; gives the asked columns, series by series.
 ///
 /// Only the asked columns are read: a column's newest value depends on no other column, and a row exists when any
-/// source has its key.
+/// source has its key. The reservation stands for the memory of the batches: it lives as long as they wait.
 pub(super) async fn merge(
     reading: &Arc<Reading>,
     components: Vec<Component>,
     columns: &Columns,
     batch_rows: usize,
-) -> Result<Vec<Decoded>> {
+) -> Result<(Vec<Decoded>, MemoryReservation)> {
+    let memory = MemoryConsumer::new("SeriesScan merge").register(&reading.memory);
     let fields: Vec<FieldRef> = columns
         .schema()
         .fields()
@@ -76,6 +79,8 @@ pub(super) async fn merge(
         if rows.num_rows() == 0 {
             continue;
         }
+        // the rows as read, put together, and as merged
+        memory.try_grow(3 * batch_bytes(&rows)).map_err(from_datafusion)?;
         match reading.sources.list[source as usize].origin {
             Origin::File(_) => runs.push(sort_newest(&[rows], ranks.len())?),
             Origin::Tail(_) => tails.push(rows),
@@ -86,11 +91,13 @@ pub(super) async fn merge(
         runs.push(sort_newest(&tails, ranks.len())?);
     }
     let merged = match runs.len() {
-        0 => return Ok(Vec::new()),
+        0 => return Ok((Vec::new(), memory)),
         1 => runs.remove(0),
         _ => merge_sorted(&runs)?,
     };
-    Ok(split(&merged, &ranks, columns, batch_rows)?)
+    drop(runs);
+    memory.shrink(memory.size().saturating_sub(batch_bytes(&merged)));
+    Ok((split(&merged, &ranks, columns, batch_rows)?, memory))
 }
 
 /// Cuts merged rows into batches of the asked columns.

@@ -129,7 +129,15 @@ impl SeriesTable {
         }
         let time = Arc::new(arrow_field(table.time(), self.database.precision));
         let name = format!("{}.{}", self.database.name, table.name);
-        let reading = Reading { reader: view.reader.clone(), name, sources, selection, time, range };
+        let reading = Reading {
+            reader: view.reader.clone(),
+            memory: state.runtime_env().memory_pool.clone(),
+            name,
+            sources,
+            selection,
+            time,
+            range,
+        };
         let partitions = state.config().target_partitions();
         Ok(SeriesScan::new(Arc::new(reading), Columns::new(data), output, schema, partitions, limit))
     }

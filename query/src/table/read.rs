@@ -7,6 +7,7 @@ use arrow::{
     compute::{CastOptions, cast_with_options, filter_record_batch},
     datatypes::{FieldRef, Schema, SchemaRef},
 };
+use datafusion::execution::memory_pool::MemoryPool;
 use futures::{
     StreamExt, TryStreamExt,
     stream::{self, BoxStream},
@@ -33,6 +34,8 @@ const UNITS_AT_ONCE: usize = 4;
 pub(crate) struct Reading {
     /// Brings footers and bytes.
     pub(crate) reader: Arc<Reader>,
+    /// Where memory for merging is booked.
+    pub(crate) memory: Arc<dyn MemoryPool>,
     /// `database.table`, for people.
     pub(crate) name: String,
     /// Where the rows are.
@@ -93,7 +96,13 @@ impl Reading {
             Unit::Merged(components) => {
                 let this = self.clone();
                 stream::once(async move { merging::merge(&this, components, &columns, batch_rows).await })
-                    .map_ok(|batches| stream::iter(batches.into_iter().map(Ok)))
+                    .map_ok(|(batches, memory)| {
+                        let held = move |batch| {
+                            let _until_the_last_one = &memory;
+                            Ok(batch)
+                        };
+                        stream::iter(batches.into_iter().map(held))
+                    })
                     .try_flatten()
                     .boxed()
             }
