@@ -34,6 +34,8 @@ pub struct Database {
 impl Database {
     /// KEEP where none is given: 3650 days.
     pub const DEFAULT_KEEP_MS: i64 = 3_650 * 86_400_000;
+    /// The longest KEEP: a thousand years, for databases that InfluxDB's clients create, which expect no end.
+    pub const LONGEST_KEEP_MS: i64 = 365_000 * 86_400_000;
     /// DURATION where none is given: 10 days.
     pub const DEFAULT_PARTITION_MS: i64 = 10 * 86_400_000;
 

@@ -11,12 +11,20 @@ use crate::{serve, settings::Settings};
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     serve::log_to_stderr(&settings)?;
     let root = serve::open_root(&settings).await?;
-    let ingest = Ingest::open(root, serve::ingest_config(&settings), Arc::new(tidelake_ingest::clock::SystemClock::new())).await?;
+    let ingest =
+        Ingest::open(root, serve::ingest_config(&settings), Arc::new(tidelake_ingest::clock::SystemClock::new()))
+            .await?;
     let report = ingest.compact(tidelake_ingest::compact::CompactRequest::Full).await?;
     ingest.shutdown().await;
     println!(
         "folded {} segments ({} rows), merged {} files ({} rows), dropped {} overwritten rows, wrote {} files ({} bytes)",
-        report.segments, report.folded_rows, report.merged_files, report.merged_rows, report.duplicates, report.files, report.bytes
+        report.segments,
+        report.folded_rows,
+        report.merged_files,
+        report.merged_rows,
+        report.duplicates,
+        report.files,
+        report.bytes
     );
     Ok(())
 }

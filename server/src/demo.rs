@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use tidelake_loadtest::{
     Devices,
@@ -153,7 +153,7 @@ async fn ask(server: &Server, set: Devices) -> anyhow::Result<()> {
     let addresses = Addresses { url: format!("http://{address}"), flight: Some(format!("http://{address}")) };
     let mut asker = Asker::connect(Door::Flight, &addresses, &HttpOptions::default()).await?;
     let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(["", "statement", "rows", "median", "answer"]);
+    table.load_preset(NOTHING).set_header(["", "statement", "rows", "median", "answer"]);
     let questions = [Question::Q1 { group: 0 }]
         .into_iter()
         .chain(Function::ALL.map(|function| Question::Q2 { function, percent: 10 }))

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use anyhow::Context;
 use arrow::{
-    array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray, UInt64Array},
+    array::{
+        ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray, TimestampMillisecondArray,
+        TimestampNanosecondArray, UInt64Array,
+    },
     util::pretty::pretty_format_batches,
 };
 use clap::{Args, Subcommand};
@@ -100,7 +103,14 @@ async fn summary(root: &Root, catalog: &Catalog) -> anyhow::Result<String> {
         for table in catalog.tables(database.id) {
             writeln!(out, "  table {} (id {})", table.name, table.id.0)?;
             for column in &table.columns {
-                writeln!(out, "    {:>5} {:<24} {:<20} {:?}", column.id.0, column.name, column.ty.to_string(), column.role)?;
+                writeln!(
+                    out,
+                    "    {:>5} {:<24} {:<20} {:?}",
+                    column.id.0,
+                    column.name,
+                    column.ty.to_string(),
+                    column.role
+                )?;
             }
             for (partition, sum) in catalog.partitions(table.id) {
                 writeln!(
@@ -120,7 +130,8 @@ async fn summary(root: &Root, catalog: &Catalog) -> anyhow::Result<String> {
 fn find<'a>(catalog: &'a Catalog, name: &str) -> anyhow::Result<(&'a Arc<Database>, &'a Arc<Supertable>)> {
     let (database, table) = name.split_once('.').with_context(|| format!("expected database.table, found {name:?}"))?;
     let database = catalog.database(database).with_context(|| format!("no database {database:?}"))?;
-    let table = catalog.table(database.id, table).with_context(|| format!("no table {table:?} in {}", database.name))?;
+    let table =
+        catalog.table(database.id, table).with_context(|| format!("no table {table:?} in {}", database.name))?;
     Ok((database, table))
 }
 
@@ -144,8 +155,10 @@ fn times(ticks: Vec<i64>, precision: Precision) -> ArrayRef {
 async fn files(root: &Root, catalog: &Catalog, name: &str) -> anyhow::Result<String> {
     let (database, table) = find(catalog, name)?;
     let files = entries(root, catalog, table).await?;
-    let column = |f: fn(&FileEntry) -> u64| -> ArrayRef { Arc::new(UInt64Array::from_iter_values(files.iter().map(f))) };
-    let text = |f: &dyn Fn(&FileEntry) -> String| -> ArrayRef { Arc::new(StringArray::from_iter_values(files.iter().map(f))) };
+    let column =
+        |f: fn(&FileEntry) -> u64| -> ArrayRef { Arc::new(UInt64Array::from_iter_values(files.iter().map(f))) };
+    let text =
+        |f: &dyn Fn(&FileEntry) -> String| -> ArrayRef { Arc::new(StringArray::from_iter_values(files.iter().map(f))) };
     let batch = RecordBatch::try_from_iter([
         ("file", text(&|f| f.id.to_string())),
         ("partition", text(&|f| f.partition.to_string())),

@@ -297,7 +297,8 @@ mod tests {
     #[test]
     fn flags_stand_above_the_file_and_the_file_above_defaults() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
-        writeln!(file, "listen = '127.0.0.1:1'\nquery_concurrency = 3\n[store_options]\nendpoint = 'http://e'").unwrap();
+        writeln!(file, "listen = '127.0.0.1:1'\nquery_concurrency = 3\n[store_options]\nendpoint = 'http://e'")
+            .unwrap();
         let flags = Layer { listen: Some(Text("127.0.0.1:2".into())), ..Layer::default() };
         let s = Settings::resolve(Some(file.path()), flags).unwrap();
         assert_eq!((s.listen.port(), s.query_concurrency, s.max_body), (2, 3, 64 << 20));

@@ -40,7 +40,8 @@ async fn bad_lines_are_named_one_by_one_and_good_ones_beside_them_are_kept() {
     let seed = http.post("/write?db=bad&precision=ms", &[], "m,h=a v=1i 1").await.unwrap();
     assert_eq!(seed.status, 204, "{}", seed.body);
 
-    let body = "m,h=a v=2i 2\nm,h=a v= 3\nm,h=a v=\"text\" 4\nm,h=a,h=b v=5i 5\nm,h=a v=6i 99999999999999999999\nm,h=a v=7i 7";
+    let body =
+        "m,h=a v=2i 2\nm,h=a v= 3\nm,h=a v=\"text\" 4\nm,h=a,h=b v=5i 5\nm,h=a v=6i 99999999999999999999\nm,h=a v=7i 7";
     let reply = http.post("/write?db=bad&precision=ms", &[], body).await.unwrap();
     assert_eq!(reply.status, 400, "{}", reply.body);
     assert_names(&reply.body, &["partial write", "line 2", "dropped=4"]);
@@ -93,7 +94,7 @@ async fn wrong_statements_name_what_is_wrong_on_every_door() {
         ("select w from bad.m", &["w"]),
         ("selec v from bad.m", &["selec"]),
         ("select v from bad.m where", &["expected"]),
-        ("select avg(v) from bad.m interval(0s)", &["interval"]),
+        ("select avg(v) from bad.m interval(0s)", &["window", "0s"]),
         ("select v from bad.m; select 1", &["statement"]),
         ("", &["empty"]),
     ];
@@ -119,7 +120,7 @@ async fn wrong_statements_name_what_is_wrong_on_every_door() {
 async fn statements_that_write_are_checked_value_by_value() {
     let directory = tempfile::tempdir().unwrap();
     let (_server, http) = start(&directory);
-    http.rest_sql("create database bad precision 'ms'").await;
+    http.rest_sql("create database bad precision 'ms' keep 36500d").await;
     http.rest_sql("create table bad.s (ts timestamp, n tinyint, t binary(4)) tags (g int)").await;
     let wrong: [(&str, &[&str]); 6] = [
         ("insert into bad.d using bad.s tags(1) values (1, 1000, 'x')", &["n", "1000"]),
@@ -186,7 +187,8 @@ async fn a_truncated_data_file_is_named_and_other_tables_answer() {
     http.compact("full").await;
     server.stop();
 
-    let files: Vec<_> = objects(directory.path(), "data").into_iter().filter(|p| p.extension().unwrap() == "parquet").collect();
+    let files: Vec<_> =
+        objects(directory.path(), "data").into_iter().filter(|p| p.extension().unwrap() == "parquet").collect();
     assert_eq!(files.len(), 2, "{files:?}");
     let bytes = std::fs::read(&files[0]).unwrap();
     std::fs::write(&files[0], &bytes[..bytes.len() - 20]).unwrap();

@@ -26,7 +26,7 @@ async fn files_go_in_and_out_in_every_format() {
     }
     let source = directory.path().join("source.lp");
     std::fs::write(&source, lines).unwrap();
-    http.rest_sql("create database io precision 'ms'").await;
+    http.rest_sql("create database io precision 'ms' keep 36500d").await;
     let import = |file: &std::path::Path, extra: &[&str]| {
         let mut arguments = vec!["import", "--url", &url, "-d", "io", file.to_str().unwrap()];
         arguments.extend(extra);
@@ -63,7 +63,7 @@ async fn the_shell_runs_statements_and_prints_in_every_format() {
     let server = Server::start(directory.path().to_str().unwrap(), [] as [&str; 0]);
     let url = server.url();
     let run = |arguments: &[&str]| process::run(["sql", "--url", &url].iter().chain(arguments).copied());
-    text(&run(&["-c", "create database s precision 'ms'"]));
+    text(&run(&["-c", "create database s precision 'ms' keep 36500d"]));
     text(&run(&["-c", "create table s.t (ts timestamp, v int) tags (g int)"]));
     text(&run(&["-c", "insert into s.d using s.t tags (1) values (1, 10) (2, 20)"]));
     assert_eq!(text(&run(&["-d", "s", "-f", "csv", "-c", "select sum(v) from t"])), "sum(v)\n30\n");

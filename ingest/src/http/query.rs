@@ -9,7 +9,7 @@ use axum::{
     response::Response,
 };
 use serde_json::{Value, json};
-use tidelake_format::{Error, Kind, Result};
+use tidelake_format::{Error, Kind, Result, schema::Database};
 use tokio::time::Instant;
 
 use super::{
@@ -96,7 +96,13 @@ async fn execute(ingest: &Ingest, statement: Statement) -> Result<Option<Value>>
     match statement {
         Statement::Create(name) => {
             let precision = Some(ingest.config().auto_precision);
-            let create = CreateDatabase { name, if_not_exists: true, precision, keep_ms: None, partition_ms: None };
+            let create = CreateDatabase {
+                name,
+                if_not_exists: true,
+                precision,
+                keep_ms: Some(Database::LONGEST_KEEP_MS),
+                partition_ms: None,
+            };
             ingest.create_database(create).await?;
             Ok(None)
         }

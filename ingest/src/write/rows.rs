@@ -177,7 +177,7 @@ impl Ingest {
         let precision = self.shared.config.auto_precision;
         let change = |draft: &mut Draft| match draft.catalog().database(name) {
             Some(database) => Ok(database.clone()),
-            None => draft.create_database(name, precision, Database::DEFAULT_KEEP_MS, Database::DEFAULT_PARTITION_MS),
+            None => draft.create_database(name, precision, Database::LONGEST_KEEP_MS, Database::DEFAULT_PARTITION_MS),
         };
         let (database, catalog) = self.shared.root.commit(&[], change).await?;
         Ok((catalog, database))

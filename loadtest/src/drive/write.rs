@@ -371,7 +371,7 @@ pub async fn create_database(url: &str, options: &HttpOptions, existing: Existin
     if existing == Existing::Drop {
         rest(&mut client, &format!("drop database if exists {DATABASE};")).await?;
     }
-    rest(&mut client, &format!("create database if not exists {DATABASE} precision 'ms';")).await?;
+    rest(&mut client, &format!("create database if not exists {DATABASE} precision 'ms' keep 36500d;")).await?;
     let create = CREATE_SUPERTABLE.replacen("create table ", "create table if not exists ", 1);
     rest(&mut client, if existing == Existing::Drop { CREATE_SUPERTABLE } else { &create }).await
 }

@@ -55,11 +55,7 @@ pub(super) async fn serve(
         connections.spawn(async move {
             let _slot = slot;
             let mut builder = auto::Builder::new(TokioExecutor::new());
-            builder
-                .http1()
-                .timer(TokioTimer::new())
-                .header_read_timeout(Duration::from_secs(60))
-                .pipeline_flush(true);
+            builder.http1().timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(60)).pipeline_flush(true);
             builder
                 .http2()
                 .timer(TokioTimer::new())

@@ -38,7 +38,9 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
 fn announce(server: &Server) {
     let address = server.address;
     println!("Tidelake {} serves {}", env!("CARGO_PKG_VERSION"), server.store);
-    println!("  HTTP        http://{address}  (/write, /api/v2/write, /api/put, /rest/sql, /api/v1/sql, /health, /metrics)");
+    println!(
+        "  HTTP        http://{address}  (/write, /api/v2/write, /api/put, /rest/sql, /api/v1/sql, /health, /metrics)"
+    );
     println!("  Flight SQL  grpc://{address}  jdbc:arrow-flight-sql://{address}?useEncryption=false");
     println!("  Shell       tidelake sql --url http://{address}");
 }
@@ -63,8 +65,7 @@ impl Server {
         let metrics = operations::install_metrics()?;
         let root = open_root(&settings).await?;
         let store = root.store().describe();
-        let options =
-            SnapshotOptions { max_staleness: settings.max_staleness, tail_cache_bytes: settings.tail_cache };
+        let options = SnapshotOptions { max_staleness: settings.max_staleness, tail_cache_bytes: settings.tail_cache };
         let snapshots = Arc::new(SnapshotReader::new(root.clone(), options));
         let ingest = Ingest::open(root.clone(), ingest_config(&settings), Arc::new(SystemClock::new())).await?;
         let engine = Engine::new(

@@ -60,13 +60,8 @@ async fn health(State(state): State<Operations>) -> Response {
 async fn render_metrics(State(state): State<Operations>) -> Response {
     let mut text = state.metrics.render();
     let store = state.root.store().counters();
-    let requests = [
-        ("put", store.put),
-        ("get", store.get),
-        ("head", store.head),
-        ("list", store.list),
-        ("delete", store.delete),
-    ];
+    let requests =
+        [("put", store.put), ("get", store.get), ("head", store.head), ("list", store.list), ("delete", store.delete)];
     text.push_str("# HELP tidelake_store_requests_total Requests to the object store, repeated ones included.\n");
     text.push_str("# TYPE tidelake_store_requests_total counter\n");
     for (kind, count) in requests {

@@ -9,11 +9,62 @@ use rustyline::{
 use crate::client::Client;
 
 const KEYWORDS: &[&str] = &[
-    "and", "as", "asc", "avg(", "between", "by", "count(", "create", "database", "databases", "desc", "describe",
-    "distinct", "drop", "exists", "explain", "fill(", "first(", "from", "group", "having", "if", "in", "insert",
-    "interval(", "into", "is", "last(", "last_row(", "like", "limit", "max(", "min(", "not", "null", "offset", "or",
-    "order", "partition", "select", "show", "sliding(", "spread(", "stable", "stables", "stddev(", "sum(", "table",
-    "tables", "tags", "tbname", "union", "use", "using", "values", "where",
+    "and",
+    "as",
+    "asc",
+    "avg(",
+    "between",
+    "by",
+    "count(",
+    "create",
+    "database",
+    "databases",
+    "desc",
+    "describe",
+    "distinct",
+    "drop",
+    "exists",
+    "explain",
+    "fill(",
+    "first(",
+    "from",
+    "group",
+    "having",
+    "if",
+    "in",
+    "insert",
+    "interval(",
+    "into",
+    "is",
+    "last(",
+    "last_row(",
+    "like",
+    "limit",
+    "max(",
+    "min(",
+    "not",
+    "null",
+    "offset",
+    "or",
+    "order",
+    "partition",
+    "select",
+    "show",
+    "sliding(",
+    "spread(",
+    "stable",
+    "stables",
+    "stddev(",
+    "sum(",
+    "table",
+    "tables",
+    "tags",
+    "tbname",
+    "union",
+    "use",
+    "using",
+    "values",
+    "where",
 ];
 
 /// What can be completed.
@@ -62,9 +113,9 @@ impl Completer for ShellHelper {
 
     fn complete(&self, line: &str, pos: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
         let head = &line[..pos];
-        let start = head.rfind(|c: char| !c.is_alphanumeric() && c != '_').map_or(0, |i| {
-            i + head[i..].chars().next().map_or(1, char::len_utf8)
-        });
+        let start = head
+            .rfind(|c: char| !c.is_alphanumeric() && c != '_')
+            .map_or(0, |i| i + head[i..].chars().next().map_or(1, char::len_utf8));
         let pair = |w: &String| Pair { display: w.clone(), replacement: w.clone() };
         Ok((start, self.words.continuing(&head[start..]).map(pair).collect()))
     }

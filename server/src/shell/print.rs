@@ -4,10 +4,7 @@ use std::io::Write;
 
 use arrow::{
     array::{Array, AsArray, RecordBatch},
-    util::{
-        display::FormatOptions,
-        pretty::pretty_format_batches_with_options,
-    },
+    util::{display::FormatOptions, pretty::pretty_format_batches_with_options},
 };
 use futures::StreamExt;
 
@@ -39,7 +36,8 @@ impl Printer {
 
     pub(crate) fn set_format(&mut self, name: &str) -> anyhow::Result<()> {
         use clap::ValueEnum;
-        self.format = Format::from_str(name, true).map_err(|_| anyhow::anyhow!("expected table, csv, json or ndjson"))?;
+        self.format =
+            Format::from_str(name, true).map_err(|_| anyhow::anyhow!("expected table, csv, json or ndjson"))?;
         Ok(())
     }
 
@@ -50,7 +48,8 @@ impl Printer {
         let mut out = std::io::stdout();
         let mut csv = (self.format == Format::Csv).then(|| arrow::csv::Writer::new(std::io::stdout()));
         let mut json = (self.format == Format::Json).then(|| arrow::json::ArrayWriter::new(std::io::stdout()));
-        let mut ndjson = (self.format == Format::Ndjson).then(|| arrow::json::LineDelimitedWriter::new(std::io::stdout()));
+        let mut ndjson =
+            (self.format == Format::Ndjson).then(|| arrow::json::LineDelimitedWriter::new(std::io::stdout()));
         while let Some(batch) = reply.batches.next().await {
             let batch = batch?;
             rows += batch.num_rows();

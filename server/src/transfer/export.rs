@@ -69,7 +69,8 @@ pub(crate) async fn export(args: ExportArgs) -> anyhow::Result<()> {
     }
     .await;
     if let Err(e) = written {
-        std::fs::remove_file(&args.file).with_context(|| format!("cannot remove the unfinished {}", args.file.display()))?;
+        std::fs::remove_file(&args.file)
+            .with_context(|| format!("cannot remove the unfinished {}", args.file.display()))?;
         return Err(e);
     }
     println!("{} rows exported to {}", bar.position(), args.file.display());

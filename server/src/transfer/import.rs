@@ -1,11 +1,13 @@
 //! A file's rows into a supertable.
 
-use std::{collections::HashSet, fs::File, io::BufReader, path::PathBuf, sync::Arc};
+use std::{fs::File, io::BufReader, path::PathBuf, sync::Arc};
 
 use anyhow::{Context, bail};
 use arrow::{
     array::{RecordBatch, RecordBatchReader},
-    datatypes::{Field, Schema, SchemaRef},
+    compute::{CastOptions, cast_with_options},
+    datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit},
+    error::ArrowError,
 };
 use arrow_flight::error::FlightError;
 use clap::Args;
@@ -19,6 +21,8 @@ use crate::{cli::ServerArgs, client::Client};
 const CALL_ROWS: usize = 1 << 20;
 /// Rows of one batch.
 const BATCH_ROWS: usize = 16_384;
+/// Rows that the types of a text file are inferred from.
+const INFER_ROWS: usize = 10_000;
 /// The field metadata by which a column becomes a tag of a new table.
 const ROLE: &str = "tidelake.role";
 
@@ -38,9 +42,41 @@ pub(crate) struct ImportArgs {
     /// Columns that become tags when the table is created, separated by commas
     #[arg(long, value_delimiter = ',')]
     tags: Vec<String>,
-    /// The unit of timestamps in a line protocol file: ns, us, ms or s
-    #[arg(long, default_value = "ns")]
-    precision: String,
+    /// The time column of rows [default: ts or time]
+    #[arg(long)]
+    time: Option<String>,
+    /// The unit of timestamps that are numbers
+    #[arg(long, value_enum, default_value_t = Precision::Ns)]
+    precision: Precision,
+}
+
+/// Units of timestamps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Precision {
+    Ns,
+    Us,
+    Ms,
+    S,
+}
+
+impl Precision {
+    fn unit(self) -> TimeUnit {
+        match self {
+            Precision::Ns => TimeUnit::Nanosecond,
+            Precision::Us => TimeUnit::Microsecond,
+            Precision::Ms => TimeUnit::Millisecond,
+            Precision::S => TimeUnit::Second,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Precision::Ns => "ns",
+            Precision::Us => "us",
+            Precision::Ms => "ms",
+            Precision::S => "s",
+        }
+    }
 }
 
 /// Sends the file, with a bar of bytes.
@@ -52,7 +88,7 @@ pub(crate) async fn import(args: ImportArgs) -> anyhow::Result<()> {
     let rows = match format {
         FileFormat::Line => {
             let database = args.server.database.as_deref().context("line protocol needs --database")?;
-            line_protocol::send(&args.server.url, database, &args.precision, file, &bar).await?
+            line_protocol::send(&args.server.url, database, args.precision.name(), file, &bar).await?
         }
         _ => {
             let table = args.table.as_deref().context("a file of rows needs --table")?;
@@ -68,70 +104,84 @@ pub(crate) async fn import(args: ImportArgs) -> anyhow::Result<()> {
 type Reader = Box<dyn RecordBatchReader + Send>;
 
 fn open(format: FileFormat, mut file: File, args: &ImportArgs, bar: &ProgressBar) -> anyhow::Result<Reader> {
-    let name = args.file.display();
-    let reader: Reader = match format {
+    let name = || args.file.display().to_string();
+    let inner: Reader = match format {
         FileFormat::Csv => {
             let csv = arrow::csv::reader::Format::default().with_header(true);
-            let (schema, _) = csv.infer_schema(BufReader::new(&file), Some(10_000)).with_context(|| name.to_string())?;
+            let (schema, _) = csv.infer_schema(BufReader::new(&file), Some(INFER_ROWS)).with_context(name)?;
             std::io::Seek::rewind(&mut file)?;
-            let schema = Arc::new(with_tags(&schema, &args.tags)?);
-            let builder = arrow::csv::ReaderBuilder::new(schema).with_header(true).with_batch_size(BATCH_ROWS);
-            Box::new(builder.build(bar.wrap_read(file)).with_context(|| name.to_string())?)
+            let builder =
+                arrow::csv::ReaderBuilder::new(Arc::new(schema)).with_header(true).with_batch_size(BATCH_ROWS);
+            Box::new(builder.build(bar.wrap_read(file)).with_context(name)?)
         }
         FileFormat::Ndjson => {
-            let (schema, _) = arrow::json::reader::infer_json_schema(BufReader::new(&file), Some(10_000))
-                .with_context(|| name.to_string())?;
+            let (schema, _) =
+                arrow::json::reader::infer_json_schema(BufReader::new(&file), Some(INFER_ROWS)).with_context(name)?;
             std::io::Seek::rewind(&mut file)?;
-            let schema = Arc::new(with_tags(&schema, &args.tags)?);
-            let builder = arrow::json::ReaderBuilder::new(schema).with_batch_size(BATCH_ROWS);
-            Box::new(builder.build(BufReader::new(bar.wrap_read(file))).with_context(|| name.to_string())?)
+            let builder = arrow::json::ReaderBuilder::new(Arc::new(schema)).with_batch_size(BATCH_ROWS);
+            Box::new(builder.build(BufReader::new(bar.wrap_read(file))).with_context(name)?)
         }
         FileFormat::Parquet => {
-            let builder = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file)
-                .with_context(|| name.to_string())?;
-            let schema = Arc::new(with_tags(builder.schema(), &args.tags)?);
-            Box::new(Renamed { inner: builder.with_batch_size(BATCH_ROWS).build()?, schema })
+            let builder =
+                parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).with_context(name)?;
+            Box::new(builder.with_batch_size(BATCH_ROWS).build()?)
         }
         FileFormat::Line => bail!("line protocol is not read as rows"),
     };
-    Ok(reader)
+    let schema = Arc::new(shape(&inner.schema(), args)?);
+    Ok(Box::new(Shaped { inner, schema }))
 }
 
-/// The schema with the named columns marked as tags.
-fn with_tags(schema: &Schema, tags: &[String]) -> anyhow::Result<Schema> {
-    let mut left: HashSet<&str> = tags.iter().map(String::as_str).collect();
-    let fields: Vec<Field> = schema
-        .fields()
-        .iter()
-        .map(|f| {
-            let role = if left.remove(f.name().as_str()) { "tag" } else { "field" };
-            let field = Field::new(f.name(), f.data_type().clone(), f.is_nullable());
-            if tags.is_empty() { field } else { field.with_metadata([(ROLE.to_owned(), role.to_owned())].into()) }
-        })
-        .collect();
-    if let Some(name) = left.into_iter().next() {
-        let names: Vec<_> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-        bail!("--tags names {name:?}, which the file does not have; it has {}", names.join(", "));
+/// The schema that is sent: the time column as a timestamp, the named columns marked as tags.
+fn shape(schema: &Schema, args: &ImportArgs) -> anyhow::Result<Schema> {
+    let names = || schema.fields().iter().map(|f| f.name().as_str()).collect::<Vec<_>>().join(", ");
+    let has = |name: &str| schema.fields().iter().any(|f| f.name() == name);
+    let time = match &args.time {
+        Some(time) if !has(time) => bail!("--time names {time:?}, which the file does not have; it has {}", names()),
+        Some(time) => Some(time.as_str()),
+        None => ["ts", "time"].into_iter().find(|name| has(name)),
+    };
+    if let Some(tag) = args.tags.iter().find(|tag| !has(tag)) {
+        bail!("--tags names {tag:?}, which the file does not have; it has {}", names());
     }
-    Ok(Schema::new(fields))
+    let fields = schema.fields().iter().map(|f| {
+        let data_type = match f.data_type() {
+            DataType::Utf8 if Some(f.name().as_str()) == time => DataType::Timestamp(TimeUnit::Nanosecond, None),
+            DataType::Int64 if Some(f.name().as_str()) == time => DataType::Timestamp(args.precision.unit(), None),
+            other => other.clone(),
+        };
+        let field = Field::new(f.name(), data_type, f.is_nullable());
+        let role = if args.tags.contains(f.name()) { "tag" } else { "field" };
+        if args.tags.is_empty() { field } else { field.with_metadata([(ROLE.to_owned(), role.to_owned())].into()) }
+    });
+    Ok(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// A Parquet reader under another schema of the same types.
-struct Renamed {
-    inner: parquet::arrow::arrow_reader::ParquetRecordBatchReader,
+/// A reader whose columns are cast to the types of another schema; a value that does not fit is an error.
+struct Shaped {
+    inner: Reader,
     schema: SchemaRef,
 }
 
-impl Iterator for Renamed {
-    type Item = Result<RecordBatch, arrow::error::ArrowError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let batch = self.inner.next()?;
-        Some(batch.and_then(|b| RecordBatch::try_new(self.schema.clone(), b.columns().to_vec())))
+impl Shaped {
+    fn cast(&self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+        let strict = CastOptions { safe: false, ..CastOptions::default() };
+        let columns = batch.columns().iter().zip(self.schema.fields());
+        let columns = columns.map(|(column, field)| cast_with_options(column, field.data_type(), &strict));
+        RecordBatch::try_new(self.schema.clone(), columns.collect::<Result<_, _>>()?)
     }
 }
 
-impl RecordBatchReader for Renamed {
+impl Iterator for Shaped {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = self.inner.next()?;
+        Some(batch.and_then(|batch| self.cast(&batch)))
+    }
+}
+
+impl RecordBatchReader for Shaped {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
@@ -178,16 +228,36 @@ async fn send(server: &ServerArgs, table: &str, reader: Reader, bar: &ProgressBa
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::DataType;
+    use clap::Parser;
 
     use super::*;
 
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        import: ImportArgs,
+    }
+
+    fn args(line: &str) -> ImportArgs {
+        Line::parse_from(line.split(' ')).import
+    }
+
+    fn schema() -> Schema {
+        Schema::new(vec![Field::new("at", DataType::Int64, true), Field::new("site", DataType::Utf8, true)])
+    }
+
     #[test]
-    fn a_tag_that_the_file_lacks_is_named_with_what_it_has() {
-        let schema = Schema::new(vec![Field::new("ts", DataType::Int64, true), Field::new("site", DataType::Utf8, true)]);
-        let marked = with_tags(&schema, &["site".to_owned()]).unwrap();
-        assert_eq!(marked.field(1).metadata()[ROLE], "tag");
-        let error = with_tags(&schema, &["sites".to_owned()]).unwrap_err().to_string();
-        assert!(error.contains("sites") && error.contains("ts, site"), "{error}");
+    fn the_time_column_becomes_a_timestamp_and_tags_are_marked() {
+        let shaped = shape(&schema(), &args("import f.csv --time at --precision ms --tags site")).unwrap();
+        assert_eq!(*shaped.field(0).data_type(), DataType::Timestamp(TimeUnit::Millisecond, None));
+        assert_eq!(shaped.field(1).metadata()[ROLE], "tag");
+    }
+
+    #[test]
+    fn a_column_that_the_file_lacks_is_named_with_what_it_has() {
+        for option in ["--tags sites", "--time when"] {
+            let error = shape(&schema(), &args(&format!("import f.csv {option}"))).unwrap_err().to_string();
+            assert!(error.contains(&option[option.len() - 4..]) && error.contains("at, site"), "{error}");
+        }
     }
 }

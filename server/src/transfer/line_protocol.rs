@@ -53,7 +53,9 @@ pub(super) async fn send(
             return Ok(rows);
         }
         bar.inc(body.len() as u64);
-        post(&http, endpoint.clone(), body).await.with_context(|| format!("in the request that starts at line {first_line}"))?;
+        post(&http, endpoint.clone(), body)
+            .await
+            .with_context(|| format!("in the request that starts at line {first_line}"))?;
         first_line += lines;
     }
 }
@@ -67,7 +69,8 @@ async fn post(http: &reqwest::Client, endpoint: url::Url, body: Vec<u8>) -> anyh
             return Ok(());
         }
         let text = reply.text().await.unwrap_or_default();
-        let busy = status == reqwest::StatusCode::SERVICE_UNAVAILABLE || (status.is_server_error() && text.contains("timeout"));
+        let busy = status == reqwest::StatusCode::SERVICE_UNAVAILABLE
+            || (status.is_server_error() && text.contains("timeout"));
         anyhow::ensure!(busy && attempt < ATTEMPTS, "the server answered {status}: {}", text.trim());
         tokio::time::sleep(Duration::from_millis(50 << attempt.min(6))).await;
     }
@@ -102,12 +105,19 @@ pub(super) struct Roles {
 pub(super) fn write(out: &mut impl Write, batch: &RecordBatch, roles: &Roles) -> anyhow::Result<()> {
     let schema = batch.schema();
     let at = schema.index_of(&roles.time)?;
-    let time = arrow::compute::cast(batch.column(at), &DataType::Timestamp(arrow::datatypes::TimeUnit::Nanosecond, None))?;
+    let time =
+        arrow::compute::cast(batch.column(at), &DataType::Timestamp(arrow::datatypes::TimeUnit::Nanosecond, None))?;
     let time = time.as_primitive::<TimestampNanosecondType>();
     let is_tag = |name: &String| roles.tags.contains(name);
     let columns = || schema.fields().iter().zip(batch.columns()).enumerate().filter(|(i, _)| *i != at);
-    let tags: Vec<_> = columns().filter(|(_, (f, _))| is_tag(f.name())).map(|(_, c)| Column::new(c.0.name(), c.1)).collect::<Result<_, _>>()?;
-    let fields: Vec<_> = columns().filter(|(_, (f, _))| !is_tag(f.name())).map(|(_, c)| Column::new(c.0.name(), c.1)).collect::<Result<_, _>>()?;
+    let tags: Vec<_> = columns()
+        .filter(|(_, (f, _))| is_tag(f.name()))
+        .map(|(_, c)| Column::new(c.0.name(), c.1))
+        .collect::<Result<_, _>>()?;
+    let fields: Vec<_> = columns()
+        .filter(|(_, (f, _))| !is_tag(f.name()))
+        .map(|(_, c)| Column::new(c.0.name(), c.1))
+        .collect::<Result<_, _>>()?;
     let mut line = String::new();
     for row in 0..batch.num_rows() {
         line.clear();

@@ -99,7 +99,8 @@ fn database<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
                 while cursor.take(b',') {
                     keep = keep.max(duration_ms(cursor)?);
                 }
-                database.keep_ms = Some(between("KEEP", keep, DAY_MS, 365_000 * DAY_MS)?);
+                database.keep_ms =
+                    Some(between("KEEP", keep, DAY_MS, tidelake_format::schema::Database::LONGEST_KEEP_MS)?);
             }
             "DURATION" | "DAYS" => {
                 database.partition_ms =

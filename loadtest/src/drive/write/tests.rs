@@ -118,7 +118,7 @@ async fn the_database_and_the_papers_supertable_are_created_over_rest() {
         requests.iter().map(|r| (r.line.clone(), String::from_utf8(r.body.clone()).unwrap())).collect();
     let expected = [
         ("POST /rest/sql", "drop database if exists db;"),
-        ("POST /rest/sql", "create database if not exists db precision 'ms';"),
+        ("POST /rest/sql", "create database if not exists db precision 'ms' keep 36500d;"),
         ("POST /rest/sql/db", CREATE_SUPERTABLE),
     ];
     assert_eq!(sent, expected.map(|(line, sql)| (line.to_owned(), sql.to_owned())));
