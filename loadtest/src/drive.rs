@@ -8,6 +8,7 @@ pub(crate) mod digits;
 pub mod encode;
 #[cfg(test)]
 mod fake;
+pub mod files;
 pub mod flight;
 pub mod http;
 pub mod latency;

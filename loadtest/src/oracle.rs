@@ -121,7 +121,7 @@ impl Oracle {
                     Function::Max => Column::Int(vec![cell.non_empty(cell.max)]),
                     Function::Min => Column::Int(vec![cell.non_empty(cell.min)]),
                     Function::Spread => {
-                        Column::Float(vec![(cell.count > 0).then(|| cell.max as f64 - cell.min as f64)])
+                        Column::Float(vec![(cell.count > 0).then_some(cell.max as f64 - cell.min as f64)])
                     }
                 };
                 Answer { names: vec![function.select()], columns: vec![column] }

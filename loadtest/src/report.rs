@@ -44,6 +44,9 @@ pub struct Report {
     pub verified: Verified,
     /// What the root held after loading and compaction.
     pub size: Option<Size>,
+    /// What the live files of the table take: files that merges replaced stay in a root for a while.
+    #[serde(default)]
+    pub live_size: Option<Size>,
     /// The server's memory at the end.
     pub server_memory: Option<Memory>,
     /// The same questions put to other engines on the same machine, in the same run.
@@ -102,6 +105,7 @@ impl Report {
             queries: Vec::new(),
             verified: Verified::default(),
             size: None,
+            live_size: None,
             server_memory: None,
             peers: Vec::new(),
         }

@@ -49,7 +49,8 @@ async fn killed_under_load(store: &str, environment: &[(&str, String)]) {
             client.await.unwrap();
         }
         let server = Server::start_with(store, ["--fold-interval", "300ms"], environment);
-        assert_all_there(&server, &acknowledged.lock().unwrap()).await;
+        let so_far = acknowledged.lock().unwrap().clone();
+        assert_all_there(&server, &so_far).await;
         server.kill();
     }
     assert!(acknowledged.lock().unwrap().len() * ROWS > 10_000, "the load was too small to show anything");

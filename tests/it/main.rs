@@ -4,6 +4,7 @@
 mod bad_input;
 mod cli;
 mod crash;
+mod documents;
 mod engines;
 mod layering;
 mod store_contract;

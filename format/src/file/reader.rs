@@ -193,10 +193,9 @@ fn check_locations(metadata: &ParquetMetaData, bytes: u64) -> Result<()> {
                 p.first_row_index < group.num_rows()
                     && p.offset + i64::from(p.compressed_page_size) == start + chunk.compressed_size()
             });
-            if !inside(start, chunk.compressed_size())
-                || !pages.iter().all(|p| inside(p.offset, p.compressed_page_size.into()))
-                || !(first && adjacent && last)
-            {
+            let within = inside(start, chunk.compressed_size())
+                && pages.iter().all(|p| inside(p.offset, p.compressed_page_size.into()));
+            if !(within && first && adjacent && last) {
                 return Err(Error::corrupt("the page index of a data file does not fit it")
                     .with("row_group", at)
                     .with("column", chunk.column_path()));

@@ -276,7 +276,7 @@ async fn a_narrow_read_takes_few_requests_and_bytes() {
     assert_eq!(after.get - before.get, 1);
     let field: FieldRef = Arc::new(table.arrow_schema(Precision::Milli).field(1).clone());
     // A stream that is never polled asks for nothing.
-    drop(opened.read(&store, vec![0..100], &[field.clone()], 8_192).unwrap());
+    drop(opened.read(&store, vec![0..100], std::slice::from_ref(&field), 8_192).unwrap());
     assert_eq!(store.counters().get, after.get);
     let found = read(&store, &opened, vec![30_500..30_600, 33_000..33_001], &[field]).await;
     assert_eq!(found.num_rows(), 101);
@@ -392,12 +392,13 @@ async fn long_tags_of_many_rows_stand_once_in_the_file() {
     let file = encode(&table, DataFileOptions::default(), &series, &rows);
     let (store, opened) = put(&file).await;
     let name: FieldRef = Arc::new(table.arrow_schema(Precision::Milli).field(4).clone());
-    let found = read(&store, &opened, vec![2_998..3_002, 119_999..120_000], &[name.clone()]).await;
+    let found = read(&store, &opened, vec![2_998..3_002, 119_999..120_000], std::slice::from_ref(&name)).await;
     let starts: Vec<&str> = found.column(0).as_string::<i32>().iter().flatten().map(|v| &v[..2]).collect();
     assert_eq!(starts, ["00", "00", "01", "01", "39"]);
     assert_eq!(found.column(0).as_string::<i32>().value(0).len(), 50_000);
     // A batch of all rows would have 6 GB of text.
-    let mut all = std::pin::pin!(opened.read(&store, vec![0..120_000], &[name.clone()], usize::MAX).unwrap());
+    let mut all =
+        std::pin::pin!(opened.read(&store, vec![0..120_000], std::slice::from_ref(&name), usize::MAX).unwrap());
     let first = all.try_next().await.unwrap().unwrap();
     assert_eq!(first.num_rows(), (256 << 20) / 50_000);
 }

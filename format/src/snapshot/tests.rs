@@ -46,7 +46,7 @@ async fn a_snapshot_orders_the_tail_by_time_stamp_and_place() {
     assert_eq!(values, [w0, a0, b0, b1, a1].map(value_of));
     assert_eq!(snapshot.blocks(TableId(77)).unwrap().count(), 0);
     // A reader that starts now agrees.
-    assert_eq!(positions(&*self::reader(&place).snapshot(&[]).await.unwrap()), positions(&snapshot));
+    assert_eq!(positions(&self::reader(&place).snapshot(&[]).await.unwrap()), positions(&snapshot));
 }
 
 #[tokio::test]
@@ -57,12 +57,12 @@ async fn a_missing_number_stops_its_writer_until_it_comes() {
     reader.snapshot(&[]).await.unwrap();
     let a2 = place.put(A, 2, 0, 0).await;
     let b1 = place.put(B, 1, 0, 0).await;
-    assert_eq!(positions(&*reader.snapshot(&[]).await.unwrap()), [a0]);
+    assert_eq!(positions(&reader.snapshot(&[]).await.unwrap()), [a0]);
     let e = reader.snapshot(&[Token::Position(a2)]).await.unwrap_err();
     assert_eq!(e.kind(), Kind::Unavailable);
     let a1 = place.put(A, 1, 0, 0).await;
     let b0 = place.put(B, 0, 0, 0).await;
-    assert_eq!(positions(&*reader.snapshot(&[Token::Position(a2)]).await.unwrap()), [a0, a1, a2, b0, b1]);
+    assert_eq!(positions(&reader.snapshot(&[Token::Position(a2)]).await.unwrap()), [a0, a1, a2, b0, b1]);
 }
 
 #[tokio::test]

@@ -37,7 +37,7 @@ impl Store {
             Some((key, _)) => Err(Error::invalid("only s3:// takes options").with("found", key)),
             None => Ok(()),
         };
-        match url.split_once(':').map(|(scheme, rest)| (scheme, rest)) {
+        match url.split_once(':') {
             Some(("memory", "" | "/" | "//")) => no_options().map(|()| Self::in_memory()),
             Some(("s3", rest)) if rest.starts_with("//") => s3(url, options),
             Some(("file", rest)) if rest.starts_with('/') => {

@@ -33,10 +33,10 @@ fn oracle(values: &ArrayRef, ts: &[i64], what: Aggregate) -> Option<String> {
         Aggregate::Max => text(valid.iter().max_by(|a, b| order(a, b))),
         Aggregate::Sum if valid.is_empty() => None,
         Aggregate::Sum if values.data_type().is_signed_integer() => {
-            Some(valid.iter().map(|i| integer(values, *i)).fold(0i128, |a, b| a + b) as i64).map(|v| v.to_string())
+            Some(valid.iter().map(|i| integer(values, *i)).sum::<i128>() as i64).map(|v| v.to_string())
         }
         Aggregate::Sum if values.data_type().is_unsigned_integer() => {
-            Some(valid.iter().map(|i| integer(values, *i)).fold(0i128, |a, b| a + b) as u64).map(|v| v.to_string())
+            Some(valid.iter().map(|i| integer(values, *i)).sum::<i128>() as u64).map(|v| v.to_string())
         }
         Aggregate::Sum => {
             let floats = arrow::compute::cast(values, &DataType::Float64).unwrap();

@@ -5,14 +5,16 @@ use super::matrix::Cells;
 use super::{peers, query, write};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tidelake_loadtest::drive::compact::compact;
+use tidelake_loadtest::drive::files::link_live;
 use tidelake_loadtest::drive::{Existing, HttpOptions, create_database};
 use tidelake_loadtest::generate::Source;
 use tidelake_loadtest::measure;
 use tidelake_loadtest::oracle::Oracle;
 use tidelake_loadtest::report::Report;
+use tidelake_loadtest::workload::{DATABASE, SUPERTABLE};
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
@@ -79,11 +81,18 @@ impl Run {
         println!("{} answers right, {} wrong", verified.right, verified.wrong.len());
         (report.queries, report.verified) = (samples, verified);
 
-        report.size = self.root.as_deref().map(measure::size).transpose()?;
+        let live = empty_directory_in(&self.out)?;
+        if let Some(root) = &self.root {
+            let table = format!("{DATABASE}.{SUPERTABLE}");
+            link_live(url, &http, &table, root, &live).await.context("find the live files")?;
+            report.live_size = Some(measure::size(&live)?);
+            report.size = Some(measure::size(root)?);
+        }
         report.server_memory = self.server_pid.map(measure::memory).transpose()?;
         if self.peers {
             let percents = list(&self.questions.percent)?;
-            let (engines, root, repeat) = (self.engines.clone(), self.root.clone(), self.questions.repeat);
+            let root = self.root.as_ref().map(|_| live.clone());
+            let (engines, repeat) = (self.engines.clone(), self.questions.repeat);
             let asked = percents.clone();
             let measure = move || engines.measure(&set, root.as_deref(), &asked, repeat);
             report.peers = tokio::task::spawn_blocking(measure).await.context("ask the other engines")??;
@@ -91,6 +100,7 @@ impl Run {
             report.verified.right += verified.right;
             report.verified.wrong.extend(verified.wrong);
         }
+        std::fs::remove_dir_all(&live).with_context(|| live.display().to_string())?;
         let [json, page] = report.write(&self.out)?;
         println!("{}\n{}", json.display(), page.display());
         if report.verified.wrong.is_empty() {
@@ -98,4 +108,14 @@ impl Run {
         }
         bail!("{} answers are wrong; see {}", report.verified.wrong.len(), page.display())
     }
+}
+
+/// A new, empty directory for links, beside the report.
+fn empty_directory_in(out: &Path) -> Result<PathBuf> {
+    let live = out.join("live-files");
+    if live.exists() {
+        std::fs::remove_dir_all(&live).with_context(|| live.display().to_string())?;
+    }
+    std::fs::create_dir_all(&live).with_context(|| live.display().to_string())?;
+    Ok(live)
 }

@@ -302,7 +302,10 @@ fn size(page: &mut String, report: &Report) {
     };
     let kinds = size.kinds().into_iter().filter(|(_, kind)| kind.objects > 0);
     let mut rows: Vec<Vec<String>> = kinds.map(|(name, kind)| row(name.to_owned(), kind)).collect();
-    rows.push(row("**all**".to_owned(), size.total()));
+    rows.push(row("all".to_owned(), size.total()));
+    if let Some(live) = &report.live_size {
+        rows.push(row("**live files and their tag manifests**".to_owned(), live.total()));
+    }
     for (system, paper_bytes) in figures::SIZES {
         let per_row = format!("{:.3}", paper_bytes as f64 / figures::ROWS as f64);
         rows.push(vec![format!("{system} (1e8 rows)"), String::new(), String::new(), bytes(paper_bytes), per_row]);

@@ -60,9 +60,7 @@ async fn query(client: &mut Client, sql: &str) -> RecordBatch {
 
 async fn code_of(client: &mut Client, sql: &str) -> (Code, String) {
     let e = client.execute(sql.to_owned(), None).await.unwrap_err();
-    let arrow_flight::error::FlightError::Tonic(status) = arrow_flight::error::FlightError::from(e) else {
-        panic!("a status is expected")
-    };
+    let arrow_flight::error::FlightError::Tonic(status) = e else { panic!("a status is expected") };
     (status.code(), status.message().to_owned())
 }
 

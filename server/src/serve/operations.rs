@@ -10,7 +10,7 @@ use axum::{
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
-use tidelake_format::{Error, Kind, meta::Root};
+use tidelake_format::{Error, Kind, layout, meta::Root};
 use tidelake_ingest::{compact::CompactRequest, write::Ingest};
 
 #[derive(Clone)]
@@ -34,12 +34,13 @@ pub(super) fn install_metrics() -> anyhow::Result<PrometheusHandle> {
     Ok(HANDLE.get_or_init(|| handle).clone())
 }
 
-/// `/health`, `/metrics` and `/api/v1/compact`.
+/// `/health`, `/metrics`, `/api/v1/compact` and `/api/v1/files`.
 pub(super) fn router(root: Root, ingest: Ingest, metrics: PrometheusHandle) -> Router {
     Router::new()
         .route("/health", get(health))
         .route("/metrics", get(render_metrics))
         .route("/api/v1/compact", post(compact))
+        .route("/api/v1/files", get(files))
         .with_state(Operations { root, ingest, metrics })
 }
 
@@ -112,6 +113,44 @@ async fn compact(State(state): State<Operations>, Query(query): Query<Compact>) 
         .into_response(),
         Err(e) => failure(&e),
     }
+}
+
+#[derive(serde::Deserialize)]
+struct Files {
+    /// `database.table`
+    table: String,
+}
+
+/// The live data files of a table: what another engine reads to see its folded rows once each. Files that a merge
+/// replaced stay in the store for a while and are not among them.
+async fn files(State(state): State<Operations>, Query(query): Query<Files>) -> Response {
+    match live_files(&state.root, &query.table).await {
+        Ok(listed) => Json(listed).into_response(),
+        Err(e) => failure(&e),
+    }
+}
+
+async fn live_files(root: &Root, name: &str) -> tidelake_format::Result<serde_json::Value> {
+    let catalog = root.refresh().await?;
+    let (database, table) =
+        name.split_once('.').ok_or_else(|| Error::invalid("a table is named as database.table").with("found", name))?;
+    let unknown = || Error::not_found("no such table").with("table", name);
+    let database = catalog.database(database).ok_or_else(unknown)?;
+    let table = catalog.table(database.id, table).ok_or_else(unknown)?;
+    let partitions: Vec<i64> = catalog.partitions(table.id).map(|(partition, _)| partition).collect();
+    let mut files = Vec::new();
+    for partition in partitions {
+        for file in root.files(&catalog, table.id, partition).await?.iter() {
+            files.push(json!({
+                "data": layout::data_key(table.id, partition, file.data.id),
+                "tags": layout::tags_key(table.id, partition, file.tags.id),
+                "rows": file.rows,
+                "data_bytes": file.data.bytes,
+                "tags_bytes": file.tags.bytes,
+            }));
+        }
+    }
+    Ok(json!({"version": catalog.version.0, "files": files}))
 }
 
 fn failure(error: &Error) -> Response {

@@ -97,7 +97,7 @@ async fn roles(client: &mut Client, table: &str) -> anyhow::Result<line_protocol
 }
 
 enum Sink {
-    Csv(arrow::csv::Writer<BufWriter<File>>),
+    Csv(Box<arrow::csv::Writer<BufWriter<File>>>),
     Ndjson(arrow::json::LineDelimitedWriter<BufWriter<File>>),
     Line(BufWriter<File>, line_protocol::Roles),
     Parquet(Box<ArrowWriter<BufWriter<File>>>),
@@ -111,7 +111,7 @@ impl Sink {
         roles: Option<line_protocol::Roles>,
     ) -> anyhow::Result<Self> {
         Ok(match (format, roles) {
-            (FileFormat::Csv, _) => Sink::Csv(arrow::csv::Writer::new(file)),
+            (FileFormat::Csv, _) => Sink::Csv(Box::new(arrow::csv::Writer::new(file))),
             (FileFormat::Ndjson, _) => Sink::Ndjson(arrow::json::LineDelimitedWriter::new(file)),
             (FileFormat::Parquet, _) => {
                 let zstd = Compression::ZSTD(ZstdLevel::try_new(1)?);

@@ -229,7 +229,7 @@ fn table<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
         if *ty != Type::Timestamp {
             return Err(Error::invalid("the first column must be of type TIMESTAMP")
                 .with("table", &table)
-                .with("column", &name)
+                .with("column", name)
                 .with("found", *ty));
         }
         *role = Role::Time;
@@ -309,9 +309,7 @@ fn width(cursor: &mut Cursor<'_>, most: u32) -> Result<Option<u32>> {
 /// Takes what may follow a column's type: how TDengine would encode it, a comment.
 fn column_options(cursor: &mut Cursor<'_>) -> Result<()> {
     loop {
-        if cursor.take_word("ENCODE") || cursor.take_word("COMPRESS") || cursor.take_word("LEVEL") {
-            ignored_value(cursor)?;
-        } else if cursor.take_word("COMMENT") {
+        if ["ENCODE", "COMPRESS", "LEVEL", "COMMENT"].iter().any(|word| cursor.take_word(word)) {
             ignored_value(cursor)?;
         } else if cursor.peek_word().eq_ignore_ascii_case("PRIMARY") {
             return Err(Error::unsupported("a composite PRIMARY KEY is not supported").with("offset", cursor.at));

@@ -253,7 +253,7 @@ async fn times_compare_with_ticks_texts_and_durations() {
     ] {
         assert_eq!(
             lines(&format!("select count(*) from devices where {condition}")).await,
-            [all.clone()],
+            std::slice::from_ref(&all),
             "{condition}"
         );
     }
