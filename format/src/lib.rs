@@ -2,7 +2,7 @@
 //!
 //! `SPEC.md` beside this crate is the same in bytes. Nothing here knows SQL, HTTP or Flight.
 //!
-//! Pure (bytes in, values out): [`schema`], [`types`], [`rows`], [`layout`], [`segment`], [`file`], [`tags`],
+//! Pure (bytes in, values out): [`schema`], [`types`], [`rows`], [`layout`], [`segment`], [`mod@file`], [`tags`],
 //! [`merge`]. With the store: [`store`], [`chain`], [`meta`], [`log`], [`snapshot`].
 
 pub mod chain;

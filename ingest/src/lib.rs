@@ -1,6 +1,6 @@
 //! How records enter a Tidelake root: decoding, group commit into the log, folding and merging into data files.
 //!
-//! The path: [`http`] → [`decode`] → [`write`] → log segment → [`compact`] → data file and tag manifest.
+//! The path: [`http`] → [`decode`] → [`mod@write`] → log segment → [`compact`] → data file and tag manifest.
 
 pub mod clock;
 pub mod compact;

@@ -8,7 +8,7 @@
 //!    run, not per row, and nothing is hashed per row.
 //!
 //! What the rule does not understand stays as DataFusion planned it. [`shape`] reads the plan, [`levels`] divides the
-//! chunks, [`cells`] holds the aggregates of groups, each column's in [`column`], [`leaf`] is the plan node.
+//! chunks, [`cells`] holds the aggregates of groups, each column's in [`mod@column`], [`leaf`] is the plan node.
 
 mod cells;
 mod column;
