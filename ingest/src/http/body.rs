@@ -1,9 +1,12 @@
 //! Request bodies: read and unpacked piece by piece, every piece reserved in the write buffer.
 
-use std::io::{self, Read};
+use std::{
+    io::{self, Read},
+    time::Duration,
+};
 
 use axum::{
-    body::Body,
+    body::{Body, BodyDataStream},
     http::{HeaderMap, header},
 };
 use bytes::{Buf, Bytes, BytesMut};
@@ -14,6 +17,9 @@ use crate::write::{Budget, Reservation};
 
 /// Unpacked bytes between two looks at the buffer.
 const STEP: usize = 1 << 20;
+/// The most that is read of a body that is too large, and for how long, before its sender is told.
+const DISCARD_BYTES: usize = 256 << 20;
+const DISCARD_TIME: Duration = Duration::from_secs(5);
 
 /// Why a body cannot be taken.
 #[derive(Debug)]
@@ -45,6 +51,7 @@ pub(super) async fn read(
 ) -> Result<(Bytes, Reservation), Fault> {
     let length = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|n| n > limit as u64) {
+        discard(body.into_data_stream()).await;
         return Err(Fault::TooLarge { limit });
     }
     let encoding = match headers.get(header::CONTENT_ENCODING) {
@@ -87,6 +94,7 @@ async fn collect(body: Body, limit: usize, budget: &Budget, held: &mut Reservati
     };
     loop {
         if all.len() > limit {
+            discard(stream).await;
             return Err(Fault::TooLarge { limit });
         }
         budget.grow(held, all.len()).await?;
@@ -95,6 +103,20 @@ async fn collect(body: Body, limit: usize, budget: &Budget, held: &mut Reservati
             Some(piece) => all.extend_from_slice(&piece),
         }
     }
+}
+
+/// Reads on and throws away, within bounds: most clients hear an answer only after they have sent everything.
+async fn discard(mut stream: BodyDataStream) {
+    let reading = async {
+        let mut left = DISCARD_BYTES;
+        while let Ok(Some(piece)) = stream.try_next().await {
+            match left.checked_sub(piece.len()) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DISCARD_TIME, reading).await; // late is as good as done
 }
 
 async fn unpack(

@@ -9,6 +9,7 @@ use tidelake_format::{
     ids::{DatabaseId, TableId, Token},
     meta::Draft,
     rows::Block,
+    schema::TBNAME,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -98,7 +99,10 @@ impl Ingest {
                 }
                 self.shared.schema.commit(database.id, decoded.missing).await?;
             };
-            self.shared.directory.register(&self.shared.root.catalog(), database.id, &decoded.blocks)?;
+            // Names that derive from tags are unique in their table only: two tables may have the same tags.
+            if batch.schema().fields().iter().any(|f| f.name().eq_ignore_ascii_case(TBNAME)) {
+                self.shared.directory.register(&self.shared.root.catalog(), database.id, &decoded.blocks)?;
+            }
             written.accepted += decoded.accepted as u64;
             written.rejected.extend(decoded.rejected);
             bytes += decoded.blocks.iter().map(block_bytes).sum::<usize>();
