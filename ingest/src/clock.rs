@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tidelake_format::types::Precision;
 
-/// What the write path takes for now.
+/// Where the write path reads the time.
 pub trait Clock: Send + Sync + std::fmt::Debug + 'static {
     /// The wall clock in nanoseconds since 1970-01-01 UTC; may jump either way.
     fn wall_ns(&self) -> i64;

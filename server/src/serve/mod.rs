@@ -4,7 +4,7 @@ mod listen;
 mod operations;
 mod writer;
 
-use std::{future::Future, net::SocketAddr, sync::Arc};
+use std::{future::Future, io::IsTerminal, net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
 use axum::Router;
@@ -141,7 +141,10 @@ pub(crate) fn ingest_config(settings: &Settings) -> IngestConfig {
 /// Sends log lines to standard error as the settings say; a second call changes nothing.
 pub(crate) fn log_to_stderr(settings: &Settings) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&settings.log).with_context(|| format!("log: not a filter: {:?}", settings.log))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     // The only error is that a subscriber is set already.
     let _ = match settings.log_format {
         LogFormat::Text => builder.try_init(),
