@@ -1,6 +1,7 @@
 //! One statement from text to a stream of batches.
 
 mod guard;
+mod plans;
 mod state;
 
 use std::sync::{
@@ -16,7 +17,7 @@ use datafusion::{
     common::{ParamValues, ScalarValue},
     execution::{SendableRecordBatchStream, SessionState, context::SQLOptions},
     logical_expr::LogicalPlan,
-    physical_plan::execute_stream,
+    physical_plan::{execute_stream, execution_plan::reset_plan_states},
 };
 use tidelake_format::{
     Error, Result,
@@ -28,6 +29,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use crate::optimize::AggregateLevels;
 
+use self::plans::{Executable, Plans, is_repeatable};
 use crate::{
     dialect::{self, Parsed, StatementKind},
     error::from_datafusion,
@@ -39,6 +41,9 @@ use crate::{
 
 /// The name of the one catalog, whose schemas are the databases.
 pub const CATALOG: &str = "tidelake";
+
+/// Which part of the queries' memory kept plans may take beside it.
+const PLANS_SHARE: usize = 16;
 
 /// A statement that was parsed, and planned when it reads.
 #[derive(Debug, Clone)]
@@ -88,6 +93,7 @@ struct Inner {
     config: EngineConfig,
     /// Functions, rules and the runtime, shared by every statement's own state.
     base: SessionState,
+    plans: Plans,
     running: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
 }
@@ -110,8 +116,10 @@ impl Engine {
     pub fn new(root: Root, snapshots: Arc<SnapshotReader>, writer: Arc<dyn Writer>, config: EngineConfig) -> Self {
         let base = state::base(&config);
         let reader = Arc::new(Reader::new(root, config.memory_bytes / 4));
+        let plans = Plans::new(config.memory_bytes / PLANS_SHARE);
         let running = Arc::new(Semaphore::new(config.concurrency.max(1)));
-        Self { inner: Arc::new(Inner { reader, snapshots, writer, config, base, running, waiting: Arc::default() }) }
+        let waiting = Arc::default();
+        Self { inner: Arc::new(Inner { reader, snapshots, writer, config, base, plans, running, waiting }) }
     }
 
     /// The same engine with other levels for aggregates; caches and limits are shared.
@@ -125,6 +133,7 @@ impl Engine {
             writer: self.inner.writer.clone(),
             config: self.inner.config.clone(),
             base,
+            plans: Plans::new(self.inner.config.memory_bytes / PLANS_SHARE),
             running: self.inner.running.clone(),
             waiting: self.inner.waiting.clone(),
         };
@@ -144,22 +153,25 @@ impl Engine {
         Ok(self.snapshot(session).await?.catalog.clone())
     }
 
-    /// Parses a statement and, when it reads, plans it.
+    /// Parses a statement and, when it reads, plans it, or finds it planned already.
     ///
     /// # Errors
     /// Invalid with the place of a syntax error, or the name that does not exist.
-    pub async fn prepare(&self, session: &Session, sql: &str) -> Result<Prepared> {
+    pub async fn prepare(&self, session: &Session, sql: &str) -> Result<Arc<Prepared>> {
+        if let Some(known) = self.inner.plans.analyzed(session, sql) {
+            let snapshot = self.snapshot(session).await?;
+            if known.version == snapshot.catalog.version {
+                return Ok(known);
+            }
+            return self.plan(session, sql, &snapshot).await;
+        }
         let parsed = dialect::parse(sql, session.double_quotes)?;
         match parsed.kind {
-            StatementKind::Reads => {
-                let snapshot = self.snapshot(session).await?;
-                let (view, state) = self.state(session, snapshot);
-                plan(sql, &parsed, session, &view, &state).await
-            }
-            StatementKind::Use(_) => Ok(update(sql, Vec::new())),
+            StatementKind::Reads => self.plan_parsed(session, sql, &parsed, &self.snapshot(session).await?).await,
+            StatementKind::Use(_) => Ok(Arc::new(update(sql, Vec::new()))),
             StatementKind::Writes => {
                 let parameter = |i| Field::new(format!("${i}"), DataType::Utf8, true);
-                Ok(update(sql, (1..=parsed.parameters).map(parameter).collect()))
+                Ok(Arc::new(update(sql, (1..=parsed.parameters).map(parameter).collect())))
             }
         }
     }
@@ -174,7 +186,7 @@ impl Engine {
     pub async fn run(
         &self,
         session: &Session,
-        statement: &Prepared,
+        statement: &Arc<Prepared>,
         parameters: Option<RecordBatch>,
     ) -> Result<Outcome> {
         let Statement::Query { schema, .. } = &statement.kind else {
@@ -182,15 +194,13 @@ impl Engine {
         };
         let permit = self.permit().await?;
         let snapshot = self.snapshot(session).await?;
-        let (view, state) = self.state(session, snapshot);
-        if view.snapshot.catalog.version == statement.version {
-            return self.execute(&state, statement, parameters, permit).await;
+        if snapshot.catalog.version == statement.version {
+            return self.execute(session, snapshot, statement, parameters, permit).await;
         }
-        let parsed = dialect::parse(&statement.sql, session.double_quotes)?;
-        let again = plan(&statement.sql, &parsed, session, &view, &state).await?;
+        let again = self.plan(session, &statement.sql, &snapshot).await?;
         match &again.kind {
             Statement::Query { schema: new, .. } if new == schema => {
-                self.execute(&state, &again, parameters, permit).await
+                self.execute(session, snapshot, &again, parameters, permit).await
             }
             _ => Err(Error::conflict("a table of this statement was changed: prepare it again")),
         }
@@ -200,17 +210,21 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::prepare`] and [`Engine::run`].
-    pub async fn query(&self, session: &Session, sql: &str) -> Result<(Prepared, Outcome)> {
-        let parsed = dialect::parse(sql, session.double_quotes)?;
-        if parsed.kind != StatementKind::Reads {
+    pub async fn query(&self, session: &Session, sql: &str) -> Result<(Arc<Prepared>, Outcome)> {
+        let known = self.inner.plans.analyzed(session, sql);
+        let parsed = if known.is_none() { Some(dialect::parse(sql, session.double_quotes)?) } else { None };
+        if parsed.as_ref().is_some_and(|p| p.kind != StatementKind::Reads) {
             let outcome = self.update(session, sql, None).await?;
-            return Ok((update(sql, Vec::new()), outcome));
+            return Ok((Arc::new(update(sql, Vec::new())), outcome));
         }
         let permit = self.permit().await?;
         let snapshot = self.snapshot(session).await?;
-        let (view, state) = self.state(session, snapshot);
-        let prepared = plan(sql, &parsed, session, &view, &state).await?;
-        let outcome = self.execute(&state, &prepared, None, permit).await?;
+        let prepared = match (known, parsed) {
+            (Some(known), _) if known.version == snapshot.catalog.version => known,
+            (_, Some(parsed)) => self.plan_parsed(session, sql, &parsed, &snapshot).await?,
+            (_, None) => self.plan(session, sql, &snapshot).await?,
+        };
+        let outcome = self.execute(session, snapshot, &prepared, None, permit).await?;
         Ok((prepared, outcome))
     }
 
@@ -227,18 +241,68 @@ impl Engine {
         Ok(Outcome::Updated(WriteOutcome { use_database: Some(database.name.clone()), ..WriteOutcome::default() }))
     }
 
-    /// Plans physically and starts: the stream holds the permit and ends at the deadline.
+    /// Plans a statement that reads, or finds it planned for the catalog of this snapshot already.
+    async fn plan(&self, session: &Session, sql: &str, snapshot: &Arc<Snapshot>) -> Result<Arc<Prepared>> {
+        if let Some(known) = self.inner.plans.analyzed(session, sql)
+            && known.version == snapshot.catalog.version
+        {
+            return Ok(known);
+        }
+        let parsed = dialect::parse(sql, session.double_quotes)?;
+        self.plan_parsed(session, sql, &parsed, snapshot).await
+    }
+
+    async fn plan_parsed(
+        &self,
+        session: &Session,
+        sql: &str,
+        parsed: &Parsed,
+        snapshot: &Arc<Snapshot>,
+    ) -> Result<Arc<Prepared>> {
+        let (view, state) = self.state(session, snapshot.clone());
+        let prepared = Arc::new(plan(sql, parsed, session, &view, &state).await?);
+        self.inner.plans.keep_analyzed(session, &prepared);
+        Ok(prepared)
+    }
+
+    /// Plans physically, unless that was done on this snapshot before, and starts: the stream holds the permit and
+    /// ends at the deadline.
     async fn execute(
         &self,
-        state: &SessionState,
-        statement: &Prepared,
+        session: &Session,
+        snapshot: Arc<Snapshot>,
+        statement: &Arc<Prepared>,
         parameters: Option<RecordBatch>,
         permit: OwnedSemaphorePermit,
     ) -> Result<Outcome> {
-        let Statement::Query { plan, schema } = &statement.kind else {
+        let Statement::Query { schema, .. } = &statement.kind else {
             return Err(Error::internal("only a statement that reads is executed here"));
         };
-        let deadline = tokio::time::Instant::now() + self.inner.config.timeout;
+        let timeout = self.inner.config.timeout;
+        let deadline = tokio::time::Instant::now() + timeout;
+        let executable = tokio::time::timeout_at(deadline, self.executable(session, snapshot, statement, parameters));
+        let executable = executable.await.map_err(|_| guard::too_long(timeout))??;
+        let plan = reset_plan_states(executable.plan).map_err(from_datafusion)?;
+        let stream = execute_stream(plan, executable.context).map_err(from_datafusion)?;
+        let guard = guard::Guard::new(stream, schema.clone(), permit, deadline, timeout);
+        Ok(Outcome::Rows(Box::pin(guard)))
+    }
+
+    /// The physical plan of a statement on a snapshot of the same catalog.
+    async fn executable(
+        &self,
+        session: &Session,
+        snapshot: Arc<Snapshot>,
+        statement: &Arc<Prepared>,
+        parameters: Option<RecordBatch>,
+    ) -> Result<Executable> {
+        let Statement::Query { plan, .. } = &statement.kind else {
+            return Err(Error::internal("only a statement that reads is executed here"));
+        };
+        if let Some(known) = self.inner.plans.executable(session, statement, &snapshot) {
+            return Ok(known);
+        }
+        let (_, state) = self.state(session, snapshot.clone());
         let bound;
         let plan = if statement.parameters.is_empty() {
             plan.as_ref()
@@ -246,15 +310,12 @@ impl Engine {
             bound = plan.as_ref().clone().with_param_values(values(statement, parameters)?).map_err(from_datafusion)?;
             &bound
         };
-        let planned = async {
-            let physical = state.create_physical_plan(plan).await.map_err(from_datafusion)?;
-            execute_stream(physical, state.task_ctx()).map_err(from_datafusion)
-        };
-        let stream = tokio::time::timeout_at(deadline, planned)
-            .await
-            .map_err(|_| guard::too_long(self.inner.config.timeout))??;
-        let guard = guard::Guard::new(stream, schema.clone(), permit, deadline, self.inner.config.timeout);
-        Ok(Outcome::Rows(Box::pin(guard)))
+        let physical = state.create_physical_plan(plan).await.map_err(from_datafusion)?;
+        let executable = Executable { plan: physical, context: state.task_ctx() };
+        if is_repeatable(plan).map_err(from_datafusion)? && statement.parameters.is_empty() {
+            self.inner.plans.keep_executable(session, statement, &snapshot, &executable);
+        }
+        Ok(executable)
     }
 
     async fn snapshot(&self, session: &Session) -> Result<Arc<Snapshot>> {

@@ -51,7 +51,7 @@ impl Query {
     #[expect(clippy::print_stdout, reason = "a command prints its result")]
     pub(crate) async fn run(self) -> Result<()> {
         let oracle = self.verify.then(|| Oracle::new(self.data.devices()));
-        let (samples, verified) = ask(&self.server, &self.questions, oracle.as_ref()).await?;
+        let (samples, verified) = ask(&self.server, &self.questions, oracle.as_ref())?;
         if self.json {
             println!("{}", serde_json::to_string_pretty(&samples)?);
         } else {
@@ -97,9 +97,23 @@ impl Questions {
 
 /// Asks everything through every door. With an oracle, the answers to the papers' questions are compared.
 ///
+/// One question is asked at a time, so one thread does it: with more, each answer would be handed from one to another.
+/// Must be called on a runtime of several threads.
+///
 /// # Errors
 /// A statement that fails; a wrong answer is no error, but counted.
-pub(crate) async fn ask(
+pub(crate) fn ask(
+    server: &Server,
+    questions: &Questions,
+    oracle: Option<&Oracle>,
+) -> Result<(Vec<QuerySample>, Verified)> {
+    tokio::task::block_in_place(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start a client")?;
+        runtime.block_on(ask_all(server, questions, oracle))
+    })
+}
+
+async fn ask_all(
     server: &Server,
     questions: &Questions,
     oracle: Option<&Oracle>,

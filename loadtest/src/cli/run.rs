@@ -77,7 +77,7 @@ impl Run {
         report.compact = Some(compacted);
 
         let oracle = tokio::task::spawn_blocking(move || Oracle::new(set)).await.context("compute the answers")?;
-        let (samples, verified) = query::ask(&self.server, &self.questions, Some(&oracle)).await?;
+        let (samples, verified) = query::ask(&self.server, &self.questions, Some(&oracle))?;
         println!("{} answers right, {} wrong", verified.right, verified.wrong.len());
         (report.queries, report.verified) = (samples, verified);
 

@@ -220,7 +220,9 @@ async fn check_rows(world: &World, engine: &Engine, rng: &mut StdRng, seed: u64)
     let mut expected: Vec<String> =
         rows.iter().map(|r| columns.iter().map(|(_, of)| of(r)).collect::<Vec<_>>().join("|")).collect();
     expected.sort();
-    assert_eq!(lines(engine, &sql).await, expected, "seed {seed}: {sql}");
+    for run in ["planned", "planned before"] {
+        assert_eq!(lines(engine, &sql).await, expected, "seed {seed}: {sql}, {run}");
+    }
 
     let limit = rng.random_range(0..30);
     let sql = format!("{sql} limit {limit}");
@@ -262,7 +264,9 @@ async fn check_aggregates(world: &World, engines: &[Engine], rng: &mut StdRng, s
     let mut expected: Vec<String> = groups.iter().map(line).collect();
     expected.sort();
     for (i, engine) in engines.iter().enumerate() {
-        assert_eq!(lines(engine, &sql).await, expected, "seed {seed}, levels {i}: {sql}");
+        for run in ["planned", "planned before"] {
+            assert_eq!(lines(engine, &sql).await, expected, "seed {seed}, levels {i}: {sql}, {run}");
+        }
     }
 }
 
@@ -366,6 +370,49 @@ async fn a_prepared_statement_reads_a_new_snapshot_at_each_run() {
     world.add_column("d", tidelake_format::types::Type::Int).await;
     let Err(e) = engine.run(&session(), &wide, None).await else { panic!("the announced columns are others") };
     assert_eq!(e.kind(), tidelake_format::Kind::Conflict);
+}
+
+#[tokio::test]
+async fn a_kept_plan_reads_what_was_written_after_it() {
+    let mut world = World::regular().await;
+    let engine = engine(&world);
+    let mut rng = StdRng::seed_from_u64(9);
+    for round in 0..6 {
+        for _ in 0..2 {
+            assert_eq!(lines(&engine, "select count(*) from t").await, [world.rows.len().to_string()]);
+        }
+        let known = engine.inner.plans.analyzed(&session(), "select count(*) from t").unwrap();
+        let snapshot = engine.snapshot(&session()).await.unwrap();
+        assert!(engine.inner.plans.executable(&session(), &known, &snapshot).is_some(), "its plan is kept");
+        match round % 2 {
+            0 => world.file(&mut rng).await,
+            _ => world.segment(&mut rng).await,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_kept_plan_runs_many_times_at_once() {
+    let world = World::regular().await;
+    let engine = with(&world, Duration::ZERO, Duration::from_secs(60), 64);
+    let sql = "select g, count(*), max(a) from t where ts < 1600000030000 group by g order by g";
+    let expected = lines(&engine, sql).await;
+    let runs = futures::future::join_all((0..32).map(|_| lines(&engine, sql))).await;
+    assert!(runs.iter().all(|found| *found == expected));
+}
+
+#[tokio::test]
+async fn what_changes_with_the_call_is_planned_by_each_call() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    let first = lines(&engine, "select now()").await;
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    assert_ne!(lines(&engine, "select now()").await, first);
+    let nested = "select count(*) from t where ts < (select now() - 1d)";
+    lines(&engine, nested).await;
+    let (snapshot, known) =
+        (engine.snapshot(&session()).await.unwrap(), engine.inner.plans.analyzed(&session(), nested).unwrap());
+    assert!(engine.inner.plans.executable(&session(), &known, &snapshot).is_none());
 }
 
 #[tokio::test]

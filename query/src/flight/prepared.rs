@@ -54,7 +54,7 @@ impl FlightSql {
         request: ActionCreatePreparedStatementRequest,
     ) -> Result<ActionCreatePreparedStatementResult> {
         no_transaction(request.transaction_id.as_deref())?;
-        let prepared = Arc::new(self.engine.prepare(session, &request.query).await?);
+        let prepared = self.engine.prepare(session, &request.query).await?;
         let handle = Handle::new(self.new_key(), &request.query, session);
         let dataset_schema = match &prepared.kind {
             Statement::Query { schema, .. } => schema_message(schema)?,
@@ -103,7 +103,7 @@ impl FlightSql {
         if answer.as_ref().is_err_and(|e| e.kind() == Kind::Conflict) {
             // A table has changed: this execution fails, the next one announces the new schema.
             let handle = Handle::decode(&command.prepared_statement_handle)?;
-            let prepared = Arc::new(self.engine.prepare(&session, &handle.sql).await?);
+            let prepared = self.engine.prepare(&session, &handle.sql).await?;
             self.keep(&handle, Kept { prepared, ..kept });
         }
         answer
@@ -177,7 +177,7 @@ impl FlightSql {
         if let Some(kept) = self.prepared.get(&handle.key(), self.now()) {
             return Ok((session, kept));
         }
-        let prepared = Arc::new(self.engine.prepare(&session, &handle.sql).await?);
+        let prepared = self.engine.prepare(&session, &handle.sql).await?;
         let kept = Kept { prepared, bound: Arc::default() };
         self.keep(&handle, kept.clone());
         Ok((session, kept))

@@ -68,7 +68,7 @@ impl FlightSql {
         descriptor: FlightDescriptor,
     ) -> Result<FlightInfo> {
         no_transaction(command.transaction_id.as_deref())?;
-        let prepared = Arc::new(self.engine.prepare(session, &command.query).await?);
+        let prepared = self.engine.prepare(session, &command.query).await?;
         let handle = Handle::new(self.new_key(), &command.query, session);
         let info = flight_info(
             &schema_of(&prepared),
@@ -89,7 +89,7 @@ impl FlightSql {
         let session = handle.session(call)?;
         let prepared = match self.plans.take(&handle.key(), self.now()) {
             Some(prepared) => prepared,
-            None => Arc::new(self.engine.prepare(&session, &handle.sql).await?),
+            None => self.engine.prepare(&session, &handle.sql).await?,
         };
         self.answer(&session, prepared, Vec::new()).await
     }
@@ -167,7 +167,7 @@ impl FlightSql {
     pub(super) async fn update(
         &self,
         session: &Session,
-        prepared: &Prepared,
+        prepared: &Arc<Prepared>,
         bound: Vec<RecordBatch>,
     ) -> Result<WriteOutcome> {
         if prepared.parameters.is_empty() {
@@ -190,7 +190,7 @@ impl FlightSql {
     async fn update_once(
         &self,
         session: &Session,
-        prepared: &Prepared,
+        prepared: &Arc<Prepared>,
         bound: Option<RecordBatch>,
     ) -> Result<WriteOutcome> {
         if let Statement::Query { .. } = prepared.kind {
@@ -231,7 +231,7 @@ pub(super) fn note(session: &Session, outcome: &WriteOutcome, reply: &mut tonic:
 }
 
 /// The bound rows one by one: a query runs once for each, or once without.
-fn single_rows(prepared: &Prepared, bound: Vec<RecordBatch>) -> Result<Vec<Option<RecordBatch>>> {
+fn single_rows(prepared: &Arc<Prepared>, bound: Vec<RecordBatch>) -> Result<Vec<Option<RecordBatch>>> {
     if prepared.parameters.is_empty() {
         return Ok(vec![None]);
     }

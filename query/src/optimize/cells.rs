@@ -9,10 +9,10 @@ use arrow::{
     row::{RowConverter, SortField},
 };
 use hashbrown::HashMap;
-use tidelake_format::{Result, ids::ColumnId};
+use tidelake_format::{Result, ids::ColumnId, tags::TagManifest};
 
 use super::{
-    column::{ColumnCells, Part, Span, cells},
+    column::{Chunks, ColumnCells, Part, Span, cells},
     levels::Needed,
     shape::{Key, State},
 };
@@ -50,6 +50,11 @@ impl Groups {
             of.push(group);
         }
         Ok(Self { of, representative })
+    }
+
+    /// Bytes in memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        (self.of.capacity() + self.representative.capacity()) * size_of::<u32>()
     }
 
     /// How many groups.
@@ -219,18 +224,10 @@ impl Cells {
     /// Takes whole chunks of a data file from its tag manifest.
     pub(super) fn add_chunks(&mut self, file: &FileSource, ranks: &Ranks, pieces: &[Piece]) -> Result<()> {
         let manifest = &file.manifest;
-        let chunks: Vec<(u32, u32)> = pieces
-            .iter()
-            .map(|piece| {
-                let local = piece.local as usize;
-                let group = self.groups.of[ranks.of(local) as usize];
-                let start = self.bucket.as_ref().map_or(0, |b| b.start(manifest.min_ts()[local]));
-                (self.cell(group, start), piece.local)
-            })
-            .collect();
+        let chunks = self.chunks(manifest, ranks, pieces);
         self.grow();
-        for (cell, local) in &chunks {
-            self.rows[*cell as usize] += manifest.row_count()[*local as usize];
+        for (cell, at) in chunks.iter() {
+            self.rows[cell] += manifest.row_count()[at];
         }
         for (column, cells) in &mut self.columns {
             if column.id != ColumnId::TS {
@@ -238,13 +235,30 @@ impl Cells {
                 continue;
             }
             // both extremes of a chunk's times, and for the count as many rows between them
-            for (cell, local) in &chunks {
-                let at = *local as usize;
+            for (cell, at) in chunks.iter() {
                 let (min, max, rows) = (manifest.min_ts()[at], manifest.max_ts()[at], manifest.row_count()[at]);
-                cells.add_times(*cell, min, max, rows);
+                cells.add_times(cell as u32, min, max, rows);
             }
         }
         Ok(())
+    }
+
+    /// The cells of whole chunks of a file.
+    fn chunks(&mut self, manifest: &TagManifest, ranks: &Ranks, pieces: &[Piece]) -> Chunks {
+        if let (1, None, [first, .., last]) = (self.groups.len(), &self.bucket, pieces)
+            && (last.local - first.local) as usize == pieces.len() - 1
+        {
+            // pieces ascend, so these are all from the first to the last
+            return Chunks::Run(self.cell(0, 0), first.local as usize..last.local as usize + 1);
+        }
+        let mut each = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let local = piece.local as usize;
+            let group = self.groups.of[ranks.of(local) as usize];
+            let start = self.bucket.as_ref().map_or(0, |b| b.start(manifest.min_ts()[local]));
+            each.push((self.cell(group, start), piece.local));
+        }
+        Chunks::Each(each)
     }
 
     /// The partial states of all cells, and none left.

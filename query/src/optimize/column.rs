@@ -1,10 +1,10 @@
 //! Aggregates of one column, one cell per group.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, Int64Array, PrimitiveArray, UInt64Array},
-    buffer::NullBuffer,
+    buffer::{NullBuffer, ScalarBuffer},
     datatypes::{
         DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
         TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type,
@@ -38,6 +38,26 @@ pub(super) struct Span {
     pub(super) len: usize,
 }
 
+/// Whole chunks of one file: places in its manifest, and their cells.
+#[derive(Debug, Clone)]
+pub(super) enum Chunks {
+    /// (cell, place).
+    Each(Vec<(u32, u32)>),
+    /// Adjacent places, all of one cell.
+    Run(u32, Range<usize>),
+}
+
+impl Chunks {
+    /// Every (cell, place).
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let (each, run) = match self {
+            Self::Each(each) => (Some(each.iter().map(|(cell, at)| (*cell as usize, *at as usize))), None),
+            Self::Run(cell, places) => (None, Some(places.clone().map(move |at| (*cell as usize, at)))),
+        };
+        each.into_iter().flatten().chain(run.into_iter().flatten())
+    }
+}
+
 /// What is asked of a column's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
@@ -59,8 +79,8 @@ pub(super) trait ColumnCells: Send {
     fn grow(&mut self, cells: usize);
     /// Takes rows; `ts` is the time of each row, given when first or last are wanted.
     fn add(&mut self, values: &dyn Array, spans: &[Span], ts: Option<&[i64]>);
-    /// Takes whole chunks: (cell, place in the manifest). Every wanted aggregate must be there.
-    fn add_chunks(&mut self, column: ColumnId, manifest: &TagManifest, chunks: &[(u32, u32)]) -> Result<()>;
+    /// Takes whole chunks. Every wanted aggregate must be in the manifest.
+    fn add_chunks(&mut self, column: ColumnId, manifest: &TagManifest, chunks: &Chunks) -> Result<()>;
     /// Takes the times of a chunk into cells of the time column: their extremes and their number.
     fn add_times(&mut self, cell: u32, min: i64, max: i64, rows: u64);
     /// One value per cell, in the column's type where the part has it; times are Int64.
@@ -111,10 +131,13 @@ impl ColumnCells for Counts {
         }
     }
 
-    fn add_chunks(&mut self, column: ColumnId, manifest: &TagManifest, chunks: &[(u32, u32)]) -> Result<()> {
+    fn add_chunks(&mut self, column: ColumnId, manifest: &TagManifest, chunks: &Chunks) -> Result<()> {
         let Some(counts) = manifest.aggregate(column, Aggregate::Count) else { return Ok(()) };
         let counts = counts.as_primitive::<UInt64Type>();
-        chunks.iter().for_each(|(cell, at)| self.0[*cell as usize] += counts.value(*at as usize));
+        match chunks {
+            Chunks::Run(cell, places) => self.0[*cell as usize] += counts.values()[places.clone()].iter().sum::<u64>(),
+            Chunks::Each(_) => chunks.iter().for_each(|(cell, at)| self.0[cell] += counts.value(at)),
+        }
         Ok(())
     }
 
@@ -133,6 +156,9 @@ impl ColumnCells for Counts {
         self.0.capacity() * 8
     }
 }
+
+/// The widest number of a type's kind.
+type Wide<T> = <<T as ArrowPrimitiveType>::Native as Number>::Wide;
 
 /// Cells of a column of numbers or instants. A cell without values has a count of 0, and its other parts mean nothing.
 struct Typed<T: ArrowPrimitiveType>
@@ -193,6 +219,35 @@ where
         if self.count[cell] == 0 || ts > old_ts || (ts == old_ts && value.key() > old.key()) {
             self.last[cell] = (ts, value);
         }
+    }
+
+    /// Aggregates of adjacent chunks of one cell that all have values.
+    fn add_run(
+        &mut self,
+        cell: usize,
+        counts: &[u64],
+        sums: Option<&[Wide<T>]>,
+        mins: Option<&[Wide<T>]>,
+        maxs: Option<&[Wide<T>]>,
+    ) {
+        if counts.is_empty() {
+            return;
+        }
+        if let (true, Some(sums)) = (self.wants.sum, sums) {
+            self.sum[cell] = sums.iter().fold(self.sum[cell], |sum, v| T::Native::plus(sum, *v));
+        }
+        if let (true, Some(sums)) = (self.wants.float_sum, sums) {
+            self.float_sum[cell] += sums.iter().map(|v| T::Native::float(*v)).sum::<f64>();
+        }
+        if let (true, Some(mins)) = (self.wants.min, mins) {
+            let least = mins.iter().map(|v| T::Native::narrow(*v).key()).min();
+            least.into_iter().for_each(|key| self.lower(cell, T::Native::unkey(key)));
+        }
+        if let (true, Some(maxs)) = (self.wants.max, maxs) {
+            let greatest = maxs.iter().map(|v| T::Native::narrow(*v).key()).max();
+            greatest.into_iter().for_each(|key| self.raise(cell, T::Native::unkey(key)));
+        }
+        self.count[cell] += counts.iter().sum::<u64>();
     }
 
     /// Rows of one cell without nulls.
@@ -258,7 +313,7 @@ where
         }
     }
 
-    fn add_chunks(&mut self, column: ColumnId, manifest: &TagManifest, chunks: &[(u32, u32)]) -> Result<()> {
+    fn add_chunks(&mut self, column: ColumnId, manifest: &TagManifest, chunks: &Chunks) -> Result<()> {
         let Some(counts) = manifest.aggregate(column, Aggregate::Count) else { return Ok(()) };
         let counts = counts.as_primitive::<UInt64Type>();
         let get = |what: Aggregate| {
@@ -266,17 +321,24 @@ where
                 Error::internal("a tag manifest lacks an aggregate").with("expected", format!("{what:?} of {column:?}"))
             })
         };
-        let wide = |wanted: bool, what| if wanted { T::Native::widen(get(what)?) } else { Ok(Vec::new()) };
-        let times = |wanted: bool, what| -> Result<Vec<i64>> {
-            Ok(if wanted { get(what)?.as_primitive::<Int64Type>().values().to_vec() } else { Vec::new() })
+        let wide = |wanted: bool, what| if wanted { T::Native::widen(get(what)?) } else { Ok(Vec::new().into()) };
+        let times = |wanted: bool, what| -> Result<ScalarBuffer<i64>> {
+            Ok(if wanted { get(what)?.as_primitive::<Int64Type>().values().clone() } else { Vec::new().into() })
         };
         let w = self.wants;
         let sums = wide(w.sum || w.float_sum, Aggregate::Sum)?;
         let (mins, maxs) = (wide(w.min, Aggregate::Min)?, wide(w.max, Aggregate::Max)?);
         let (firsts, first_ts) = (wide(w.first, Aggregate::First)?, times(w.first, Aggregate::FirstTs)?);
         let (lasts, last_ts) = (wide(w.last, Aggregate::Last)?, times(w.last, Aggregate::LastTs)?);
-        for (cell, at) in chunks {
-            let (cell, at) = (*cell as usize, *at as usize);
+        if let Chunks::Run(cell, places) = chunks
+            && !(w.first || w.last)
+            && counts.values()[places.clone()].iter().all(|n| *n > 0)
+        {
+            let at = || places.clone();
+            self.add_run(*cell as usize, &counts.values()[at()], sums.get(at()), mins.get(at()), maxs.get(at()));
+            return Ok(());
+        }
+        for (cell, at) in chunks.iter() {
             if counts.value(at) == 0 {
                 continue;
             }

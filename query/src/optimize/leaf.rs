@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     error::to_datafusion,
-    table::{Columns, Decoded, Origin, Reading, Selection, TimeRange, Unit, deal},
+    table::{Columns, Decoded, Origin, Piece, Reading, Selection, TimeRange, Unit, deal},
 };
 
 /// Rows decoded at a time: large enough that the work per batch vanishes.
@@ -46,7 +46,7 @@ pub(crate) struct SeriesAggregate {
     columns: Columns,
     needed: Arc<Vec<Needed>>,
     answered: Arc<Answered>,
-    partitions: Vec<Vec<Unit>>,
+    partitions: Arc<Vec<Vec<Unit>>>,
     hull: TimeRange,
     read: (usize, u64),
     properties: Arc<PlanProperties>,
@@ -68,7 +68,7 @@ impl SeriesAggregate {
         let series = reading.sources.united.series.len();
         let groups = Groups::new(&shape.keys, series).map_err(to_datafusion)?;
         // the scan's data columns are those of keys and arguments; time only when something needs it
-        let partitions = deal(&rest, &reading.sources.list, partitions, None);
+        let partitions = Arc::new(deal(&rest, &reading.sources.list, partitions, None));
         let properties = PlanProperties::new(
             EquivalenceProperties::new(shape.schema.clone()),
             Partitioning::UnknownPartitioning(partitions.len()),
@@ -87,6 +87,12 @@ impl SeriesAggregate {
             metrics: ExecutionPlanMetricsSet::new(),
             shape: Arc::new(shape),
         }))
+    }
+
+    /// What it names and keeps in memory, in bytes; sources that others keep too count in full.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let answered: usize = self.answered.iter().map(|(_, pieces)| pieces.len()).sum();
+        self.shape.scan.memory_bytes() + (answered + self.read.0) * size_of::<Piece>() + self.groups.memory_bytes()
     }
 
     fn cells(&self) -> Cells {

@@ -30,7 +30,8 @@ use datafusion::{
     physical_plan::{ExecutionPlan, aggregates::AggregateExec},
 };
 
-use self::{leaf::SeriesAggregate, shape::Shape};
+pub(crate) use self::leaf::SeriesAggregate;
+use self::shape::Shape;
 
 extensions_options! {
     /// Which levels may answer an aggregate; results are the same with any.

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use arrow::{
     array::{ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, Int64Array, UInt64Array},
-    buffer::NullBuffer,
+    buffer::{NullBuffer, ScalarBuffer},
     compute::cast,
-    datatypes::{DataType, Float64Type, Int64Type, UInt64Type},
+    datatypes::{ArrowNativeType, DataType, Float64Type, Int64Type, UInt64Type},
 };
 use tidelake_format::Result;
 
 /// A number as the widest of its kind, with the total order of Arrow as the order of keys.
 pub(super) trait Number: Copy + Default + Send + 'static {
     /// i64, u64 or f64.
-    type Wide: Copy + Default + Send + 'static;
+    type Wide: ArrowNativeType + Send;
     /// Ordered as `total_cmp` orders.
     type Key: Copy + Ord;
     fn narrow(wide: Self::Wide) -> Self;
@@ -28,8 +28,8 @@ pub(super) trait Number: Copy + Default + Send + 'static {
     /// The sum as a number, which does not wrap.
     fn float_sum(values: &[Self]) -> f64;
     fn sums(values: Vec<Self::Wide>, nulls: NullBuffer) -> ArrayRef;
-    /// The values of an array of aggregates, widened.
-    fn widen(array: &ArrayRef) -> Result<Vec<Self::Wide>>;
+    /// The values of an array of aggregates, widened; without a copy when they are wide already.
+    fn widen(array: &ArrayRef) -> Result<ScalarBuffer<Self::Wide>>;
 }
 
 /// A sum of floats in eight independent lanes, so that additions need not wait for each other.
@@ -64,9 +64,9 @@ macro_rules! integer {
             fn sums(values: Vec<$wide>, nulls: NullBuffer) -> ArrayRef {
                 Arc::new(<$array>::new(values.into(), Some(nulls)))
             }
-            fn widen(array: &ArrayRef) -> Result<Vec<$wide>> {
+            fn widen(array: &ArrayRef) -> Result<ScalarBuffer<$wide>> {
                 let wide = cast(array, &<$wide_type as ArrowPrimitiveType>::DATA_TYPE)?;
-                Ok(wide.as_primitive::<$wide_type>().values().to_vec())
+                Ok(wide.as_primitive::<$wide_type>().values().clone())
             }
         }
     )*};
@@ -104,9 +104,9 @@ macro_rules! float {
             fn sums(values: Vec<f64>, nulls: NullBuffer) -> ArrayRef {
                 Arc::new(Float64Array::new(values.into(), Some(nulls)))
             }
-            fn widen(array: &ArrayRef) -> Result<Vec<f64>> {
+            fn widen(array: &ArrayRef) -> Result<ScalarBuffer<f64>> {
                 let wide = cast(array, &DataType::Float64)?;
-                Ok(wide.as_primitive::<Float64Type>().values().to_vec())
+                Ok(wide.as_primitive::<Float64Type>().values().clone())
             }
         }
     )*};

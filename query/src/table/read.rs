@@ -75,6 +75,15 @@ impl Columns {
 }
 
 impl Reading {
+    /// The chunks that it names, and the sources that it keeps in memory, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let sources = self.sources.list.iter().map(|s| match &s.origin {
+            Origin::File(file) => file.manifest.memory_bytes(),
+            Origin::Tail(block) => block.weight(),
+        });
+        self.selection.chunks() * size_of::<Piece>() + sources.sum::<usize>()
+    }
+
     /// The rows of some units in batches of up to `batch_rows`; batches of different units may come in any order.
     pub(crate) fn units(
         self: &Arc<Self>,

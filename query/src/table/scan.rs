@@ -19,6 +19,7 @@ use futures::{StreamExt, TryStreamExt, future, stream};
 use super::{
     output::{OutputColumn, assemble},
     read::{Columns, Reading},
+    select::Piece,
     source::Origin,
     units::{Unit, deal},
 };
@@ -30,7 +31,7 @@ pub(crate) struct SeriesScan {
     reading: Arc<Reading>,
     columns: Columns,
     output: Vec<OutputColumn>,
-    partitions: Vec<Vec<Unit>>,
+    partitions: Arc<Vec<Vec<Unit>>>,
     limit: Option<usize>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -46,7 +47,7 @@ impl SeriesScan {
         partitions: usize,
         limit: Option<usize>,
     ) -> Self {
-        let partitions = deal(&reading.selection, &reading.sources.list, partitions, limit);
+        let partitions = Arc::new(deal(&reading.selection, &reading.sources.list, partitions, limit));
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(partitions.len()),
@@ -70,6 +71,11 @@ impl SeriesScan {
     /// The data columns that it reads.
     pub(crate) fn columns(&self) -> &Columns {
         &self.columns
+    }
+
+    /// What it names and keeps in memory, in bytes; sources that others keep too count in full.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.reading.memory_bytes() + self.reading.selection.chunks() * size_of::<Piece>()
     }
 
     /// The most rows that are wanted of it.

@@ -233,7 +233,7 @@ impl World {
         Block::try_new(self.table, SeriesSet::try_new(series).unwrap(), rows).unwrap()
     }
 
-    async fn segment(&mut self, rng: &mut StdRng) {
+    pub(super) async fn segment(&mut self, rng: &mut StdRng) {
         let rows = self.rows(rng);
         let position = Position { writer: self.writer, seq: self.next };
         self.next += 1;

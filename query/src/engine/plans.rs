@@ -1,0 +1,289 @@
+//! Plans kept for statements that come again: analyzed ones while the catalog is the same, executable ones while the
+//! snapshot is.
+//!
+//! No answer is kept: an executable plan reads what it says each time it runs. Where a statement asks for something
+//! that changes with the call (`now()`, parameters), only its analyzed plan is kept.
+
+use std::{
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use chrono_tz::Tz;
+use datafusion::{
+    common::{
+        Result,
+        tree_node::{TreeNode, TreeNodeRecursion},
+    },
+    execution::TaskContext,
+    logical_expr::{Expr, LogicalPlan, Volatility},
+    physical_plan::ExecutionPlan,
+};
+use hashbrown::{Equivalent, HashMap};
+use parking_lot::Mutex;
+use tidelake_format::snapshot::Snapshot;
+
+use super::Prepared;
+use crate::{
+    optimize::SeriesAggregate,
+    session::{DoubleQuotes, Session},
+    table::SeriesScan,
+};
+
+/// What an analyzed plan weighs beside its text, in bytes: a guess.
+const ANALYZED_BYTES: usize = 16 << 10;
+/// What an executable plan weighs beside the chunks that it names, in bytes: a guess.
+const EXECUTABLE_BYTES: usize = 32 << 10;
+
+/// Plans by statement, bounded by what they weigh; the least recently used go first.
+pub(super) struct Plans {
+    state: Mutex<State>,
+    capacity: usize,
+}
+
+#[derive(Default)]
+struct State {
+    slots: HashMap<Key, Slot>,
+    /// The snapshot of all executable plans.
+    snapshot: Option<Arc<Snapshot>>,
+    bytes: usize,
+    turn: u64,
+}
+
+struct Slot {
+    prepared: Arc<Prepared>,
+    executable: Option<Executable>,
+    bytes: usize,
+    used: u64,
+}
+
+/// A plan that can run, as often as one likes and at the same time, on the snapshot that it was made for.
+#[derive(Clone)]
+pub(super) struct Executable {
+    /// Reset before each run.
+    pub(super) plan: Arc<dyn ExecutionPlan>,
+    /// What it runs in.
+    pub(super) context: Arc<TaskContext>,
+}
+
+/// All that an analyzed plan depends on beside the catalog.
+#[derive(PartialEq, Eq)]
+struct Key {
+    sql: String,
+    database: Option<String>,
+    time_zone: Tz,
+    double_quotes: DoubleQuotes,
+}
+
+/// A [`Key`] that owns nothing.
+struct Asked<'a>(&'a Session, &'a str);
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.sql.as_str(), self.database.as_deref(), self.time_zone, self.double_quotes).hash(state);
+    }
+}
+
+impl Hash for Asked<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.1, self.0.database.as_deref(), self.0.time_zone, self.0.double_quotes).hash(state);
+    }
+}
+
+impl Equivalent<Key> for Asked<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        let Self(session, sql) = self;
+        key.sql == *sql
+            && key.database == session.database
+            && key.time_zone == session.time_zone
+            && key.double_quotes == session.double_quotes
+    }
+}
+
+impl Plans {
+    /// None yet; they may take `capacity` bytes.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { state: Mutex::default(), capacity }
+    }
+
+    /// The plan of a statement, of whatever version of the catalog.
+    pub(super) fn analyzed(&self, session: &Session, sql: &str) -> Option<Arc<Prepared>> {
+        let mut state = self.state.lock();
+        state.turn += 1;
+        let turn = state.turn;
+        let slot = state.slots.get_mut(&Asked(session, sql))?;
+        slot.used = turn;
+        Some(slot.prepared.clone())
+    }
+
+    /// Keeps an analyzed plan in place of the statement's last one.
+    pub(super) fn keep_analyzed(&self, session: &Session, prepared: &Arc<Prepared>) {
+        let key = Key {
+            sql: prepared.sql.clone(),
+            database: session.database.clone(),
+            time_zone: session.time_zone,
+            double_quotes: session.double_quotes,
+        };
+        let bytes = ANALYZED_BYTES + 16 * prepared.sql.len();
+        let mut state = self.state.lock();
+        state.turn += 1;
+        let slot = Slot { prepared: prepared.clone(), executable: None, bytes, used: state.turn };
+        state.bytes += bytes;
+        if let Some(last) = state.slots.insert(key, slot) {
+            state.bytes -= last.bytes;
+        }
+        state.shrink(self.capacity);
+    }
+
+    /// The executable plan of a statement on this very snapshot.
+    pub(super) fn executable(
+        &self,
+        session: &Session,
+        prepared: &Arc<Prepared>,
+        snapshot: &Arc<Snapshot>,
+    ) -> Option<Executable> {
+        let state = self.state.lock();
+        if !state.snapshot.as_ref().is_some_and(|s| Arc::ptr_eq(s, snapshot)) {
+            return None;
+        }
+        let slot = state.slots.get(&Asked(session, &prepared.sql))?;
+        slot.executable.clone().filter(|_| Arc::ptr_eq(&slot.prepared, prepared))
+    }
+
+    /// Keeps an executable plan; those of any other snapshot go.
+    pub(super) fn keep_executable(
+        &self,
+        session: &Session,
+        prepared: &Arc<Prepared>,
+        snapshot: &Arc<Snapshot>,
+        executable: &Executable,
+    ) {
+        let bytes = EXECUTABLE_BYTES + weight(executable.plan.as_ref());
+        if bytes > self.capacity / 4 {
+            return;
+        }
+        let mut state = self.state.lock();
+        if !state.snapshot.as_ref().is_some_and(|s| Arc::ptr_eq(s, snapshot)) {
+            state.drop_executables();
+            state.snapshot = Some(snapshot.clone());
+        }
+        let Some(slot) = state.slots.get_mut(&Asked(session, &prepared.sql)) else { return };
+        if slot.executable.is_some() || !Arc::ptr_eq(&slot.prepared, prepared) {
+            return;
+        }
+        slot.executable = Some(executable.clone());
+        slot.bytes += bytes;
+        state.bytes += bytes;
+        state.shrink(self.capacity);
+    }
+}
+
+impl State {
+    fn drop_executables(&mut self) {
+        self.snapshot = None;
+        for slot in self.slots.values_mut().filter(|s| s.executable.is_some()) {
+            slot.executable = None;
+            let analyzed = ANALYZED_BYTES + 16 * slot.prepared.sql.len();
+            self.bytes -= slot.bytes - analyzed;
+            slot.bytes = analyzed;
+        }
+    }
+
+    fn shrink(&mut self, capacity: usize) {
+        if self.bytes <= capacity {
+            return;
+        }
+        // down to seven eighths, so that this is rare
+        let mut ages: Vec<(u64, usize)> = self.slots.values().map(|s| (s.used, s.bytes)).collect();
+        ages.sort_unstable();
+        let mut left = self.bytes;
+        let fits = ages.iter().find(|(_, bytes)| {
+            left -= bytes;
+            left <= capacity - capacity / 8
+        });
+        let last = fits.map_or(u64::MAX, |(used, _)| *used);
+        self.slots.retain(|_, slot| slot.used > last);
+        self.bytes = self.slots.values().map(|s| s.bytes).sum();
+    }
+}
+
+/// The chunks that a plan names and the manifests and blocks that it keeps in memory, in bytes.
+fn weight(plan: &dyn ExecutionPlan) -> usize {
+    let own = if let Some(scan) = plan.downcast_ref::<SeriesScan>() {
+        scan.memory_bytes()
+    } else if let Some(aggregate) = plan.downcast_ref::<SeriesAggregate>() {
+        aggregate.memory_bytes()
+    } else {
+        0
+    };
+    own + plan.children().into_iter().map(|child| weight(child.as_ref())).sum::<usize>()
+}
+
+/// Whether a plan does the same each time it runs on one snapshot: it has no parameters and calls nothing that
+/// depends on the time or on chance, and does not tell of a run.
+pub(super) fn is_repeatable(plan: &LogicalPlan) -> Result<bool> {
+    let mut repeatable = true;
+    plan.apply_with_subqueries(|node| {
+        if matches!(node, LogicalPlan::Analyze(_) | LogicalPlan::Explain(_)) {
+            repeatable = false;
+        }
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                repeatable &= match expr {
+                    Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Immutable,
+                    Expr::Placeholder(_) | Expr::ScalarVariable(..) => false,
+                    _ => true,
+                };
+                Ok(if repeatable { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+            })
+        })
+    })?;
+    Ok(repeatable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Statement;
+
+    fn prepared(sql: &str) -> Arc<Prepared> {
+        Arc::new(Prepared {
+            sql: sql.to_owned(),
+            kind: Statement::Update,
+            parameters: Vec::new(),
+            version: Default::default(),
+        })
+    }
+
+    #[test]
+    fn a_plan_is_found_by_its_text_and_its_session() {
+        let plans = Plans::new(1 << 20);
+        let session = Session { database: Some("a".into()), ..Session::default() };
+        let of_a = prepared("select 1");
+        plans.keep_analyzed(&session, &of_a);
+        assert!(Arc::ptr_eq(&plans.analyzed(&session, "select 1").unwrap(), &of_a));
+        for other in [
+            Session::default(),
+            Session { database: Some("b".into()), ..session.clone() },
+            Session { time_zone: chrono_tz::Asia::Shanghai, ..session.clone() },
+            Session { double_quotes: DoubleQuotes::Text, ..session.clone() },
+        ] {
+            assert!(plans.analyzed(&other, "select 1").is_none(), "{other:?}");
+        }
+        assert!(plans.analyzed(&session, "select 2").is_none());
+    }
+
+    #[test]
+    fn the_least_recently_used_go_first_and_the_weight_stays_within_the_capacity() {
+        let plans = Plans::new(8 * ANALYZED_BYTES);
+        let session = Session::default();
+        for n in 0..100 {
+            plans.keep_analyzed(&session, &prepared(&format!("select {n}")));
+            assert!(plans.analyzed(&session, "select 0").is_some(), "it is used all the time");
+            let state = plans.state.lock();
+            assert!(state.bytes <= plans.capacity);
+            assert_eq!(state.bytes, state.slots.values().map(|s| s.bytes).sum::<usize>());
+        }
+        assert!(plans.analyzed(&session, "select 50").is_none());
+    }
+}
