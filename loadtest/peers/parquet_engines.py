@@ -4,7 +4,7 @@
     parquet_engines.py --root DIR        our own data files, DIR/data/<table>/<partition>/*.parquet
                        --work DIR        files with pyarrow's defaults; made from standard input unless DIR has them
                        --percent 10,100  which percentages of q2-q4
-                       --repeat 5        runs of each
+                       --repeat 5        runs of each; more until SAMPLE_SECONDS or SAMPLE_RUNS is reached
                        --engines datafusion,duckdb,pyarrow
 
 Standard input, read only when the files in --work have to be made: an Arrow IPC stream of the generator's rows, columns
@@ -26,6 +26,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+
+# A question is asked again for at least so long, but not more often: the load test's SAMPLE_TIME and SAMPLE_RUNS.
+SAMPLE_SECONDS, SAMPLE_RUNS = 0.3, 500
 
 THREE = "count(temperature), sum(temperature), avg(temperature)"
 FUNCTIONS = {
@@ -105,9 +108,10 @@ def our_files(root):
 
 
 def measure(peer, version, name, sql, run, repeat):
-    """Runs a question `repeat` times and prints the times with the last answer."""
+    """Runs a question `repeat` times, or longer as the load test does, and prints the times with the last answer."""
     millis, rows = [], None
-    for _ in range(repeat):
+    begun = time.perf_counter()
+    while len(millis) < repeat or (time.perf_counter() - begun < SAMPLE_SECONDS and len(millis) < SAMPLE_RUNS):
         started = time.perf_counter()
         rows = run()
         millis.append(round((time.perf_counter() - started) * 1e3, 4))

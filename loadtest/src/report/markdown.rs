@@ -157,7 +157,10 @@ fn queries(page: &mut String, report: &Report) {
         return;
     }
     section(page, "Queries, milliseconds");
-    paragraph(page, "Median of the runs, measured at the client from the request to the last byte of the answer.");
+    paragraph(
+        page,
+        "Median of the runs (a statement is asked again for 0.3 s, at least as often as `--repeat` says), measured at the client from the request to the last byte of the answer.",
+    );
     let find = |door: Door, question: &Question| {
         let name = question.name();
         report.queries.iter().find(|sample| sample.door == door && sample.name == name)

@@ -40,7 +40,8 @@ async fn every_http_door_gives_the_same_answer() {
         let mut asker = Asker::connect(door, &addresses, &HttpOptions::default()).await.unwrap();
         let (sample, answer) = asker.sample("q2 count", "select count(*) from db.devices;", 3).await.unwrap();
         assert_eq!(answer, expected(), "{door:?}");
-        assert_eq!((sample.millis.len(), sample.rows, sample.door), (3, 1, door));
+        assert_eq!((sample.rows, sample.door), (1, door));
+        assert!((3..=SAMPLE_RUNS).contains(&sample.millis.len()), "{}", sample.millis.len());
     }
     assert!(fake.requests.lock().unwrap().iter().all(|r| r.body == b"select count(*) from db.devices;"));
     let error = Asker::connect(Door::Flight, &addresses, &HttpOptions::default()).await.unwrap_err();
