@@ -209,7 +209,7 @@ impl Asker {
 /// a millisecond would tell of the scheduler.
 pub const SAMPLE_TIME: Duration = Duration::from_millis(300);
 /// No more runs than this, if they were not asked for.
-pub const SAMPLE_RUNS: usize = 500;
+pub const SAMPLE_RUNS: usize = 100;
 
 /// TDengine's answer: `{"code":0,"column_meta":[["ts","TIMESTAMP",8],…],"data":[[…]],"rows":n}`.
 fn from_rest(bytes: &[u8]) -> Result<Answer> {

@@ -159,7 +159,7 @@ fn queries(page: &mut String, report: &Report) {
     section(page, "Queries, milliseconds");
     paragraph(
         page,
-        "Median of the runs (a statement is asked again for 0.3 s, at least as often as `--repeat` says), measured at the client from the request to the last byte of the answer.",
+        "Median of the runs (a statement is asked again for 0.3 s or 100 times, and as often as `--repeat` says), measured at the client from the request to the last byte of the answer.",
     );
     let find = |door: Door, question: &Question| {
         let name = question.name();
