@@ -1,84 +1,178 @@
-//! `kill -9` while rows come in: what was acknowledged is there after a restart.
+//! The server dies under load, inside folds and merges too: what was acknowledged is there after a restart, once.
+//!
+//! `TIDELAKE_CRASH_ROUNDS` sets the number of deaths (`./tests/run --long` asks for 200).
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    ops::Range,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
-use tidelake_tests::{Http, S3Server, Server};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tidelake_tests::{Http, S3Server, Server, powerloss, tool};
 
 const CLIENTS: usize = 4;
-const ROWS: usize = 200;
-const ROUNDS: usize = 3;
+/// Rows of one request.
+const ROWS: usize = 500;
+/// Requests that a client sends in one round at most.
+const REQUESTS: usize = 2_000;
+/// A round goes on until so many rows are acknowledged, and a little longer.
+const ACKNOWLEDGED: usize = 10_000;
 
-/// Kills the server in the middle of a load, several times, and asks each time for every acknowledged row.
-async fn killed_under_load(store: &str, environment: &[(&str, String)]) {
-    // (client, number of the request) of every acknowledged request; row r of request n of client c has ts n·ROWS+r.
-    let acknowledged = Arc::new(Mutex::new(Vec::<(usize, usize)>::new()));
-    for round in 0..ROUNDS {
-        let server = Server::start_with(store, ["--fold-interval", "300ms"], environment);
-        let stop = Arc::new(AtomicBool::new(false));
-        let clients: Vec<_> = (0..CLIENTS)
-            .map(|client| {
-                let (http, stop, acknowledged) = (Http::new(&server.url()), stop.clone(), acknowledged.clone());
-                tokio::spawn(async move {
-                    for request in (round * 100_000).. {
-                        if stop.load(Ordering::Relaxed) {
-                            return;
-                        }
-                        let mut body = String::new();
-                        for row in 0..ROWS {
-                            let ts = request * ROWS + row;
-                            body.push_str(&format!("k,client={client} n={ts}i {ts}\n"));
-                        }
-                        match http.post("/write?db=crash&precision=ms", &[], body).await {
-                            Ok(reply) if reply.status == 204 => acknowledged.lock().unwrap().push((client, request)),
-                            Ok(reply) => panic!("refused: {} {}", reply.status, reply.body),
-                            // The server is gone: whether this request was stored is unknown, and it was not acknowledged.
-                            Err(_) => return,
-                        }
-                    }
-                })
-            })
-            .collect();
-        // Long enough for folds to be under way.
-        tokio::time::sleep(std::time::Duration::from_millis(3_500)).await;
-        server.kill();
-        stop.store(true, Ordering::Relaxed);
-        for client in clients {
-            client.await.unwrap();
-        }
-        let server = Server::start_with(store, ["--fold-interval", "300ms"], environment);
-        let so_far = acknowledged.lock().unwrap().clone();
-        assert_all_there(&server, &so_far).await;
-        server.kill();
-    }
-    assert!(acknowledged.lock().unwrap().len() * ROWS > 10_000, "the load was too small to show anything");
+fn rounds() -> usize {
+    std::env::var("TIDELAKE_CRASH_ROUNDS").map_or(4, |n| n.parse().expect("TIDELAKE_CRASH_ROUNDS is a number"))
 }
 
-async fn assert_all_there(server: &Server, acknowledged: &[(usize, usize)]) {
-    let http = Http::new(&server.url());
-    for client in 0..CLIENTS {
-        let sql = format!("select n from crash.k where client='{client}' order by n");
+/// A store whose server dies, and what becomes of the store then.
+struct Scene<'a> {
+    store: String,
+    environment: Vec<(&'static str, String)>,
+    /// Called after each death, before the next start.
+    aftermath: Box<dyn Fn() + 'a>,
+}
+
+/// The numbers of the requests of one client that were acknowledged in a round.
+type Acknowledged = Vec<Vec<usize>>;
+
+/// The times of the rows of one round: row r of request q has ts = n = start + q·ROWS + r.
+fn span(round: usize) -> Range<usize> {
+    round * REQUESTS * ROWS..(round + 1) * REQUESTS * ROWS
+}
+
+/// The rows of a round, as a condition: a database that line protocol made counts time in nanoseconds.
+fn within(round: usize) -> String {
+    let Range { start, end } = span(round);
+    format!("ts >= {start}000000 and ts < {end}000000")
+}
+
+/// Loads until enough is acknowledged, then kills the server at a random moment, mostly while it compacts.
+async fn round(scene: &Scene<'_>, round: usize, rng: &mut StdRng) -> Acknowledged {
+    let server = Server::start_with(&scene.store, ["--fold-interval", "200ms"], &scene.environment);
+    let stop = Arc::new(AtomicBool::new(false));
+    let acknowledged = Arc::new(Mutex::new(vec![Vec::new(); CLIENTS]));
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|client| {
+            let (http, stop, acknowledged) = (Http::new(&server.url()), stop.clone(), acknowledged.clone());
+            tokio::spawn(async move {
+                for request in 0..REQUESTS {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let first = span(round).start + request * ROWS;
+                    let body: String =
+                        (first..first + ROWS).map(|n| format!("k,client={client} n={n}i {n}\n")).collect();
+                    match http.post("/write?db=crash&precision=ms", &[], body).await {
+                        Ok(reply) if reply.status == 204 => acknowledged.lock().unwrap()[client].push(request),
+                        Ok(reply) => panic!("refused: {} {}", reply.status, reply.body),
+                        // The server is gone: whether this request was stored is unknown, and it was not acknowledged.
+                        Err(_) => return,
+                    }
+                }
+            })
+        })
+        .collect();
+    let sum = || acknowledged.lock().unwrap().iter().map(Vec::len).sum::<usize>() * ROWS;
+    let begun = std::time::Instant::now();
+    while sum() < ACKNOWLEDGED {
+        assert!(begun.elapsed() < Duration::from_secs(60), "only {} rows acknowledged in a minute", sum());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // folds go on by themselves; two of three deaths find a merge of everything under way as well
+    if rng.random_range(0..3) > 0 {
+        let http = Http::new(&server.url());
+        tokio::spawn(async move { http.post("/api/v1/compact?until=full", &[], "").await });
+    }
+    tokio::time::sleep(Duration::from_millis(rng.random_range(0..700))).await;
+    server.kill();
+    stop.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.await.unwrap();
+    }
+    (scene.aftermath)();
+    acknowledged.lock().unwrap().clone()
+}
+
+/// Every acknowledged row of a round is there, and no row twice; gives (rows, sum of n) of all that is there of it.
+async fn all_there(http: &Http, round: usize, acknowledged: &Acknowledged) -> Vec<(i64, i64)> {
+    let mut there = Vec::new();
+    for (client, requests) in acknowledged.iter().enumerate() {
+        let start = span(round).start;
+        let sql = format!("select n from crash.k where client='{client}' and {} order by n", within(round));
         let found: Vec<i64> = http.sql(&sql).await.iter().map(|row| row[0].as_i64().unwrap()).collect();
-        assert!(found.windows(2).all(|w| w[0] < w[1]), "a row of client {client} is there twice");
-        for request in acknowledged.iter().filter(|(c, _)| *c == client).map(|(_, request)| request) {
-            for row in 0..ROWS {
-                let n = (request * ROWS + row) as i64;
-                assert!(found.binary_search(&n).is_ok(), "acknowledged row {n} of client {client} is lost");
-            }
+        assert!(found.windows(2).all(|w| w[0] < w[1]), "round {round}: a row of client {client} is there twice");
+        for n in requests.iter().flat_map(|q| (start + q * ROWS..start + (q + 1) * ROWS).map(|n| n as i64)) {
+            assert!(found.binary_search(&n).is_ok(), "round {round}: acknowledged row {n} of client {client} is lost");
         }
+        there.push((found.len() as i64, found.iter().sum()));
+    }
+    there
+}
+
+/// (rows, sum of n) of each client in a round.
+async fn totals(http: &Http, round: usize) -> Vec<(i64, i64)> {
+    let sql = "select client, count(n), sum(n) from crash.k";
+    let sql = format!("{sql} where {} group by client order by client", within(round));
+    let number = |value: &serde_json::Value| value.as_i64().or_else(|| value.as_str()?.parse().ok()).unwrap();
+    http.sql(&sql).await.iter().map(|row| (number(&row[1]), number(&row[2]))).collect()
+}
+
+async fn dies_again_and_again(scene: Scene<'_>) {
+    let seed = std::env::var("TIDELAKE_CRASH_SEED").map_or(1, |s| s.parse().expect("TIDELAKE_CRASH_SEED is a number"));
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut history: Vec<Vec<(i64, i64)>> = Vec::new();
+    for at in 0..rounds() {
+        let acknowledged = round(&scene, at, &mut rng).await;
+        let server = Server::start_with(&scene.store, ["--fold-interval", "200ms"], &scene.environment);
+        let http = Http::new(&server.url());
+        history.push(all_there(&http, at, &acknowledged).await);
+        for (round, there) in history.iter().enumerate() {
+            assert_eq!(
+                totals(&http, round).await,
+                *there,
+                "round {round} is another one after the death of round {at}"
+            );
+        }
+        server.kill();
+        (scene.aftermath)();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_rows_survive_kill_9_on_a_directory() {
     let directory = tempfile::tempdir().unwrap();
-    killed_under_load(directory.path().to_str().unwrap(), &[]).await;
+    let store = directory.path().to_str().unwrap().to_owned();
+    dies_again_and_again(Scene { store, environment: Vec::new(), aftermath: Box::new(|| ()) }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_rows_survive_kill_9_on_a_bucket() {
     let Some(s3) = S3Server::start() else { return };
-    killed_under_load(&s3.root("crash"), &s3.environment()).await;
+    let (store, environment) = (s3.root("crash"), s3.environment());
+    dies_again_and_again(Scene { store, environment, aftermath: Box::new(|| ()) }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acknowledged_rows_survive_a_loss_of_power() {
+    let Some(library) = tool("TIDELAKE_POWERLOSS") else { return };
+    let all = tempfile::tempdir().unwrap();
+    let [root, journal, left] = ["root", "journal", "left"].map(|name| all.path().join(name));
+    for directory in [&root, &journal] {
+        std::fs::create_dir(directory).unwrap();
+    }
+    // what was not synced is gone; what is left becomes the root, durable from now on
+    let aftermath = || {
+        powerloss::restore(&journal, &root, &left).unwrap();
+        std::fs::remove_dir_all(&root).unwrap();
+        std::fs::remove_dir_all(&journal).unwrap();
+        std::fs::rename(&left, &root).unwrap();
+        std::fs::create_dir(&journal).unwrap();
+        powerloss::seed(&journal, &root).unwrap();
+    };
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let environment = vec![("LD_PRELOAD", library), (powerloss::JOURNAL, text(&journal))];
+    dies_again_and_again(Scene { store: text(&root), environment, aftermath: Box::new(aftermath) }).await;
 }

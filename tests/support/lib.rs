@@ -1,6 +1,8 @@
 //! What the end-to-end tests share: the real binary on free ports, an S3 server, and clients of the public wire.
 
 pub mod clients;
+#[path = "../powerloss/journal.rs"]
+pub mod powerloss;
 pub mod process;
 pub mod s3;
 
