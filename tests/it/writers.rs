@@ -62,3 +62,63 @@ async fn two_processes_on_one_bucket_lose_and_double_nothing() {
     let Some(s3) = S3Server::start() else { return };
     two_writers(&s3.root("two"), &s3.environment()).await;
 }
+
+/// A counter of `/metrics`, summed over its labels.
+async fn counter(http: &Http, name: &str) -> f64 {
+    let text = http.get("/metrics").await.unwrap().body;
+    let values = text.lines().filter(|line| line.starts_with(name)).filter_map(|line| line.rsplit_once(' '));
+    values.map(|(_, value)| value.parse::<f64>().unwrap()).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "measures a rate, which needs the machine for itself: ./tests/run --long"]
+async fn sixteen_processes_write_five_hundred_segments_a_second_and_waste_none() {
+    const WRITERS: usize = 16;
+    const SECONDS: u64 = 15;
+    let Some(s3) = S3Server::start() else { return };
+    let (store, environment) = (s3.root("sixteen"), s3.environment());
+    let server = || Server::start_with(&store, ["--fold-interval", "1h"], &environment);
+    let servers: Vec<_> = (0..WRITERS).map(|_| server()).collect();
+    let line = |writer: usize, n: usize| format!("m,host=w{writer} value={n}i {n}");
+    for (writer, server) in servers.iter().enumerate() {
+        let reply = Http::new(&server.url()).post("/write?db=many&precision=ms", &[], line(writer, 0)).await.unwrap();
+        assert_eq!(reply.status, 204, "{}", reply.body);
+    }
+    let counts = async || {
+        let (mut puts, mut segments) = (0.0, 0.0);
+        for server in &servers {
+            let http = Http::new(&server.url());
+            puts += counter(&http, "tidelake_store_requests_total{kind=\"put\"}").await;
+            segments += counter(&http, "tidelake_ingest_segments_total").await;
+        }
+        (puts, segments)
+    };
+    let before = counts().await;
+    let begun = std::time::Instant::now();
+    let writers = servers.iter().enumerate().map(|(writer, server)| {
+        let http = Http::new(&server.url());
+        tokio::spawn(async move {
+            let mut sent = 0;
+            while begun.elapsed().as_secs() < SECONDS {
+                sent += 1;
+                let reply = http.post("/write?db=many&precision=ms", &[], line(writer, sent)).await.unwrap();
+                assert_eq!(reply.status, 204, "no write fails: {}", reply.body);
+            }
+            sent
+        })
+    });
+    let mut acknowledged = 0;
+    for writer in writers.collect::<Vec<_>>() {
+        acknowledged += writer.await.unwrap();
+    }
+    let rate = acknowledged as f64 / begun.elapsed().as_secs_f64();
+    let after = counts().await;
+    let (puts, segments) = (after.0 - before.0, after.1 - before.1);
+    let wasted = 100.0 * (puts - segments) / segments;
+    println!("{acknowledged} acknowledged segments, {rate:.0}/s, {puts} PUTs, {wasted:.2} % of them wasted");
+    assert_eq!(segments as usize, acknowledged, "one request a segment");
+    assert!(wasted <= 1.0, "{wasted} % of the PUTs were wasted");
+    assert!(rate >= 500.0, "{rate} segments/s");
+    let found = Http::new(&servers[0].url()).sql("select count(value) from many.m").await;
+    assert_eq!(found, vec![vec![json!(acknowledged + WRITERS)]]);
+}

@@ -2,7 +2,7 @@
 //!
 //! See [`journal`] for what is written down and what is made of it.
 
-mod journal;
+pub mod journal;
 
 use std::{
     ffi::c_int,
