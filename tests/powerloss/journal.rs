@@ -12,7 +12,10 @@ use std::{
     os::unix::fs::MetadataExt,
     path::Path,
     process,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::UNIX_EPOCH,
 };
 
@@ -70,6 +73,9 @@ fn directory(journal: &Path, identity: &str, target: &Path) -> io::Result<()> {
 /// Those of the file system.
 pub fn remember(journal: &Path, object: &Path) -> io::Result<()> {
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    // one at a time: an older look at a directory must not take the place of a newer one
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let metadata = fs::metadata(object)?;
     let draft = journal.join(format!("draft-{}-{}", process::id(), WRITTEN.fetch_add(1, Ordering::Relaxed)));
     if metadata.is_dir() {
