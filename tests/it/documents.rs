@@ -33,3 +33,31 @@ fn every_relative_link_of_a_document_leads_to_a_file() {
         }
     }
 }
+
+/// The source files of the workspace, joined.
+fn sources(directory: &Path, text: &mut String) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            sources(&path, text);
+        } else if name.ends_with(".rs") {
+            text.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_test_that_the_page_on_durability_names_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let page = std::fs::read_to_string(root.join("docs/durability.md")).unwrap();
+    let mut code = String::new();
+    sources(root, &mut code);
+    // what stands between back-quotes and looks like the name of a test
+    let names: Vec<&str> =
+        page.split('`').skip(1).step_by(2).filter(|n| n.matches('_').count() > 2 && !n.contains([' ', '-'])).collect();
+    assert!(names.len() > 30, "{names:?}");
+    for name in names.iter().filter(|n| !n.starts_with("tidelake_")) {
+        assert!(code.contains(&format!("fn {name}(")), "no test is called {name}");
+    }
+}
