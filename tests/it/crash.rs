@@ -96,7 +96,7 @@ async fn round(scene: &Scene<'_>, round: usize, rng: &mut StdRng) -> Acknowledge
     acknowledged.lock().unwrap().clone()
 }
 
-/// Every acknowledged row of a round is there, and no row twice; gives (rows, sum of n) of all that is there of it.
+/// Every acknowledged row of a round is there, and no row twice; gives (rows, sum of n) of each client that has any.
 async fn all_there(http: &Http, round: usize, acknowledged: &Acknowledged) -> Vec<(i64, i64)> {
     let mut there = Vec::new();
     for (client, requests) in acknowledged.iter().enumerate() {
@@ -107,12 +107,14 @@ async fn all_there(http: &Http, round: usize, acknowledged: &Acknowledged) -> Ve
         for n in requests.iter().flat_map(|q| (start + q * ROWS..start + (q + 1) * ROWS).map(|n| n as i64)) {
             assert!(found.binary_search(&n).is_ok(), "round {round}: acknowledged row {n} of client {client} is lost");
         }
-        there.push((found.len() as i64, found.iter().sum()));
+        if !found.is_empty() {
+            there.push((found.len() as i64, found.iter().sum()));
+        }
     }
     there
 }
 
-/// (rows, sum of n) of each client in a round.
+/// (rows, sum of n) of each client that has any in a round.
 async fn totals(http: &Http, round: usize) -> Vec<(i64, i64)> {
     let sql = "select client, count(n), sum(n) from crash.k";
     let sql = format!("{sql} where {} group by client order by client", within(round));
