@@ -3,9 +3,11 @@
 //! `SPEC.md` beside this crate is the same in bytes. Nothing here knows SQL, HTTP or Flight.
 //!
 //! Pure (bytes in, values out): [`schema`], [`types`], [`rows`], [`layout`], [`segment`], [`mod@file`], [`tags`],
-//! [`merge`]. With the store: [`store`], [`chain`], [`meta`], [`log`], [`snapshot`].
+//! [`merge`]. With the store: [`store`], [`chain`], [`meta`], [`log`], [`snapshot`],
+//! [`mod@check`].
 
 pub mod chain;
+pub mod check;
 pub mod error;
 pub mod file;
 pub mod ids;

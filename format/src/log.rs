@@ -7,7 +7,7 @@ pub(crate) mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-pub(crate) use fetch::{Fetched, fetch};
+pub(crate) use fetch::{Fetched, VOID_MS, fetch};
 pub(crate) use listing::{Listing, Pending};
 
 use crate::{
@@ -34,6 +34,8 @@ pub struct Cut {
     pub retired: Vec<WriterId>,
     /// Segments that cannot be decoded; they hold up their writers.
     pub faults: Vec<Fault>,
+    /// The store's clock before the log was listed.
+    pub clock_ms: i64,
 }
 
 impl Cut {
@@ -124,7 +126,7 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64) -> Result<Cut> {
         clock_ms.saturating_sub(w.start_ms) > RETIRED_MS && !listing.has(*writer)
     };
     let retired = catalog.watermarks().filter(is_retired).map(|(writer, _)| writer).collect();
-    Ok(Cut { segments, watermarks: moved.into_iter().collect(), retired, faults, catalog })
+    Ok(Cut { segments, watermarks: moved.into_iter().collect(), retired, faults, clock_ms, catalog })
 }
 
 /// Keeps the oldest up to `max_bytes`, at least one; segments of one time are kept or left together where they

@@ -44,6 +44,12 @@ impl Database {
         ts.div_euclid(self.partition_ticks())
     }
 
+    /// The first partition that is not wholly beyond KEEP at a time: those below it are expired.
+    pub fn first_kept(&self, now_ms: i64) -> i64 {
+        let Some(oldest_ms) = now_ms.checked_sub(self.keep_ms) else { return i64::MIN };
+        self.partition_of(oldest_ms.saturating_mul(self.precision.per_second() / 1_000))
+    }
+
     /// The length of a partition in ticks of the database's precision, at least 1.
     pub fn partition_ticks(&self) -> i64 {
         self.partition_ms.saturating_mul(self.precision.per_second() / 1_000).max(1)
@@ -296,5 +302,21 @@ mod tests {
         };
         assert_eq!(db.partition_of(-1), -1);
         assert_eq!(db.partition_of(86_400_000), 1);
+    }
+
+    #[test]
+    fn a_partition_is_kept_until_its_last_row_is_beyond_keep() {
+        const DAY: i64 = 86_400_000;
+        for precision in [Precision::Milli, Precision::Micro, Precision::Nano] {
+            let (id, name) = (DatabaseId(0), "d".to_owned());
+            let db = Database { id, name, precision, keep_ms: 10 * DAY, partition_ms: DAY };
+            // Partition 4 ends with day 5: at the end of day 15 nothing of it is kept.
+            assert_eq!(db.first_kept(15 * DAY - 1), 4);
+            assert_eq!(db.first_kept(15 * DAY), 5);
+            assert_eq!(db.first_kept(0), -10);
+            let forever = Database { keep_ms: i64::MAX, ..db.clone() };
+            assert!(forever.first_kept(0) <= forever.partition_of(i64::MIN) + 1);
+            assert_eq!(forever.first_kept(-2), i64::MIN);
+        }
     }
 }

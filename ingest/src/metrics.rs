@@ -28,7 +28,11 @@ pub const MERGES: &str = "tidelake_compact_merges_total";
 pub const MERGE_ROWS: &str = "tidelake_compact_merge_rows_total";
 /// Counter: rows that a fold or merge dropped because a newer row has the same key. Sum.
 pub const DUPLICATE_ROWS: &str = "tidelake_compact_duplicate_rows_total";
+/// Counter: partitions that disappeared because all their time lies beyond KEEP. Sum.
+pub const EXPIRED_PARTITIONS: &str = "tidelake_compact_expired_partitions_total";
+/// Counter: rows of those partitions, and rows of the log that folds left out because they belonged there. Sum.
+pub const EXPIRED_ROWS: &str = "tidelake_compact_expired_rows_total";
 /// Counter: bytes of data files and tag manifests that folds and merges put. Sum.
 pub const FILE_BYTES: &str = "tidelake_compact_file_bytes_total";
-/// Counter, label `step` = `fold`, `merge` or `collect`: attempts that lost a race or failed. Sum.
+/// Counter, label `step` = `fold`, `retain`, `merge` or `collect`: attempts that lost a race or failed. Sum.
 pub const COMPACT_FAILURES: &str = "tidelake_compact_failures_total";

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    compact, demo, inspect, serve,
+    check, compact, demo, inspect, serve,
     settings::{self, Layer, Settings},
     shell, transfer,
 };
@@ -34,6 +34,8 @@ enum Command {
     Compact(StoreArgs),
     /// Show databases, tables, files, tag manifests and sizes of a root
     Inspect(inspect::InspectArgs),
+    /// Verify every checksum, invariant and aggregate of a root; exit code 1 when something is wrong
+    Check(check::CheckArgs),
 }
 
 /// Where the root is and how it is served.
@@ -75,5 +77,6 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Export(args) => transfer::export(args).await,
         Command::Compact(args) => compact::run(args.settings()?).await,
         Command::Inspect(args) => inspect::run(args).await,
+        Command::Check(args) => check::run(args).await,
     }
 }

@@ -17,12 +17,14 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let report = ingest.compact(tidelake_ingest::compact::CompactRequest::Full).await?;
     ingest.shutdown().await;
     println!(
-        "folded {} segments ({} rows), merged {} files ({} rows), dropped {} overwritten rows, wrote {} files ({} bytes)",
+        "folded {} segments ({} rows), merged {} files ({} rows), dropped {} overwritten rows, {} expired partitions and {} expired rows, wrote {} files ({} bytes)",
         report.segments,
         report.folded_rows,
         report.merged_files,
         report.merged_rows,
         report.duplicates,
+        report.expired_partitions,
+        report.expired_rows,
         report.files,
         report.bytes
     );

@@ -1,5 +1,6 @@
-//! The `tidelake` binary: server, shell, import and export, compaction, inspection and a demo.
+//! The `tidelake` binary: server, shell, import and export, compaction, inspection, checking and a demo.
 
+mod check;
 mod cli;
 mod client;
 mod compact;

@@ -122,6 +122,25 @@ impl Catalog {
         names.flat_map(|names| names.values().filter_map(|id| self.names.tables.get(id)))
     }
 
+    /// Every table, by id, also one that lies in no database.
+    pub(crate) fn all_tables(&self) -> impl Iterator<Item = &Arc<Supertable>> {
+        self.names.tables.values()
+    }
+
+    /// Every partition that has a summary, whether or not its table exists.
+    pub(crate) fn all_partitions(&self) -> impl Iterator<Item = (TableId, i64)> {
+        self.partitions.iter().flat_map(|(table, of_table)| of_table.keys().map(|partition| (*table, *partition)))
+    }
+
+    /// Every partition that has a list of files.
+    pub(crate) fn file_lists(&self) -> impl Iterator<Item = (TableId, i64)> {
+        let sections = self.object.iter().flat_map(|o| o.sections("f/"));
+        sections.filter_map(|(name, _)| match Section::parse(name) {
+            Some(Section::Files(table, partition)) => Some((table, partition)),
+            _ => None,
+        })
+    }
+
     /// The partitions of a table that have files, in the order of time.
     pub fn partitions(&self, table: TableId) -> impl Iterator<Item = (i64, PartitionSummary)> {
         self.partitions.get(&table).into_iter().flat_map(|p| p.iter().map(|(n, s)| (*n, *s)))

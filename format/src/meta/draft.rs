@@ -25,6 +25,8 @@ pub struct Draft {
     /// The partitions that the commit touches; `true` once their files changed.
     files: BTreeMap<(TableId, i64), (Vec<FileEntry>, bool)>,
     added: Vec<FileId>,
+    /// Partitions that go whole.
+    dropped: BTreeSet<(TableId, i64)>,
     renewed: bool,
 }
 
@@ -34,7 +36,7 @@ impl Draft {
         let mut catalog = Catalog::clone(&base);
         catalog.version = base.version.next();
         let files = files.into_iter().map(|(at, files)| (at, (files.to_vec(), false))).collect();
-        Self { base, catalog, files, added: Vec::new(), renewed: false }
+        Self { base, catalog, files, added: Vec::new(), dropped: BTreeSet::new(), renewed: false }
     }
 
     /// The catalog as changed so far; its version is the one that the commit will create.
@@ -211,6 +213,21 @@ impl Draft {
         Ok(file)
     }
 
+    /// Removes every file of a partition, which the commit need not have named; nothing where there is none.
+    pub fn drop_partition(&mut self, table: TableId, partition: i64) {
+        if let Some((files, changed)) = self.files.get_mut(&(table, partition)) {
+            files.clear();
+            *changed = true;
+        }
+        let partitions = Arc::make_mut(&mut self.catalog.partitions);
+        let Some(of_table) = partitions.get_mut(&table) else { return };
+        Arc::make_mut(of_table).remove(&partition);
+        if of_table.is_empty() {
+            partitions.remove(&table);
+        }
+        self.dropped.insert((table, partition));
+    }
+
     /// Says how far a writer's log is folded.
     pub fn set_watermark(&mut self, writer: WriterId, watermark: Watermark) {
         let digit = &mut self.catalog.watermarks[(writer.0 >> 124) as usize];
@@ -286,6 +303,12 @@ impl Draft {
         }
         for id in base.partitions.keys().filter(|id| !now.partitions.contains_key(id)) {
             changes.insert(Section::Partitions(*id).name(), Change::Remove);
+        }
+        for (table, partition) in &self.dropped {
+            let name = Section::Files(*table, *partition).name();
+            if base.object.as_ref().is_some_and(|o| o.section(&name).is_some()) {
+                changes.insert(name, Change::Remove);
+            }
         }
         for (table, partition, files) in self.changed_files() {
             let change = if files.is_empty() { Change::Remove } else { Change::json(&files)? };

@@ -103,7 +103,7 @@ impl Root {
         &self.inner.store
     }
 
-    pub(super) fn chain(&self) -> &Chain {
+    pub(crate) fn chain(&self) -> &Chain {
         &self.inner.chain
     }
 
@@ -116,7 +116,7 @@ impl Root {
     }
 
     /// The catalog of an older version; `None` where it is collected.
-    pub(super) async fn at(&self, version: Version, near: &Catalog) -> Result<Option<Arc<Catalog>>> {
+    pub(crate) async fn at(&self, version: Version, near: &Catalog) -> Result<Option<Arc<Catalog>>> {
         self.read(version, near).await
     }
 

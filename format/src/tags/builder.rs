@@ -5,7 +5,7 @@ use std::{collections::HashSet, ops::Range, sync::Arc};
 use arrow::{
     array::{ArrayRef, Int64Array, RecordBatch},
     compute::{CastOptions, cast_with_options, concat_batches},
-    datatypes::SchemaRef,
+    datatypes::{DataType, SchemaRef},
 };
 
 use super::{
@@ -35,13 +35,19 @@ pub(crate) struct ManifestBuilder {
 
 impl ManifestBuilder {
     pub(crate) fn new(table: &Supertable, precision: Precision) -> Self {
+        let fields = table.fields().map(|c| (c.id, c.ty.data_type(precision)));
+        Self::of(SeriesSet::schema_of(table, precision), fields)
+    }
+
+    /// A builder for series of `schema` and these fields.
+    pub(crate) fn of(schema: SchemaRef, fields: impl IntoIterator<Item = (ColumnId, DataType)>) -> Self {
         Self {
-            schema: SeriesSet::schema_of(table, precision),
+            schema,
             series: Vec::new(),
             row_count: Vec::new(),
             min_ts: Vec::new(),
             max_ts: Vec::new(),
-            fields: table.fields().map(|c| (c.id, accumulator(&c.ty.data_type(precision)))).collect(),
+            fields: fields.into_iter().map(|(id, ty)| (id, accumulator(&ty))).collect(),
         }
     }
 

@@ -28,7 +28,7 @@ use super::{
     publish::{Published, publish},
     rewrite::{Books, Limits, Rewriter, conform, covers, slice, windows},
 };
-use crate::metrics::{DUPLICATE_ROWS, FOLD_ROWS, FOLDS};
+use crate::metrics::{DUPLICATE_ROWS, EXPIRED_ROWS, FOLD_ROWS, FOLDS};
 
 /// A fold or merge that takes longer starts afresh.
 pub(super) const LONGEST: std::time::Duration = std::time::Duration::from_secs(30 * 60);
@@ -40,11 +40,13 @@ struct Folded {
     files: Vec<EncodedFile>,
 }
 
-/// What folding gave: files, rows read, rows dropped.
+/// What folding gave: files, rows read, rows dropped for newer ones, rows beyond KEEP.
+#[derive(Default)]
 struct Output {
     folded: Vec<Folded>,
     rows: u64,
     dropped: u64,
+    expired: u64,
 }
 
 impl Inner {
@@ -74,6 +76,7 @@ impl Inner {
             segments: cut.segments.len() as u64,
             folded_rows: output.rows,
             duplicates: output.dropped,
+            expired_rows: output.expired,
             ..CompactReport::default()
         };
         let mut published = Vec::new();
@@ -91,18 +94,25 @@ impl Inner {
         }
         let touching: BTreeSet<_> = published.iter().map(|f| (f.table, f.partition())).collect();
         let touching: Vec<_> = touching.into_iter().collect();
-        self.root.commit(&touching, |draft| apply(draft, &cut, &published)).await?;
+        self.root.commit(&touching, |draft| apply(draft, &cut, &published, output.expired > 0)).await?;
         counter!(FOLDS).increment(1);
         counter!(FOLD_ROWS).increment(report.folded_rows);
         counter!(DUPLICATE_ROWS).increment(report.duplicates);
+        counter!(EXPIRED_ROWS).increment(report.expired_rows);
         tracing::info!(?report, "folded");
         Ok(report)
     }
 }
 
 /// Applies a fold if every watermark that it starts from, and what it read of its tables, is unchanged.
-fn apply(draft: &mut Draft, cut: &Cut, published: &[Published]) -> Result<()> {
+fn apply(draft: &mut Draft, cut: &Cut, published: &[Published], some_expired: bool) -> Result<()> {
     cut.apply(draft)?;
+    let kept_longer =
+        |d: &&Arc<Database>| draft.catalog().database_by_id(d.id).is_some_and(|now| now.keep_ms > d.keep_ms);
+    if some_expired && let Some(database) = cut.catalog.databases().find(kept_longer) {
+        return Err(Error::conflict("a database keeps rows longer than when a fold left some out")
+            .with("database", &database.name));
+    }
     let order = draft.version();
     for file in published {
         let (Some(now), Some(base)) = (draft.catalog().table_by_id(file.table), cut.catalog.table_by_id(file.table))
@@ -125,13 +135,14 @@ fn rewrite(cut: &Cut, limits: Limits) -> Result<Output> {
             tables.entry(block.table).or_default().push(block);
         }
     }
-    let mut output = Output { folded: Vec::new(), rows: 0, dropped: 0 };
+    let mut output = Output::default();
+    let now_ms = cut.clock_ms.min(limits.now_ms);
     for (id, blocks) in tables {
         let Some(table) = cut.catalog.table_by_id(id) else { continue };
         let database = cut.catalog.database_by_id(table.database);
         let database =
             database.ok_or_else(|| Error::internal("a table without a database").with("table", &table.name))?;
-        fold_table(table, database, &blocks, limits, &mut output)?;
+        fold_table(table, database, &blocks, limits, database.first_kept(now_ms), &mut output)?;
     }
     Ok(output)
 }
@@ -148,6 +159,7 @@ fn fold_table(
     database: &Arc<Database>,
     blocks: &[&Block],
     limits: Limits,
+    first_kept: i64,
     output: &mut Output,
 ) -> Result<()> {
     let sets: Vec<&SeriesSet> = blocks.iter().map(|b| &b.series).collect();
@@ -156,16 +168,25 @@ fn fold_table(
     let mut partitions: BTreeMap<i64, (Vec<RecordBatch>, Books)> = BTreeMap::new();
     for (block, ranks) in blocks.iter().zip(&order.ranks) {
         output.rows += block.len() as u64;
+        let mut left = block.len();
         let rows = conform(&block.rows, Some(ranks), &schema)?;
         let parts = split(&rows, database)?;
         let whole = parts.len() == 1 && covers(table, block);
         for (partition, rows) in parts {
+            left -= rows.num_rows();
+            if partition < first_kept {
+                output.expired += rows.num_rows() as u64;
+                continue;
+            }
             // The sum over the block as it was read covers the steps since, too.
             let hash =
                 if whole { content_hash(&block.series, &block.rows)? } else { content_hash(&order.series, &rows)? };
             let (batches, books) = partitions.entry(partition).or_default();
             books.add(rows.num_rows() as u64, hash);
             batches.push(rows);
+        }
+        if left > 0 {
+            return Err(Error::internal("rows of a segment fell into no partition").with("found", left));
         }
     }
     // Series that are only declared are named in one file, if need be in one without rows.

@@ -58,6 +58,7 @@ impl Inner {
         loop {
             // Folds make merges due, and so does time.
             let _ = tokio::time::timeout(Duration::from_secs(60), self.folded.notified()).await;
+            failed("retain", self.retain().await.map(|_| ()));
             failed("merge", self.merge_all(plan::Extent::Due).await.map(|_| ()));
         }
     }

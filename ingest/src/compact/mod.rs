@@ -1,13 +1,14 @@
 //! Compaction: fold (log segments → data files), merge (data files → larger ones) and the collection of garbage.
 //!
 //! `rewrite` turns rows into data files and keeps the books; `fold` and `merge` say which rows; `plan` chooses what to
-//! merge; `publish` puts the files. Each commits on its own and applies only if nothing it rests on has changed, so
+//! merge; `publish` puts the files; `retain` drops partitions beyond KEEP. Each commits on its own and applies only if nothing it rests on has changed, so
 //! that any number of processes may compact one root.
 
 mod fold;
 mod merge;
 mod plan;
 mod publish;
+mod retain;
 mod rewrite;
 #[cfg(test)]
 mod tests;
@@ -60,6 +61,10 @@ pub struct CompactReport {
     pub merged_rows: u64,
     /// Rows dropped because a newer row has their key.
     pub duplicates: u64,
+    /// Partitions that disappeared because all their time lies beyond KEEP.
+    pub expired_partitions: u64,
+    /// Rows in those, and rows of the log that belonged there.
+    pub expired_rows: u64,
     /// Data files that were written.
     pub files: u64,
     /// Bytes of data files and tag manifests that were written.
@@ -73,6 +78,8 @@ impl CompactReport {
         self.merged_files += other.merged_files;
         self.merged_rows += other.merged_rows;
         self.duplicates += other.duplicates;
+        self.expired_partitions += other.expired_partitions;
+        self.expired_rows += other.expired_rows;
         self.files += other.files;
         self.bytes += other.bytes;
     }
@@ -125,8 +132,10 @@ impl Compactor {
             CompactRequest::Full => plan::Extent::Full,
         };
         // A log that cannot be folded keeps no file from being merged.
-        let (folded, merged) = (self.inner.fold_all().await, self.inner.merge_all(extent).await);
+        let (folded, retained) = (self.inner.fold_all().await, self.inner.retain().await);
+        let merged = self.inner.merge_all(extent).await;
         let mut report = folded?;
+        report.add(&retained?);
         report.add(&merged?);
         Ok(report)
     }

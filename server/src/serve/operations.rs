@@ -92,8 +92,8 @@ enum Until {
     Full,
 }
 
-/// Folds what the log holds (`until=fold`), does the merges that are due (`due`) or merges every partition (`full`, the
-/// default) before it answers.
+/// Folds what the log holds (`until=fold`), drops expired partitions and does the merges that are due (`due`) or merges
+/// every partition (`full`, the default) before it answers.
 async fn compact(State(state): State<Operations>, Query(query): Query<Compact>) -> Response {
     let request = match query.until {
         Until::Fold => CompactRequest::Fold,
@@ -107,6 +107,8 @@ async fn compact(State(state): State<Operations>, Query(query): Query<Compact>) 
             "merged_files": report.merged_files,
             "merged_rows": report.merged_rows,
             "duplicates": report.duplicates,
+            "expired_partitions": report.expired_partitions,
+            "expired_rows": report.expired_rows,
             "files": report.files,
             "bytes": report.bytes,
         }))

@@ -1,0 +1,307 @@
+//! One data file and its tag manifest: checksums, and every count, bound, aggregate and sum against the rows.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array},
+    compute::kernels::cmp::not_distinct,
+    datatypes::{DataType, FieldRef, Float64Type, Schema},
+    util::display::{ArrayFormatter, FormatOptions},
+};
+use futures::TryStreamExt;
+
+use crate::{
+    error::{Error, Kind, Result},
+    file::DataFile,
+    ids::ColumnId,
+    layout,
+    merge::{content_hash, ticks},
+    meta::FileEntry,
+    rows::SERIES,
+    schema::{Database, Supertable, field_id},
+    store::Store,
+    tags::{Aggregate, ManifestBuilder, TagManifest},
+};
+
+use super::{CheckOptions, CheckReport, Finding};
+
+/// Rows decoded at once.
+const BATCH_ROWS: usize = 1 << 14;
+
+/// Checks a file; returns its manifest where that can be read.
+pub(super) async fn check(
+    store: &Store,
+    table: &Supertable,
+    database: &Database,
+    entry: &FileEntry,
+    options: CheckOptions,
+    report: &mut CheckReport,
+) -> Result<Option<TagManifest>> {
+    let data_key = layout::data_key(table.id, entry.partition, entry.data.id);
+    let tags_key = layout::tags_key(table.id, entry.partition, entry.tags.id);
+    let rollup = entry.rollup.map(|r| (layout::rollup_key(table.id, entry.partition, r.id), r.bytes));
+    for (key, bytes) in [(&data_key, entry.data.bytes), (&tags_key, entry.tags.bytes)]
+        .into_iter()
+        .chain(rollup.as_ref().map(|(key, bytes)| (key, *bytes)))
+    {
+        if let Some(meta) = report.judge(key, store.head(key).await)?
+            && meta.size != bytes
+        {
+            let finding = Finding::new(key, "an object has another size than the chain says");
+            report.fault(finding.expected(bytes).found(meta.size));
+        }
+    }
+    let faults = report.faults.len();
+    let read = async { TagManifest::decode(&tags_key, &store.get(&tags_key).await?) };
+    let manifest = if absent(report, &tags_key) { None } else { report.judge(&tags_key, read.await)? };
+    if let Some(manifest) = &manifest {
+        summed_up(manifest, &tags_key, entry, database, report);
+    }
+    if absent(report, &data_key) {
+        return Ok(manifest);
+    }
+    let opened = DataFile::open(store, &data_key, entry.data.bytes).await;
+    let Some(file) = report.judge(&data_key, opened)? else { return Ok(manifest) };
+    for (what, expected, found) in [
+        ("a data file was written for another table", u64::from(table.id.0), u64::from(file.table().0)),
+        ("a data file has another number of rows than the chain says", entry.rows, file.rows()),
+    ] {
+        if expected != found {
+            report.fault(Finding::new(&data_key, what).expected(expected).found(found));
+        }
+    }
+    // The footer's checksum begins after the pages, theirs after this.
+    let start = report.judge(&data_key, store.get_range(&data_key, 0..4).await)?;
+    if let Some(start) = start.filter(|start| start.as_ref() != b"PAR1") {
+        let finding = Finding::new(&data_key, "a data file does not start as Parquet does");
+        report.fault(finding.expected("PAR1").found(start.escape_ascii()));
+    }
+    let Some(manifest) = manifest else { return Ok(None) };
+    if options.rows && report.faults.len() == faults {
+        let pass = Pass::new(&file, &manifest)?;
+        if let Some(pass) = report.judge(&data_key, pass.run(store, &file, &manifest, entry).await)? {
+            pass.compare(&manifest, entry, (&data_key, &tags_key), report)?;
+        }
+    }
+    Ok(Some(manifest))
+}
+
+/// Whether this object was found absent just now.
+fn absent(report: &CheckReport, key: &str) -> bool {
+    report.faults.iter().rev().take(3).any(|f| f.key == key && f.what.contains("absent"))
+}
+
+/// The manifest against the file's entry.
+fn summed_up(manifest: &TagManifest, key: &str, entry: &FileEntry, database: &Database, report: &mut CheckReport) {
+    let rows = manifest.row_count().iter().sum::<u64>();
+    let bounds = |ts: &[i64], least: bool| {
+        let with_rows = ts.iter().zip(manifest.row_count()).filter(|(_, n)| **n > 0).map(|(ts, _)| *ts);
+        if least { with_rows.min() } else { with_rows.max() }
+    };
+    let (min, max) = (bounds(manifest.min_ts(), true), bounds(manifest.max_ts(), false));
+    let mut differ = |what: &str, expected: String, found: String| {
+        if expected != found {
+            report.fault(Finding::new(key, what).expected(expected).found(found));
+        }
+    };
+    differ("a tag manifest has other series than the chain says", entry.series.to_string(), manifest.len().to_string());
+    differ("a tag manifest has other rows than the chain says", entry.rows.to_string(), rows.to_string());
+    if let (Some(min), Some(max)) = (min, max) {
+        let of = |min: i64, max: i64| format!("{min}..={max}");
+        differ("a tag manifest has another time than the chain says", of(entry.min_ts, entry.max_ts), of(min, max));
+        let partitions = of(database.partition_of(min), database.partition_of(max));
+        differ("rows of a series lie in another partition", of(entry.partition, entry.partition), partitions);
+    }
+    let mut seen = hashbrown::HashSet::with_capacity(manifest.len());
+    if let Some(name) = manifest.series().names().iter().flatten().find(|name| !seen.insert(*name)) {
+        report.fault(Finding::new(key, "a tag manifest names a series twice").found(name));
+    }
+}
+
+/// One pass over the rows of a file.
+struct Pass {
+    /// The places of time and names among the columns of the file.
+    time: usize,
+    names: usize,
+    /// The fields: their id and place.
+    fields: Vec<(ColumnId, usize)>,
+    /// What the rows give.
+    builder: ManifestBuilder,
+    hash: u64,
+    rows: u64,
+}
+
+impl Pass {
+    fn new(file: &DataFile, manifest: &TagManifest) -> Result<Self> {
+        let schema = file.schema();
+        let place = |id: ColumnId| schema.fields().iter().position(|f| field_id(f) == Some(id));
+        let missing = |what: &str| Error::corrupt(format!("a data file has no {what}")).with("key", file.key());
+        let time = place(ColumnId::TS).ok_or_else(|| missing("time column"))?;
+        let names = place(ColumnId::TBNAME).ok_or_else(|| missing("tbname"))?;
+        let mut fields: Vec<(ColumnId, usize)> = Vec::new();
+        for (id, _, _) in manifest.aggregates() {
+            if fields.last().is_none_or(|(last, _)| *last != id) {
+                fields.push((id, place(id).ok_or_else(|| missing("column of an aggregate").with("found", id.0))?));
+            }
+        }
+        let of = |(id, at): &(ColumnId, usize)| (*id, schema.field(*at).data_type().clone());
+        let builder = ManifestBuilder::of(manifest.series().batch().schema(), fields.iter().map(of));
+        Ok(Self { time, names, fields, builder, hash: 0, rows: 0 })
+    }
+
+    /// Reads every column of every row.
+    ///
+    /// # Errors
+    /// Corrupt: a checksum, or rows that are not those of the manifest's series, in order.
+    async fn run(
+        mut self,
+        store: &Store,
+        file: &Arc<DataFile>,
+        manifest: &TagManifest,
+        entry: &FileEntry,
+    ) -> Result<Self> {
+        let columns: Vec<FieldRef> = file.schema().fields().iter().cloned().collect();
+        let mut batches = Box::pin(file.read(store, vec![0..file.rows()], &columns, BATCH_ROWS)?);
+        let mut at = Place { series: None, left: 0, last: i64::MIN };
+        while let Some(batch) = batches.try_next().await? {
+            self.add(&batch, manifest, &mut at, file.key())?;
+        }
+        // Series that were declared and have no rows stand after all others.
+        let begun = at.series.map_or(0, |s| s + 1);
+        for series in begun..manifest.len() {
+            if manifest.row_count()[series] > 0 {
+                return Err(Error::corrupt("a data file ends before its tag manifest does")
+                    .with("key", file.key())
+                    .with("expected", manifest.series().names().value(series))
+                    .with("found", format!("{} rows", self.rows)));
+            }
+            self.builder.start_series();
+        }
+        debug_assert!(entry.rows == self.rows || self.rows != file.rows());
+        self.builder.name_series(manifest.series().batch().clone());
+        Ok(self)
+    }
+
+    fn add(&mut self, batch: &RecordBatch, manifest: &TagManifest, at: &mut Place, key: &str) -> Result<()> {
+        let bad = |what: &str| Error::corrupt(what.to_owned()).with("key", key);
+        let names: &StringArray =
+            batch.column(self.names).as_string_opt::<i32>().ok_or_else(|| bad("the names of series are no texts"))?;
+        let time = ticks(batch.column(self.time)).ok_or_else(|| bad("the time column is no timestamp"))?;
+        let fields: Vec<ArrayRef> = self.fields.iter().map(|(_, place)| batch.column(*place).clone()).collect();
+        let mut series = Vec::with_capacity(batch.num_rows());
+        let mut start = 0;
+        while start < batch.num_rows() {
+            while at.left == 0 {
+                let next = at.series.map_or(0, |s| s + 1);
+                at.left = *manifest.row_count().get(next).ok_or_else(|| {
+                    bad("a data file gives more rows than its tag manifest says").with("found", self.rows)
+                })?;
+                (at.series, at.last) = (Some(next), i64::MIN);
+                self.builder.start_series();
+            }
+            let of = at.series.unwrap_or_default();
+            let n = usize::try_from(at.left).unwrap_or(usize::MAX).min(batch.num_rows() - start);
+            let expected = manifest.series().names().value(of);
+            for row in start..start + n {
+                if names.value(row) != expected {
+                    return Err(bad("a row belongs to another series than the tag manifest says")
+                        .with("expected", expected)
+                        .with("found", format!("{} at row {}", names.value(row), self.rows + (row - start) as u64)));
+                }
+                let is_first = row == start && at.left == manifest.row_count()[of];
+                if !is_first && time[row] <= at.last {
+                    return Err(bad("rows of a series are not in the order of time")
+                        .with("expected", format!("above {} in {expected}", at.last))
+                        .with("found", time[row]));
+                }
+                at.last = time[row];
+            }
+            self.builder.add(time, &fields, start..start + n);
+            series.resize(series.len() + n, of as u32);
+            self.rows += n as u64;
+            at.left -= n as u64;
+            start += n;
+        }
+        self.hash = self.hash.wrapping_add(self.hash_of(batch, series, manifest)?);
+        Ok(())
+    }
+
+    /// The conservation sum of a batch.
+    fn hash_of(&self, batch: &RecordBatch, series: Vec<u32>, manifest: &TagManifest) -> Result<u64> {
+        let schema = batch.schema();
+        let mut fields = vec![Arc::new(arrow::datatypes::Field::new(SERIES, DataType::UInt32, false))];
+        fields.push(schema.fields()[self.time].clone());
+        fields.extend(self.fields.iter().map(|(_, at)| schema.fields()[*at].clone()));
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(UInt32Array::from(series)), batch.column(self.time).clone()];
+        columns.extend(self.fields.iter().map(|(_, at)| batch.column(*at).clone()));
+        content_hash(manifest.series(), &RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
+    }
+
+    /// What the rows give against what is said of them.
+    fn compare(
+        self,
+        said: &TagManifest,
+        entry: &FileEntry,
+        (data_key, tags_key): (&str, &str),
+        report: &mut CheckReport,
+    ) -> Result<()> {
+        if self.hash != entry.hash {
+            let finding = Finding::new(data_key, "the conservation sum of the rows is not the one in the chain");
+            report.fault(finding.expected(format!("{:016x}", entry.hash)).found(format!("{:016x}", self.hash)));
+        }
+        let found = match self.builder.finish() {
+            Err(e) if e.kind() == Kind::Internal => return Ok(()), // a series twice: reported with the manifest
+            other => other?,
+        };
+        let name = |i: usize| said.series().names().value(i).to_owned();
+        for (what, expected, found) in
+            [("min_ts", said.min_ts(), found.min_ts()), ("max_ts", said.max_ts(), found.max_ts())]
+        {
+            if let Some(i) = (0..expected.len()).find(|i| expected[*i] != found[*i]) {
+                let finding = Finding::new(tags_key, format!("{what} of series {} is not that of its rows", name(i)));
+                report.fault(finding.expected(found[i]).found(expected[i]));
+            }
+        }
+        for (id, what, expected) in said.aggregates() {
+            let of = |i: usize| format!("{} of column {} of series {}", what.name(), id.0, name(i));
+            let Some(found) = found.aggregate(id, what).filter(|f| f.data_type() == expected.data_type()) else {
+                report.fault(Finding::new(tags_key, format!("{} of column {} is of another kind", what.name(), id.0)));
+                continue;
+            };
+            let same = not_distinct(found, expected)?;
+            let differs = |i: &usize| !same.value(*i) && !(what == Aggregate::Sum && near(found, expected, *i));
+            if let Some(i) = (0..same.len()).find(differs) {
+                let finding = Finding::new(tags_key, format!("{} is not that of its rows", of(i)));
+                report.fault(finding.expected(text(found, i)).found(text(expected, i)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where in the manifest a pass stands.
+struct Place {
+    series: Option<usize>,
+    /// Rows of it that have not come yet.
+    left: u64,
+    last: i64,
+}
+
+/// Whether two sums of floats are equal but for the order in which they were added.
+fn near(a: &ArrayRef, b: &ArrayRef, i: usize) -> bool {
+    match (a.as_primitive_opt::<Float64Type>(), b.as_primitive_opt::<Float64Type>()) {
+        (Some(a), Some(b)) if a.is_valid(i) && b.is_valid(i) => {
+            let (a, b) = (a.value(i), b.value(i));
+            (a.is_nan() && b.is_nan()) || a == b || (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+        }
+        _ => false,
+    }
+}
+
+fn text(values: &ArrayRef, i: usize) -> String {
+    if values.is_null(i) {
+        return "null".to_owned();
+    }
+    ArrayFormatter::try_new(values, &FormatOptions::default())
+        .map_or_else(|_| "something that cannot be printed".to_owned(), |f| f.value(i).to_string())
+}

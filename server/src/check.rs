@@ -1,0 +1,60 @@
+//! `tidelake check`: is everything in a root what it should be? Read-only, and safe beside running servers.
+
+use clap::{Args, ValueEnum};
+use tidelake_format::{
+    check::{CheckOptions, check},
+    store::Store,
+};
+
+use crate::{cli::StoreArgs, serve};
+
+/// Options of `check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// How the findings are printed
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+    /// Do not read the rows of data files: quick, and blind to a damaged page or a wrong aggregate
+    #[arg(long)]
+    quick: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Output {
+    /// A line for each finding, then what was looked at
+    Text,
+    /// One JSON object
+    Json,
+}
+
+/// Checks and prints; faults are an error, so that the exit code is 1.
+#[expect(clippy::print_stdout, reason = "the command's result")]
+pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<()> {
+    let settings = args.store.settings()?;
+    serve::log_to_stderr(&settings)?;
+    let store = Store::open(&settings.store, &settings.store_options)?;
+    let report = check(&store, CheckOptions { rows: !args.quick }).await?;
+    match args.output {
+        Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
+        Output::Text => {
+            report.faults.iter().for_each(|f| println!("fault  {f}"));
+            report.notes.iter().for_each(|n| println!("note   {n}"));
+            println!(
+                "{} at {}: {} versions, {} log segments, {} data files with {} rows, {} bytes: {} faults, {} notes",
+                store.describe(),
+                report.version,
+                report.versions,
+                report.segments,
+                report.files,
+                report.rows,
+                report.bytes,
+                report.faults.len(),
+                report.notes.len()
+            );
+        }
+    }
+    anyhow::ensure!(report.is_sound(), "{} faults in {}", report.faults.len(), store.describe());
+    Ok(())
+}
