@@ -18,12 +18,12 @@ use crate::{
 };
 
 /// A mutable copy of the base version inside a commit.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Draft {
     base: Arc<Catalog>,
     catalog: Catalog,
     /// The partitions that the commit touches; `true` once their files changed.
-    files: BTreeMap<(TableId, i64), (Vec<FileEntry>, bool)>,
+    files: BTreeMap<(TableId, i64), (Arc<Vec<FileEntry>>, bool)>,
     added: Vec<FileId>,
     /// Partitions that go whole.
     dropped: BTreeSet<(TableId, i64)>,
@@ -35,7 +35,7 @@ impl Draft {
     pub(super) fn new(base: Arc<Catalog>, files: Vec<((TableId, i64), Arc<Vec<FileEntry>>)>) -> Self {
         let mut catalog = Catalog::clone(&base);
         catalog.version = base.version.next();
-        let files = files.into_iter().map(|(at, files)| (at, (files.to_vec(), false))).collect();
+        let files = files.into_iter().map(|(at, files)| (at, (files, false))).collect();
         Self { base, catalog, files, added: Vec::new(), dropped: BTreeSet::new(), renewed: false }
     }
 
@@ -161,7 +161,7 @@ impl Draft {
         }
         Arc::make_mut(&mut self.catalog.partitions).remove(&id);
         for (files, changed) in self.files.range_mut((id, i64::MIN)..=(id, i64::MAX)).map(|(_, f)| f) {
-            files.clear();
+            *files = Arc::default();
             *changed = true;
         }
         Ok(())
@@ -188,7 +188,7 @@ impl Draft {
         let (files, changed) = self.files.get_mut(&(table, partition)).ok_or_else(|| untold(table, partition))?;
         self.added.push(file.id);
         let at = files.partition_point(|f| (f.order, f.id) < (file.order, file.id));
-        files.insert(at, file);
+        Arc::make_mut(files).insert(at, file);
         *changed = true;
         self.sum_up(table, partition);
         Ok(())
@@ -208,7 +208,7 @@ impl Draft {
                 .with("file", id)
         })?;
         *changed = true;
-        let file = files.remove(at);
+        let file = Arc::make_mut(files).remove(at);
         self.sum_up(table, partition);
         Ok(file)
     }
@@ -216,7 +216,7 @@ impl Draft {
     /// Removes every file of a partition, which the commit need not have named; nothing where there is none.
     pub fn drop_partition(&mut self, table: TableId, partition: i64) {
         if let Some((files, changed)) = self.files.get_mut(&(table, partition)) {
-            files.clear();
+            *files = Arc::default();
             *changed = true;
         }
         let partitions = Arc::make_mut(&mut self.catalog.partitions);

@@ -1,6 +1,7 @@
 //! The payload of the chain: catalog, schemas, live files, watermarks; reading it and committing changes to it.
 
 mod catalog;
+mod commit;
 mod draft;
 mod entry;
 mod files;

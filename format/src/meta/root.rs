@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use super::{
     Catalog, Draft, FileEntry,
+    commit::{COMMIT_DEADLINE, Queue},
     files::FileLists,
     garbage::Seen,
-    invariants,
     sections::{DATABASES, Databases, Section},
 };
 use crate::{
@@ -23,8 +23,6 @@ use crate::{
 /// "There is no next version" says nothing once the version asked about was confirmed newest this long ago: the
 /// next one may have been collected.
 const CONFIRMED: Duration = Duration::from_secs(30 * 60);
-/// How long a commit tries.
-const COMMIT_DEADLINE: Duration = Duration::from_secs(60);
 /// How many new versions are asked for one by one before a LIST.
 const STEPS: usize = 3;
 const FIRST_WAIT: Duration = Duration::from_millis(10);
@@ -45,8 +43,8 @@ struct Inner {
     collected: Seen,
     /// Held while the store is asked for newer versions.
     asking: tokio::sync::Mutex<()>,
-    /// Held by one commit at a time: those of one process do not race each other.
-    committing: tokio::sync::Mutex<()>,
+    /// Changes of this process that wait for a commit.
+    queue: Queue,
 }
 
 #[derive(Debug, Clone)]
@@ -89,7 +87,7 @@ impl Root {
                 files: FileLists::default(),
                 collected: Seen::default(),
                 asking: tokio::sync::Mutex::default(),
-                committing: tokio::sync::Mutex::default(),
+                queue: Queue::default(),
             };
             return Ok(Self { inner: Arc::new(inner) });
         }
@@ -109,6 +107,16 @@ impl Root {
 
     pub(super) fn seen(&self) -> &Seen {
         &self.inner.collected
+    }
+
+    pub(super) fn queue(&self) -> &Queue {
+        &self.inner.queue
+    }
+
+    /// The newest version known, if it was confirmed so at a moment that `enough` accepts.
+    pub(super) fn confirmed_since(&self, enough: impl FnOnce(&Moment) -> bool) -> Option<Arc<Catalog>> {
+        let known = self.inner.known.lock();
+        enough(&known.confirmed).then(|| known.catalog.clone())
     }
 
     pub(super) fn file_lists(&self) -> &FileLists {
@@ -191,72 +199,8 @@ impl Root {
         }
     }
 
-    /// Commits a change. `change` runs on a draft of the newest version, again on each newer one until it wins,
-    /// fails or 60 s have passed; a change that does nothing creates no version. `touching` names the partitions
-    /// whose files it reads or changes.
-    ///
-    /// What `change` returns, an error too, stands only for a version that was the newest at some moment after
-    /// this call. The version returned is that of the commit, or the one on which nothing was to do.
-    ///
-    /// # Errors
-    /// What `change` returns; [`Kind::Internal`] naming an invariant that the change would break;
-    /// [`Kind::Unavailable`] when the outcome is unknown at the deadline (the change is not tried again, but may
-    /// turn out to be in), or when it lost to other commits for that long; as [`Root::open`].
-    pub async fn commit<T: Send>(
-        &self,
-        touching: &[(TableId, i64)],
-        mut change: impl FnMut(&mut Draft) -> Result<T> + Send,
-    ) -> Result<(T, Arc<Catalog>)> {
-        let deadline = Instant::now() + COMMIT_DEADLINE;
-        let late = || Error::unavailable("the commit did not win before its deadline; nothing was changed");
-        let called = Moment::now(self.ambient());
-        let _turn = timeout_at(deadline, self.inner.committing.lock()).await.map_err(|_| late())?;
-        let mut wait = FIRST_WAIT;
-        let mut base = self.catalog();
-        loop {
-            let mut lists = Vec::with_capacity(touching.len());
-            let mut stale = false;
-            for at in touching {
-                match self.files(&base, at.0, at.1).await {
-                    Ok(files) => lists.push((*at, files)),
-                    Err(e) if e.kind() == Kind::NotFound => stale = true,
-                    Err(e) => return Err(e),
-                }
-            }
-            if stale {
-                base = self.refresh().await?;
-                continue;
-            }
-            let mut draft = Draft::new(base.clone(), lists);
-            let done = change(&mut draft);
-            let changes = if done.is_ok() { draft.changes()? } else { None };
-            let Some(changes) = changes else {
-                // Refusing or doing nothing needs an answer as much as a commit does.
-                let known = self.inner.known.lock().clone();
-                let newest = if known.confirmed.not_before(&called) { known.catalog } else { self.refresh().await? };
-                if newest.version == base.version {
-                    return done.map(|value| (value, base));
-                }
-                base = newest;
-                continue;
-            };
-            let value = done?;
-            invariants::check(&draft, self.ambient().wall_ms())?;
-            if let Some(catalog) = self.append(&base, draft, changes, deadline).await? {
-                return Ok((value, catalog));
-            }
-            let pause = wait.mul_f64((self.ambient().random() >> 11) as f64 / (1_u64 << 53) as f64);
-            wait = (wait * 2).min(LONGEST_WAIT);
-            if Instant::now() + pause >= deadline {
-                return Err(late().with("base", base.version));
-            }
-            sleep(pause).await;
-            base = self.refresh().await?;
-        }
-    }
-
     /// One attempt to commit on top of `base`; `None` where somebody else was first.
-    async fn append(
+    pub(super) async fn append(
         &self,
         base: &Arc<Catalog>,
         draft: Draft,
@@ -365,7 +309,7 @@ impl Root {
         }
     }
 
-    fn ambient(&self) -> &dyn crate::store::Ambient {
+    pub(super) fn ambient(&self) -> &dyn crate::store::Ambient {
         self.inner.store.ambient().as_ref()
     }
 }

@@ -305,5 +305,6 @@ async fn faults_of_the_store_lose_nothing_that_was_acknowledged() {
             assert_eq!(folded, before + 1, "seed {seed}");
         }
     }
-    assert!(failed > 0 && folded == 12, "seed {seed}: {failed} failed, {folded} folded");
+    // Nobody noticed: what fails for a moment is asked again.
+    assert_eq!((failed, folded), (0, 12), "seed {seed}");
 }

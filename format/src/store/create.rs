@@ -95,7 +95,7 @@ impl Store {
 }
 
 /// Whether the object was certainly not created and another attempt will not do either.
-fn is_final(e: &object_store::Error) -> bool {
+pub(super) fn is_final(e: &object_store::Error) -> bool {
     use object_store::Error as E;
     match e {
         E::InvalidPath { .. }

@@ -23,9 +23,12 @@ impl Store {
                 self.sorted(self.rest(pages.as_ref(), first).await?)
             }
             None => {
-                shared.counters.list();
-                let listed = shared.object.list(Some(&self.path(prefix)?)).try_collect().await;
-                self.sorted(listed.map_err(|e| failed(prefix, e))?)
+                let path = self.path(prefix)?;
+                let listed = self.retried(prefix, || async {
+                    shared.counters.list();
+                    shared.object.list(Some(&path)).try_collect().await
+                });
+                self.sorted(listed.await?)
             }
         }
     }
@@ -82,9 +85,12 @@ impl Store {
         token: Option<String>,
         max_keys: Option<usize>,
     ) -> Result<Page> {
-        self.shared.counters.list();
-        let options = PaginatedListOptions { page_token: token, max_keys, ..Default::default() };
-        let found = pages.list_paginated(Some(prefix), options).await.map_err(|e| failed(prefix, e))?;
+        let found = self.retried(prefix, || async {
+            self.shared.counters.list();
+            let options = PaginatedListOptions { page_token: token.clone(), max_keys, ..Default::default() };
+            pages.list_paginated(Some(prefix), options).await
+        });
+        let found = found.await?;
         Ok(Page { prefix: prefix.to_owned(), objects: found.result.objects, token: found.page_token })
     }
 

@@ -1,7 +1,7 @@
 //! The store: any object store under a prefix, with the one function that creates objects.
 //!
 //! Objects are written once and never overwritten, so a reader sees the same bytes under a key for ever. Every
-//! request is counted ([`StoreCounters`]). Faults of the store are [`Kind::Unavailable`](crate::Kind::Unavailable)
+//! request is counted ([`StoreCounters`]); reads that fail for a moment are tried again. Faults of the store are [`Kind::Unavailable`](crate::Kind::Unavailable)
 //! with the key; an absent object is [`Kind::NotFound`](crate::Kind::NotFound).
 
 mod ambient;
@@ -12,6 +12,7 @@ mod directory;
 pub mod faults;
 mod list;
 mod open;
+mod retry;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -141,12 +142,17 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub async fn get_with_meta(&self, key: &str) -> Result<(Bytes, ObjectMeta)> {
-        let shared = &self.shared;
-        shared.counters.get();
-        let found = shared.object.get(&self.path(key)?).await.map_err(|e| failed(key, e))?;
-        let meta = found.meta.clone();
-        let bytes = found.bytes().await.map_err(|e| failed(key, e))?;
-        shared.counters.got(bytes.len());
+        let path = self.path(key)?;
+        let (object, counters) = (&self.shared.object, &self.shared.counters);
+        let (bytes, meta) = self
+            .retried(key, || async {
+                counters.get();
+                let found = object.get(&path).await?;
+                let meta = found.meta.clone();
+                Ok((found.bytes().await?, meta))
+            })
+            .await?;
+        counters.got(bytes.len());
         Ok((bytes, meta))
     }
 
@@ -158,20 +164,20 @@ impl Store {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
-        let shared = &self.shared;
-        shared.counters.get();
-        let options = GetOptions::new().with_range(Some(range.clone()));
-        let found = match shared.object.get_opts(&self.path(key)?, options).await {
-            Ok(found) => found.bytes().await,
-            Err(e) => Err(e),
-        };
-        match found {
-            Ok(bytes) => {
-                shared.counters.got(bytes.len());
-                whole(key, &range, bytes.len() as u64).map(|()| bytes)
+        let path = self.path(key)?;
+        let (object, counters) = (&self.shared.object, &self.shared.counters);
+        let found = self.retried(key, || async {
+            counters.get();
+            let options = GetOptions::new().with_range(Some(range.clone()));
+            let read = async { object.get_opts(&path, options).await?.bytes().await };
+            match read.await {
+                Ok(bytes) => Ok(whole(key, &range, bytes.len() as u64).map(|()| bytes)),
+                Err(e) => self.or_too_short(key, &range, e).await.map(Err),
             }
-            Err(e) => Err(self.too_short(key, &range, failed(key, e)).await),
-        }
+        });
+        let bytes = found.await??;
+        counters.got(bytes.len());
+        Ok(bytes)
     }
 
     /// Several ranges in the order asked for; near ones in one request, the requests in parallel.
@@ -187,26 +193,40 @@ impl Store {
             let fetch = |range: Range<u64>| self.get_range(key, range);
             return coalesce_ranges(ranges, fetch, OBJECT_STORE_COALESCE_DEFAULT).await;
         }
-        shared.counters.get();
-        match shared.object.get_ranges(&self.path(key)?, ranges).await {
-            Ok(found) => {
-                shared.counters.got(found.iter().map(Bytes::len).sum());
-                Ok(found)
+        let path = self.path(key)?;
+        let found = self.retried(key, || async {
+            shared.counters.get();
+            match shared.object.get_ranges(&path, ranges).await {
+                Ok(found) => Ok(Ok(found)),
+                Err(e) => {
+                    let last = ranges.iter().max_by_key(|r| r.end).expect("there are ranges");
+                    self.or_too_short(key, last, e).await.map(Err)
+                }
             }
-            Err(e) => {
-                let last = ranges.iter().max_by_key(|r| r.end).expect("there are ranges");
-                Err(self.too_short(key, last, failed(key, e)).await)
-            }
-        }
+        });
+        let found = found.await??;
+        shared.counters.got(found.iter().map(Bytes::len).sum());
+        Ok(found)
     }
 
     /// Why a range could not be read: stores do not agree on how they say that an object is too short.
-    async fn too_short(&self, key: &str, range: &Range<u64>, error: Error) -> Error {
-        match self.head(key).await {
-            Ok(meta) if meta.size < range.end => whole(key, range, meta.size.saturating_sub(range.start)).err(),
-            _ => None,
+    async fn or_too_short(
+        &self,
+        key: &str,
+        range: &Range<u64>,
+        error: object_store::Error,
+    ) -> Result<Error, object_store::Error> {
+        if matches!(error, object_store::Error::NotFound { .. }) {
+            return Err(error);
         }
-        .unwrap_or(error)
+        self.shared.counters.head();
+        let Ok(path) = self.path(key) else { return Err(error) };
+        match self.shared.object.head(&path).await {
+            Ok(meta) if meta.size < range.end => {
+                whole(key, range, meta.size.saturating_sub(range.start)).err().ok_or(error)
+            }
+            _ => Err(error),
+        }
     }
 
     /// Size and last-modified.
@@ -214,9 +234,12 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub async fn head(&self, key: &str) -> Result<ObjectMeta> {
-        self.shared.counters.head();
-        let found = self.shared.object.head(&self.path(key)?).await;
-        found.map_err(|e| failed(key, e))
+        let path = self.path(key)?;
+        self.retried(key, || async {
+            self.shared.counters.head();
+            self.shared.object.head(&path).await
+        })
+        .await
     }
 
     /// Deletes an object; one that is absent is deleted already.
@@ -224,11 +247,15 @@ impl Store {
     /// # Errors
     /// [`Kind::Unavailable`](crate::Kind::Unavailable).
     pub async fn delete(&self, key: &str) -> Result<()> {
-        self.shared.counters.delete();
-        match self.shared.object.delete(&self.path(key)?).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(e) => Err(failed(key, e)),
-        }
+        let path = self.path(key)?;
+        let deleted = self.retried(key, || async {
+            self.shared.counters.delete();
+            match self.shared.object.delete(&path).await {
+                Err(object_store::Error::NotFound { .. }) => Ok(()),
+                other => other,
+            }
+        });
+        deleted.await
     }
 
     /// The store's own clock in milliseconds since the epoch: puts an object, reads its last-modified, deletes it.

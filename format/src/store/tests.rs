@@ -187,3 +187,39 @@ async fn a_long_list_on_s3_goes_on_page_by_page_and_as_16_at_once() {
     assert_eq!(store.first("log").await.unwrap().unwrap().location.as_ref(), expected[0]);
     assert_eq!(store.counters().since(&before).list, 1);
 }
+
+/// Fails each request the first `times` times that it is made.
+fn flaky(store: &Store, times: usize) -> Store {
+    let seen = parking_lot::Mutex::new(std::collections::HashMap::<(faults::Operation, String), usize>::new());
+    store.with_faults(move |r| {
+        let mut seen = seen.lock();
+        let n = seen.entry((r.operation, r.key.to_owned())).or_default();
+        *n += 1;
+        if *n <= times { faults::Fault::Refused } else { faults::Fault::None }
+    })
+}
+
+#[tokio::test]
+async fn reads_that_fail_for_a_moment_are_tried_again_and_those_that_fail_for_good_end() {
+    let store = Store::in_memory();
+    store.create("a/b", "0123456789".into()).await.unwrap();
+    assert_eq!(flaky(&store, 3).get("a/b").await.unwrap(), "0123456789");
+    assert_eq!(flaky(&store, 3).get_range("a/b", 2..4).await.unwrap(), "23");
+    assert_eq!(flaky(&store, 3).get_ranges("a/b", &[0..1, 9..10]).await.unwrap(), ["0", "9"]);
+    assert_eq!(flaky(&store, 3).head("a/b").await.unwrap().size, 10);
+    assert_eq!(flaky(&store, 3).list("a").await.unwrap().len(), 1);
+    flaky(&store, 3).delete("a/b").await.unwrap();
+
+    let before = store.counters();
+    let started = tokio::time::Instant::now();
+    let dead = store.with_faults(|_| faults::Fault::Refused);
+    for error in [dead.get("a/b").await.unwrap_err(), dead.list("a").await.unwrap_err()] {
+        assert_eq!(error.kind(), Kind::Unavailable);
+    }
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    assert_eq!(dead.counters().since(&before).get, 8);
+    // What is absent is absent at once.
+    let before = store.counters();
+    assert_eq!(store.get("a/b").await.unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(store.counters().since(&before).get, 1);
+}

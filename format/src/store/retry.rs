@@ -1,0 +1,55 @@
+//! Reads are tried again: a request that fails for a moment fails no query and no fold.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{Store, create::is_final, failed};
+use crate::error::{Error, Result};
+
+const FIRST_WAIT: Duration = Duration::from_millis(10);
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// The most attempts: failures come back at once, so their number bounds what they cost.
+const ATTEMPTS: u32 = 8;
+
+impl Store {
+    /// How long reading, listing and deleting try when the store does not answer or says that it cannot now (429, 500,
+    /// 503, a timeout, a broken connection). A caller with less time drops the future.
+    pub const READ_DEADLINE: Duration = Duration::from_secs(60);
+
+    /// Runs a request that changes nothing when repeated, again while it fails for a moment, after random waits that
+    /// double up to half a second.
+    pub(super) async fn retried<T, F>(&self, key: &str, request: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, object_store::Error>>,
+    {
+        let deadline = Instant::now() + Self::READ_DEADLINE;
+        let mut wait = FIRST_WAIT;
+        let mut attempt = 1;
+        loop {
+            let fault = match timeout_at(deadline, request()).await {
+                Ok(Ok(found)) => return Ok(found),
+                Ok(Err(e)) if !is_transient(&e) || attempt == ATTEMPTS => return Err(failed(key, e)),
+                Ok(Err(e)) => e,
+                Err(_) => return Err(Error::unavailable("the store did not answer").with("key", key)),
+            };
+            let pause = wait.mul_f64(0.5 + (self.ambient().random() >> 11) as f64 / (1_u64 << 53) as f64);
+            if Instant::now() + pause >= deadline {
+                return Err(failed(key, fault));
+            }
+            tracing::debug!(key, attempt, error = %fault, "asking the store again");
+            sleep(pause).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+            attempt += 1;
+        }
+    }
+}
+
+/// Whether the same request may succeed in a moment.
+fn is_transient(e: &object_store::Error) -> bool {
+    use object_store::Error as E;
+    match e {
+        E::AlreadyExists { .. } | E::Precondition { .. } | E::NotModified { .. } => false,
+        _ => !is_final(e),
+    }
+}
