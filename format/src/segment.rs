@@ -134,6 +134,16 @@ pub fn decode(key: &str, bytes: &Bytes) -> Result<Segment> {
     decode_inner(bytes).map_err(|e| e.with("key", key))
 }
 
+/// The tables that the segment of a position has rows or series of, where its directory is whole, whatever became of
+/// its blocks.
+pub fn tables(position: Position, bytes: &Bytes) -> Option<Vec<TableId>> {
+    let count = check_start(bytes, MAGIC, FORMAT_VERSION, HEADER, "log segment").ok()?;
+    let directory = (count <= MAX_BLOCKS).then_some(HEADER + ENTRY * count).filter(|d| bytes.len() >= d + 4)?;
+    check_crc("the header of a log segment", &bytes[..directory], u32_at(bytes, directory)).ok()?;
+    let found = Position { writer: WriterId(u128::from_le_bytes(array_at(bytes, 16))), seq: u64_at(bytes, 32) };
+    (found == position).then(|| (0..count).map(|i| Entry::at(bytes, HEADER + ENTRY * i).table).collect())
+}
+
 fn decode_inner(bytes: &Bytes) -> Result<Segment> {
     let count = check_start(bytes, MAGIC, FORMAT_VERSION, HEADER, "log segment")?;
     let directory = if count <= MAX_BLOCKS { HEADER + ENTRY * count } else { usize::MAX - 4 };

@@ -58,12 +58,19 @@ pub struct Snapshot {
 pub struct Fault {
     /// Its place.
     pub position: Position,
+    /// The tables whose rows it holds; `None` where that cannot be told: any may be among them.
+    pub tables: Option<Vec<TableId>>,
     /// Why: [`Kind::Corrupt`](crate::Kind::Corrupt) or [`Kind::Unsupported`](crate::Kind::Unsupported), naming
     /// the key.
     pub error: Arc<Error>,
 }
 
 impl Fault {
+    /// Whether it may hold rows of a table.
+    pub fn concerns(&self, table: TableId) -> bool {
+        self.tables.as_ref().is_none_or(|tables| tables.contains(&table))
+    }
+
     /// The error again, to return.
     pub fn to_error(&self) -> Error {
         let error = Error::new(self.error.kind(), self.error.message());
@@ -82,7 +89,7 @@ impl Snapshot {
     /// [`Kind::Corrupt`](crate::Kind::Corrupt) or [`Kind::Unsupported`](crate::Kind::Unsupported), naming the
     /// key, when a segment that may hold rows of the table could not be decoded.
     pub fn blocks(&self, table: TableId) -> Result<impl Iterator<Item = (&TailSegment, &Block)>> {
-        if let Some(fault) = self.faults.first() {
+        if let Some(fault) = self.faults.iter().find(|f| f.concerns(table)) {
             return Err(fault.to_error());
         }
         Ok(self

@@ -51,7 +51,9 @@ async fn fetch_one(store: &Store, pending: &Pending) -> Result<Fetched> {
     }
     let error = Arc::new(fault.expect("two faults were seen"));
     tracing::warn!(%error, "a log segment cannot be decoded");
-    Ok(Fetched::Fault(Fault { position: pending.position, error }))
+    // What the directory says, if it is whole, limits the harm.
+    let tables = store.get(&key).await.ok().and_then(|bytes| segment::tables(pending.position, &bytes));
+    Ok(Fetched::Fault(Fault { position: pending.position, tables, error }))
 }
 
 async fn fetch_once(store: &Store, key: &str, pending: &Pending) -> Result<Fetched> {

@@ -2,7 +2,7 @@
 //!
 //! Everything here is safe to run at any time, by several processes at once, and to stop anywhere: objects go
 //! before the version that tells of them. "Now" is the last-modified of an object just put, never this machine's
-//! clock. Versions go oldest first.
+//! clock. Versions go oldest first. On a root where nothing has happened a collection ends after two lists.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -16,11 +16,14 @@ use super::{Catalog, FileEntry, Root, sections::Section};
 use crate::{
     chain::VersionObject,
     error::{Error, Kind, Result},
-    ids::{FileId, TableId, Version},
+    ids::{FileId, Position, TableId, Version},
     layout::{self, Part},
-    log::Listing,
+    log::{Listing, VOID_MS},
+    segment,
 };
 
+/// How many segments above a missing number one collection looks at.
+const MOST_LATE: usize = 1_000;
 /// How many objects are deleted at once.
 const PARALLEL: usize = 16;
 
@@ -29,7 +32,7 @@ const PARALLEL: usize = 16;
 pub enum Sweep {
     /// Folded segments, old versions and the files that they removed: lists `meta/` and `log/`.
     Quick,
-    /// Also orphans: lists everything.
+    /// Also orphans and late segments: lists everything.
     Full,
 }
 
@@ -57,7 +60,7 @@ impl Default for GarbageOptions {
 /// What a collection deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// Folded log segments.
+    /// Folded log segments, and void ones above a number that will never come.
     pub segments: u64,
     /// Versions of the chain.
     pub versions: u64,
@@ -104,6 +107,9 @@ impl Collector {
     /// an error stays deleted.
     pub async fn collect(&self, sweep: Sweep) -> Result<Collected> {
         let store = self.root.store();
+        if sweep == Sweep::Quick && self.is_idle().await? {
+            return Ok(Collected::default());
+        }
         let now_ms = store.clock_ms().await?;
         // What this relies on must not vanish in a crash.
         store.sync(layout::META).await?;
@@ -118,9 +124,54 @@ impl Collector {
             (collected.versions, collected.removed) = self.versions(&expired, kept, &newest).await?;
         }
         if sweep == Sweep::Full {
+            collected.segments += self.late_segments(&newest).await?;
             collected.orphans = self.orphans(now_ms, kept, &newest).await?;
         }
         Ok(collected)
+    }
+
+    /// Whether nothing can be collected before somebody commits: every older version is pointed into, and what its
+    /// successor removed is gone since that is; and the log holds nothing that is folded.
+    async fn is_idle(&self) -> Result<bool> {
+        let versions = self.root.chain().versions().await?;
+        let Some((last, older)) = versions.split_last() else { return Ok(true) };
+        let known = self.root.catalog();
+        let Some(newest) = known.object.as_ref().filter(|o| o.version() == last.0) else { return Ok(false) };
+        let is_settled = |(at, (version, _)): (usize, &(Version, i64))| {
+            newest.refs().contains(version) && versions[at + 1].0 != version.next()
+        };
+        if !older.iter().enumerate().all(is_settled) {
+            return Ok(false);
+        }
+        let log = Listing::read(self.root.store()).await?;
+        Ok(!log.positions().any(|p| known.watermark(p.writer).is_some_and(|w| p.seq < w.next)))
+    }
+
+    /// Deletes segments that came so late that they are void, above a number that will never come: their writer was
+    /// forgotten, or they would be in the way of nobody's fold.
+    async fn late_segments(&self, newest: &Catalog) -> Result<u64> {
+        let store = self.root.store();
+        let listing = Listing::read(store).await?;
+        let next: HashSet<Position> = listing.above(newest).into_iter().map(|p| p.position).collect();
+        let blocked = listing
+            .positions()
+            .filter(|p| !next.contains(p) && newest.watermark(p.writer).is_none_or(|w| p.seq >= w.next));
+        let mut late = Vec::new();
+        for position in blocked.take(MOST_LATE) {
+            let key = layout::log_key(position);
+            let (bytes, meta) = match store.get_with_meta(&key).await {
+                Ok(read) => read,
+                Err(e) if e.kind() == Kind::NotFound => continue,
+                Err(e) => return Err(e),
+            };
+            // One that cannot be read is for a person to look at.
+            let Ok(segment) = segment::decode(&key, &bytes) else { continue };
+            let age_ms = meta.last_modified.timestamp_millis().saturating_sub(segment.header.writer_start_ms);
+            if segment.header.position == position && age_ms > VOID_MS {
+                late.push(key);
+            }
+        }
+        self.delete(late).await
     }
 
     /// How many of the versions, oldest first, are expired: the next one is older than the grace.

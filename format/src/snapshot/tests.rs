@@ -160,6 +160,8 @@ async fn a_corrupt_segment_fails_the_query_that_needs_it_by_name() {
     assert_eq!((snapshot.tail.len(), snapshot.faults.len()), (1, 1));
     let e = snapshot.blocks(place.table).err().unwrap();
     assert_eq!((e.kind(), e.context("key")), (Kind::Corrupt, Some(key.as_str())));
+    // Its directory is whole, and says that it has no rows of another table.
+    assert_eq!(snapshot.blocks(TableId(77)).unwrap().count(), 0);
     let e = reader.snapshot(&[Token::Position(a1)]).await.unwrap_err();
     assert_eq!(e.kind(), Kind::Corrupt);
     // A segment under another's key is as bad.
@@ -167,7 +169,8 @@ async fn a_corrupt_segment_fails_the_query_that_needs_it_by_name() {
     place.store().create(&b0, good.into()).await.unwrap();
     let faults = reader.snapshot(&[]).await.unwrap().faults.clone();
     assert_eq!(faults.len(), 2);
-    assert!(faults.iter().any(|f| f.error.context("key") == Some(&b0)));
+    let misplaced = faults.iter().find(|f| f.error.context("key") == Some(&b0)).unwrap();
+    assert!(misplaced.concerns(TableId(77)), "nobody knows what should be there");
 }
 
 #[tokio::test]

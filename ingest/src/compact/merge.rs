@@ -1,6 +1,6 @@
 //! Merge: data files of one partition → one run of larger ones, a window of series at a time.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, ops::Range, sync::Arc, time::Duration};
 
 use arrow::{
     array::{RecordBatch, UInt32Array},
@@ -11,7 +11,7 @@ use metrics::counter;
 use tidelake_format::{
     Error, Kind, Result,
     file::{DataFile, EncodedFile},
-    ids::TableId,
+    ids::{FileId, TableId, Version},
     layout::{data_key, tags_key},
     merge::{Dropped, series_order},
     meta::{Catalog, Draft, FileEntry},
@@ -30,12 +30,14 @@ use super::{
 };
 use crate::metrics::{DUPLICATE_ROWS, MERGE_ROWS, MERGES};
 
-/// Rows of one batch read from a file.
+/// The most rows of one batch read from a file.
 const BATCH_ROWS: usize = 1 << 16;
 
 /// One input file.
 #[derive(Debug)]
 struct Input {
+    /// Files of one order do not overlap each other.
+    order: Version,
     file: Arc<DataFile>,
     manifest: TagManifest,
     /// The place of each of its series in the output's order.
@@ -51,6 +53,26 @@ struct Plan {
     windows: Vec<Range<usize>>,
     rows: Vec<u64>,
     limit: u64,
+    /// Rows of one batch read from a file: those of all runs together fit a window.
+    batch_rows: usize,
+}
+
+/// Files on their way into the store.
+struct Output<'a> {
+    store: &'a Store,
+    table: TableId,
+    partition: i64,
+    published: Vec<Published>,
+}
+
+impl Output<'_> {
+    async fn put(&mut self, files: Vec<EncodedFile>) -> Result<()> {
+        for file in files {
+            let now_ms = self.store.ambient().wall_ms();
+            self.published.push(publish(self.store, now_ms, self.table, self.partition, file).await?);
+        }
+        Ok(())
+    }
 }
 
 impl Inner {
@@ -102,6 +124,10 @@ impl Inner {
     async fn merge(&self, table: TableId, partition: i64, extent: Extent) -> Result<Option<CompactReport>> {
         let store = self.root.store();
         let started = Moment::now(store.ambient().as_ref());
+        let known = self.root.files(&self.root.catalog(), table, partition).await?;
+        if plan::choose(&known, extent, &self.config, store.ambient().wall_ms()).is_none() {
+            return Ok(None); // mostly so, and without a question to the store
+        }
         let catalog = self.root.refresh().await?;
         let files = self.root.files(&catalog, table, partition).await?;
         let Some(chosen) = plan::choose(&files, extent, &self.config, self.clock.wall_ms()) else { return Ok(None) };
@@ -114,20 +140,18 @@ impl Inner {
         chosen.iter().for_each(|f| books.add(f.rows, f.hash));
         let mut report =
             CompactReport { merged_files: chosen.len() as u64, merged_rows: books.rows, ..CompactReport::default() };
-        let (files, dropped) = rewrite(store, supertable.clone(), database, &chosen, books, limits).await?;
+        let mut output = Output { store, table, partition, published: Vec::new() };
+        let dropped = rewrite(&mut output, supertable.clone(), database, &chosen, books, limits).await?;
         report.duplicates = dropped.rows;
-        let mut published = Vec::new();
-        for file in files {
-            let file = publish(store, self.clock.wall_ms(), table, partition, file).await?;
-            report.files += 1;
-            report.bytes += file.bytes();
-            published.push(file);
-        }
+        report.files = output.published.len() as u64;
+        report.bytes = output.published.iter().map(Published::bytes).sum();
         if started.age(store.ambient().as_ref()) > LONGEST {
             return Err(Error::conflict("a merge took too long to be committed").with("limit_s", LONGEST.as_secs()));
         }
         let touching = [(table, partition)];
-        self.root.commit(&touching, |draft| apply(draft, &catalog, &supertable, &chosen, &published)).await?;
+        self.root
+            .commit(&touching, |draft| apply(draft, &catalog, &files, &supertable, &chosen, &output.published))
+            .await?;
         counter!(MERGES).increment(1);
         counter!(MERGE_ROWS).increment(report.merged_rows);
         counter!(DUPLICATE_ROWS).increment(report.duplicates);
@@ -141,6 +165,7 @@ impl Inner {
 fn apply(
     draft: &mut Draft,
     base: &Catalog,
+    known: &[FileEntry],
     table: &Supertable,
     inputs: &[FileEntry],
     outputs: &[Published],
@@ -155,7 +180,10 @@ fn apply(
     for file in inputs {
         draft.remove_file(table.id, partition, file.id)?;
     }
-    if draft.files(table.id, partition)?.iter().any(|f| (first.order..=last.order).contains(&f.order)) {
+    // Those that were there and are no input overlap none of them.
+    let known: BTreeSet<FileId> = known.iter().map(|f| f.id).collect();
+    let between = |f: &FileEntry| (first.order..=last.order).contains(&f.order) && !known.contains(&f.id);
+    if draft.files(table.id, partition)?.iter().any(between) {
         return Err(Error::conflict("a file of an order between the inputs has appeared").with("table", &table.name));
     }
     outputs.iter().try_for_each(|file| draft.add_file(table.id, file.entry(last.order, base.version)))
@@ -163,13 +191,14 @@ fn apply(
 
 /// Reads the inputs a window of series at a time, the next one while the one before is sorted and encoded.
 async fn rewrite(
-    store: &Store,
+    output: &mut Output<'_>,
     table: Arc<Supertable>,
     database: Arc<Database>,
     files: &[FileEntry],
     books: Books,
     limits: Limits,
-) -> Result<(Vec<EncodedFile>, Dropped)> {
+) -> Result<Dropped> {
+    let store = output.store;
     let (inputs, plan) = open(store, table.clone(), &database, files, limits).await?;
     let mut rewriter = Rewriter::new(table, database, limits);
     let mut ahead: Option<(Range<usize>, Vec<RecordBatch>)> = None;
@@ -188,13 +217,16 @@ async fn rewrite(
         let (next, written) = tokio::join!(read, write);
         (rewriter, ahead) = (written?, next?);
         if let Some(window) = window.filter(|_| large) {
-            rewriter = write_large(store, &inputs, &plan, window, rewriter).await?;
+            rewriter = write_large(output, &inputs, &plan, window, rewriter).await?;
         }
+        output.put(rewriter.take()).await?;
     }
     rewriter.declare(&plan.series, &plan.rows)?;
-    tokio::task::spawn_blocking(move || rewriter.finish(books))
+    let (rest, dropped) = tokio::task::spawn_blocking(move || rewriter.finish(books))
         .await
-        .map_err(|e| Error::internal("a merge ended early").source(e))?
+        .map_err(|e| Error::internal("a merge ended early").source(e))??;
+    output.put(rest).await?;
+    Ok(dropped)
 }
 
 /// Opens the inputs, lowest order first, and orders their series: the tags of the oldest win.
@@ -220,13 +252,13 @@ async fn open(
     let order = series_order(&sets, &table, database.precision)?;
     let mut rows = vec![0u64; order.series.len()];
     let mut inputs = Vec::with_capacity(files.len());
-    for ((file, manifest), ranks) in opened.into_iter().zip(order.ranks) {
+    for (((file, manifest), ranks), order) in opened.into_iter().zip(order.ranks).zip(files.iter().map(|f| f.order)) {
         let mut by_rank: Vec<u32> = (0..ranks.len() as u32).collect();
         by_rank.sort_unstable_by_key(|i| ranks[*i as usize]);
         for (rank, n) in ranks.iter().zip(manifest.row_count()) {
             rows[*rank as usize] += n;
         }
-        inputs.push(Input { file, manifest, ranks, by_rank });
+        inputs.push(Input { order, file, manifest, ranks, by_rank });
     }
     let (bytes, total) = (files.iter().map(|f| f.data.bytes).sum::<u64>(), rows.iter().sum::<u64>());
     // Encoded rows take a tenth of their memory or less when they compress well, and their own size when they do not.
@@ -234,7 +266,10 @@ async fn open(
     let limit = limits.window_rows(row_bytes);
     let windows = windows(&rows, limit);
     let schema = Block::rows_schema(&table, database.precision);
-    Ok((inputs, Plan { schema, series: order.series, windows, rows, limit }))
+    let runs = files.chunk_by(|a, b| a.order == b.order).count();
+    let batch_rows = usize::try_from(limit).unwrap_or(BATCH_ROWS) / runs.max(1);
+    let batch_rows = batch_rows.clamp(1_024.min(BATCH_ROWS), BATCH_ROWS);
+    Ok((inputs, Plan { schema, series: order.series, windows, rows, limit, batch_rows }))
 }
 
 /// The rows of a window of series, one batch of the rows schema per piece, oldest first; `series` counts from the
@@ -245,6 +280,13 @@ async fn read(store: &Store, inputs: &[Input], plan: &Plan, window: &Range<usize
 }
 
 impl Input {
+    /// The first time of a series, by its rank.
+    fn first_ts(&self, rank: usize) -> Option<i64> {
+        let at = self.by_rank.partition_point(|i| (self.ranks[*i as usize] as usize) < rank);
+        let series = *self.by_rank.get(at)? as usize;
+        (self.ranks[series] as usize == rank).then(|| self.manifest.min_ts()[series])
+    }
+
     /// The rows of a window of series in the order of the file.
     fn rows<'a>(
         &'a self,
@@ -272,7 +314,7 @@ impl Input {
             return futures::stream::empty().boxed();
         }
         let columns: Vec<FieldRef> = plan.schema.fields().iter().skip(1).cloned().collect();
-        let stream = match self.file.read(store, ranges, &columns, BATCH_ROWS) {
+        let stream = match self.file.read(store, ranges, &columns, plan.batch_rows) {
             Ok(stream) => stream,
             Err(error) => return futures::stream::once(async { Err(error) }).boxed(),
         };
@@ -312,15 +354,21 @@ async fn write(
         .map_err(|e| Error::internal("a merge ended early").source(e))?
 }
 
-/// Writes one series that is too large for memory: all inputs advance together in time.
+/// Writes one series that is too large for memory: all runs advance together in time, each file by file.
 async fn write_large(
-    store: &Store,
+    output: &mut Output<'_>,
     inputs: &[Input],
     plan: &Plan,
     window: &Range<usize>,
     mut rewriter: Rewriter,
 ) -> Result<Rewriter> {
-    let mut streams: Vec<_> = inputs.iter().map(|input| input.rows(store, plan, window)).collect();
+    let store = output.store;
+    let mut streams: Vec<BoxStream<'_, Result<RecordBatch>>> = Vec::new();
+    for run in inputs.chunk_by(|a, b| a.order == b.order) {
+        let mut files: Vec<&Input> = run.iter().collect();
+        files.sort_by_key(|input| input.first_ts(window.start));
+        streams.push(futures::stream::iter(files).flat_map(|input| input.rows(store, plan, window)).boxed());
+    }
     let mut heads: Vec<Option<RecordBatch>> = Vec::new();
     for stream in &mut streams {
         heads.push(stream.try_next().await?);
@@ -345,5 +393,6 @@ async fn write_large(
             };
         }
         rewriter = write(rewriter, plan, Some((window.clone(), batches))).await?;
+        output.put(rewriter.take()).await?;
     }
 }

@@ -2,7 +2,10 @@
 //!
 //! A *run* is all files of one order: they do not overlap each other. Only runs that are adjacent in order are merged,
 //! so that no file of an order between the inputs is left out. Runs of similar size are merged when there are enough
-//! of them: a row is then rewritten once for each level of size.
+//! of them: a row is then rewritten once for each level of size. A file that is full and overlaps no other in time has
+//! nothing to gain and stays as it is. `docs/compaction.md` has the levels and sizes.
+
+use std::collections::BTreeSet;
 
 use tidelake_format::{ids::Version, meta::FileEntry};
 
@@ -17,10 +20,14 @@ pub(crate) enum Extent {
     Full,
 }
 
-/// Runs below this size are of one level, whatever their size.
-const LEAST: u64 = 8 << 20;
+/// Runs below this size are of the lowest level, whatever their size.
+const LEAST: u64 = 64 << 10;
+/// Runs of a quiet partition below this size are merged, whatever their size.
+const SMALL: u64 = 8 << 20;
 /// A quiet partition's older run joins the newer ones when it is at most this many times as large.
 const QUIET_RATIO: u64 = 4;
+/// The most runs of one merge: each is read at once, some 16 MiB of it.
+const MOST_RUNS: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
 struct Run {
@@ -48,25 +55,63 @@ pub(crate) fn choose(
             None => runs.push(Run { order: file.order, rows: file.rows, bytes: file.total_bytes() }),
         }
     }
-    let chosen = match extent {
-        Extent::Full => &runs[..],
+    let inputs = |chosen: &[Run]| -> Option<Vec<FileEntry>> {
+        let (first, last) = (chosen.first()?.order, chosen.last()?.order);
+        let all: Vec<&FileEntry> = sorted.iter().filter(|f| (first..=last).contains(&f.order)).copied().collect();
+        let inputs = without_settled(&all, config);
+        let orders: BTreeSet<Version> = inputs.iter().map(|f| f.order).collect();
+        (orders.len() > 1).then(|| inputs.into_iter().cloned().collect())
+    };
+    match extent {
+        Extent::Full => full(&runs, config).find_map(inputs),
         Extent::Due => {
             let last = files.iter().map(|f| f.written_ms).max()?;
             let quiet = now_ms.saturating_sub(last) >= i64::try_from(config.merge_idle_ms).unwrap_or(i64::MAX);
-            match tier(&runs, config) {
-                None if quiet => newest(&runs, config),
-                tier => tier?,
-            }
+            let tidied = quiet.then(|| bounded(newest(&runs, config), config));
+            tiers(&runs, config).into_iter().find_map(inputs).or_else(|| tidied.and_then(inputs))
         }
-    };
-    let (first, last) = (chosen.first()?.order, chosen.last()?.order);
-    let inputs = || sorted.iter().filter(|f| (first..=last).contains(&f.order)).map(|f| (*f).clone());
-    (first != last).then(|| inputs().collect())
+    }
 }
 
-/// Adjacent runs, no larger than those of some level, with enough of that level among them: the lowest such level.
-fn tier<'a>(runs: &'a [Run], config: &CompactConfig) -> Option<&'a [Run]> {
+/// Without the files that are full and overlap no other in time: whatever is newer or older than they, it is not about
+/// their rows.
+fn without_settled<'a>(files: &[&'a FileEntry], config: &CompactConfig) -> Vec<&'a FileEntry> {
+    let is_full = |f: &FileEntry| f.rows >= config.file_rows / 2 || f.data.bytes >= config.file_bytes as u64 / 2;
+    let overlaps = |a: &FileEntry, b: &FileEntry| a.min_ts <= b.max_ts && b.min_ts <= a.max_ts;
+    let is_settled = |file: &FileEntry| {
+        file.rows > 0 && is_full(file) && !files.iter().any(|other| other.id != file.id && overlaps(file, other))
+    };
+    files.iter().filter(|f| !is_settled(f)).copied().collect()
+}
+
+/// No more than is merged in a few minutes and within memory: the oldest of the runs, two at least.
+fn bounded<'a>(runs: &'a [Run], config: &CompactConfig) -> &'a [Run] {
+    let limit = most_rows(config).saturating_mul(2);
+    let mut rows = 0u64;
+    let fit = runs
+        .iter()
+        .take_while(|run| {
+            rows = rows.saturating_add(run.rows);
+            rows <= limit
+        })
+        .count();
+    &runs[..runs.len().min(fit.clamp(2, MOST_RUNS))]
+}
+
+/// What a full merge may take next, cheapest first: all runs, or else as many adjacent ones as one merge takes.
+fn full<'a>(runs: &'a [Run], config: &'a CompactConfig) -> impl Iterator<Item = &'a [Run]> {
+    let mut windows: Vec<&[Run]> = (0..runs.len().saturating_sub(1)).map(|at| bounded(&runs[at..], config)).collect();
+    if windows.first().is_some_and(|w| w.len() == runs.len()) {
+        windows.truncate(1);
+    }
+    windows.sort_by_key(|w| w.iter().map(|r| r.bytes).sum::<u64>() / w.len().max(1) as u64);
+    windows.into_iter()
+}
+
+/// Adjacent runs, no larger than those of some level, with enough of that level among them: the lowest such level first.
+fn tiers<'a>(runs: &'a [Run], config: &CompactConfig) -> Vec<&'a [Run]> {
     let levels: Vec<u32> = runs.iter().map(|r| level(r, config)).collect();
+    let mut found = Vec::new();
     for at in 0..level_count(&levels) {
         let mut start = 0;
         while start < runs.len() {
@@ -75,12 +120,12 @@ fn tier<'a>(runs: &'a [Run], config: &CompactConfig) -> Option<&'a [Run]> {
             if own.len() >= config.merge_files
                 && let (Some(first), Some(last)) = (own.first(), own.last())
             {
-                return Some(&runs[*first..=*last]);
+                found.push(bounded(&runs[*first..=*last], config));
             }
             start = end + 1;
         }
     }
-    None
+    found
 }
 
 fn level_count(levels: &[u32]) -> u32 {
@@ -105,15 +150,19 @@ fn level(run: &Run, config: &CompactConfig) -> u32 {
     level
 }
 
+fn most_rows(config: &CompactConfig) -> u64 {
+    config.file_rows.saturating_mul(config.merge_files as u64)
+}
+
 fn closed(run: &Run, config: &CompactConfig) -> bool {
-    run.rows >= config.file_rows.saturating_mul(config.merge_files as u64)
+    run.rows >= most_rows(config)
 }
 
 /// The newest runs of a quiet partition, as far back as the older one is not much larger than they are together.
 fn newest<'a>(runs: &'a [Run], config: &CompactConfig) -> &'a [Run] {
     let (mut from, mut bytes) = (runs.len(), 0u64);
     for (i, run) in runs.iter().enumerate().rev() {
-        if closed(run, config) || (from < runs.len() && run.bytes > bytes.saturating_mul(QUIET_RATIO).max(LEAST)) {
+        if closed(run, config) || (from < runs.len() && run.bytes > bytes.saturating_mul(QUIET_RATIO).max(SMALL)) {
             break;
         }
         (from, bytes) = (i, bytes + run.bytes);
@@ -175,5 +224,78 @@ mod tests {
         assert_eq!(orders(&files, Extent::Due, 600_000), Some(vec![2, 3, 4]));
         assert_eq!(orders(&[file(1, 900), file(2, 1)], Extent::Due, 600_000), None);
         assert_eq!(orders(&[], Extent::Due, 600_000), None);
+    }
+
+    /// A file whose time is its own.
+    fn at(order: u64, megabytes: u64, min_ts: i64, max_ts: i64) -> FileEntry {
+        FileEntry { min_ts, max_ts, ..file(order, megabytes) }
+    }
+
+    #[test]
+    fn full_files_that_overlap_nothing_in_time_stay_as_they_are() {
+        let config = CompactConfig { merge_files: 4, file_bytes: 100 << 20, ..CompactConfig::default() };
+        let orders = |files: &[FileEntry]| {
+            let chosen = choose(files, Extent::Full, &config, 0)?;
+            Some(chosen.iter().map(|f| (f.order.0, f.min_ts)).collect::<Vec<_>>())
+        };
+        let tails = [at(1, 900, 0, 9), at(1, 1, 10, 11), at(2, 900, 20, 29), at(2, 1, 30, 31)];
+        assert_eq!(orders(&tails), Some(vec![(1, 10), (2, 30)]));
+        assert_eq!(orders(&[at(1, 900, 0, 9), at(2, 900, 10, 19), at(3, 1, 20, 21)]), None);
+        // A row that comes late takes only the file whose time it lies in.
+        let late = [at(1, 900, 0, 9), at(2, 900, 10, 19), at(3, 1, 15, 15)];
+        assert_eq!(orders(&late), Some(vec![(2, 10), (3, 15)]));
+    }
+
+    #[test]
+    fn one_merge_takes_no_more_than_memory_allows_and_many_end_in_one_run() {
+        let config = CompactConfig::default();
+        let mut files: Vec<FileEntry> = (1..=1_000).map(|order| file(order, 1)).collect();
+        let (mut steps, mut rewritten) = (0, 0);
+        while let Some(chosen) = choose(&files, Extent::Full, &config, 0) {
+            let orders: BTreeSet<Version> = chosen.iter().map(|f| f.order).collect();
+            assert!((2..=MOST_RUNS).contains(&orders.len()));
+            let (first, last) = (chosen[0].order, chosen[chosen.len() - 1].order);
+            let mut sum = file(last.0, 0);
+            (sum.rows, sum.data.bytes) = (0, 0);
+            files.retain(|f| {
+                let taken = (first..=last).contains(&f.order);
+                if taken {
+                    (sum.rows, sum.data.bytes) = (sum.rows + f.rows, sum.data.bytes + f.total_bytes());
+                }
+                !taken
+            });
+            rewritten += sum.data.bytes >> 20;
+            files.push(sum);
+            steps += 1;
+            assert!(steps < 200);
+        }
+        assert_eq!(files.len(), 1);
+        assert!(rewritten <= 3 * 1_000, "each row is rewritten {rewritten} / 1000 times");
+    }
+
+    #[test]
+    fn small_runs_are_rewritten_once_for_each_level_of_size() {
+        let config = CompactConfig::default();
+        let mut files: Vec<FileEntry> = Vec::new();
+        let (mut rewritten, mut most) = (0u64, 0);
+        const FOLDS: u64 = 14_400;
+        for order in 1..=FOLDS {
+            let mut new = file(order, 0);
+            (new.data.bytes, new.tags.bytes, new.rows) = (1_000, 24, 10);
+            files.push(new);
+            while let Some(chosen) = choose(&files, Extent::Due, &config, 0) {
+                let (first, last) = (chosen[0].order, chosen[chosen.len() - 1].order);
+                let bytes = chosen.iter().map(FileEntry::total_bytes).sum::<u64>();
+                rewritten += bytes;
+                files.retain(|f| !(first..=last).contains(&f.order));
+                let mut merged = file(last.0, 0);
+                (merged.data.bytes, merged.tags.bytes) = (bytes, 0);
+                files.push(merged);
+            }
+            most = most.max(files.len());
+        }
+        assert!(most <= 40, "{most} files at once");
+        let times = rewritten / (FOLDS * 1_024);
+        assert!(times <= 15, "each row was rewritten {times} times");
     }
 }

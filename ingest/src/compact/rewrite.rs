@@ -61,13 +61,24 @@ pub(crate) struct Rewriter {
     database: Arc<Database>,
     limits: Limits,
     open: Option<DataFileWriter>,
+    /// Closed files that nobody has taken yet.
     files: Vec<EncodedFile>,
+    /// What is in the files closed so far.
+    written: Books,
     dropped: Dropped,
 }
 
 impl Rewriter {
     pub(crate) fn new(table: Arc<Supertable>, database: Arc<Database>, limits: Limits) -> Self {
-        Self { table, database, limits, open: None, files: Vec::new(), dropped: Dropped::default() }
+        Self {
+            table,
+            database,
+            limits,
+            open: None,
+            files: Vec::new(),
+            written: Books::default(),
+            dropped: Dropped::default(),
+        }
     }
 
     /// Sorts rows of the next series, keeps the newest of each key and writes them. `batches` are oldest first, of the
@@ -110,21 +121,27 @@ impl Rewriter {
 
     fn close(&mut self) -> Result<()> {
         if let Some(writer) = self.open.take() {
-            self.files.push(writer.finish()?);
+            let file = writer.finish()?;
+            self.written.add(file.rows, file.hash);
+            self.files.push(file);
         }
         Ok(())
     }
 
-    /// The finished files and what was dropped.
+    /// The files that are full: to be put, so that they do not wait in memory. They count only once
+    /// [`Rewriter::finish`] has found the books in order.
+    pub(crate) fn take(&mut self) -> Vec<EncodedFile> {
+        std::mem::take(&mut self.files)
+    }
+
+    /// The files that were not taken yet, and what was dropped.
     ///
     /// # Errors
     /// Internal when the books do not balance: nothing of this may be committed.
     pub(crate) fn finish(mut self, input: Books) -> Result<(Vec<EncodedFile>, Dropped)> {
         self.close()?;
-        let mut output = Books { rows: self.dropped.rows, hash: self.dropped.hash };
-        for file in &self.files {
-            output.add(file.rows, file.hash);
-        }
+        let mut output = self.written;
+        output.add(self.dropped.rows, self.dropped.hash);
         if input != output {
             return Err(Error::internal("a rewrite would not keep every row; it is abandoned")
                 .with("table", &self.table.name)

@@ -10,6 +10,7 @@ use crate::{
         tests::{A, B, Place},
     },
     meta::{Draft, tests::file},
+    store::Store,
 };
 
 const HOUR: i64 = 3_600_000;
@@ -227,4 +228,43 @@ async fn nothing_that_a_kept_version_needs_is_ever_collected() {
     }
     let objects = place.store().list(layout::DATA).await.unwrap().len();
     assert!(objects <= 2 * (live.len() + 8), "{objects} objects for {} files", live.len());
+}
+
+#[tokio::test]
+async fn an_idle_root_costs_two_lists_a_collection() {
+    let place = Place::new().await;
+    place.put(A, 0, 0, 0).await;
+    let cut = cut(&place.root, Duration::from_secs(2), u64::MAX).await.unwrap();
+    place.root.commit(&[], |d| cut.apply(d)).await.unwrap();
+    age(&place, &[(0, 5 * HOUR), (1, 4 * HOUR), (2, 3 * HOUR)]).await;
+    let first = collector(&place).collect(Sweep::Quick).await.unwrap();
+    assert_eq!(first, Collected { segments: 1, versions: 2, ..Default::default() });
+    // Also for a process that knows nothing, such as a function that runs once an hour.
+    let cold = Root::open(Store::open(place.path("").to_str().unwrap(), &[]).unwrap()).await.unwrap();
+    for root in [place.root.clone(), cold] {
+        let before = root.store().counters();
+        let again = Collector::new(root.clone(), GarbageOptions::default()).collect(Sweep::Quick).await.unwrap();
+        let spent = root.store().counters().since(&before);
+        assert_eq!((again, spent.list, spent.requests()), (Collected::default(), 2, 2));
+    }
+    // A segment that waits for its fold is nothing to collect.
+    place.put(A, 1, 0, 0).await;
+    let before = place.store().counters();
+    assert_eq!(collector(&place).collect(Sweep::Quick).await.unwrap(), Collected::default());
+    assert_eq!(place.store().counters().since(&before).requests(), 2);
+}
+
+#[tokio::test]
+async fn void_segments_that_come_after_their_writer_was_forgotten_go() {
+    let place = Place::new().await;
+    const DAY: i64 = 24 * HOUR;
+    // A function was frozen for three days; its earlier segments are folded, collected and forgotten.
+    let late = place.put(A, 7, 3 * DAY, 0).await;
+    // This one waits for the number before it, which may come.
+    let waiting = place.put(B, 1, HOUR, 0).await;
+    let collector = collector(&place);
+    assert_eq!(collector.collect(Sweep::Quick).await.unwrap(), Collected::default());
+    assert_eq!(collector.collect(Sweep::Full).await.unwrap(), Collected { segments: 1, ..Default::default() });
+    assert!(!exists(&place, &layout::log_key(late)).await && exists(&place, &layout::log_key(waiting)).await);
+    assert_eq!(collector.collect(Sweep::Full).await.unwrap(), Collected::default());
 }
