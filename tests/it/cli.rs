@@ -1,4 +1,4 @@
-//! The commands of the binary beside `serve`: shell, import, export, compact, inspect.
+//! The commands of the binary beside `serve`: shell, import, export, compact, inspect, check.
 
 use std::process::Output;
 
@@ -93,4 +93,37 @@ async fn compact_and_inspect_work_without_a_server() {
     let id = files.split('|').map(str::trim).find(|cell| cell.len() == 32).unwrap().to_owned();
     let tags = text(&process::run(["inspect", "--store", &store, "tags", "i.m", &id]));
     assert!(tags.contains("sum(v)") && tags.contains("| 2 "), "{tags}");
+
+    let sound = text(&process::run(["check", "--store", &store]));
+    assert!(sound.contains("1 data files with 2 rows") && sound.contains("0 faults"), "{sound}");
+    // A bit of a page flips.
+    let key = format!("data/{}", find_parquet(&directory.path().join("data")).unwrap());
+    let path = directory.path().join(&key);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[20] ^= 4;
+    std::fs::write(&path, bytes).unwrap();
+    let output = process::run(["check", "--store", &store, "--output", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["faults"][0]["key"], key.as_str(), "{report}");
+    assert!(text(&process::run(["check", "--store", &store, "--quick"])).contains("0 faults"));
+    let nowhere = directory.path().join("nowhere");
+    let output = process::run(["check", "--store", nowhere.to_str().unwrap()]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no root"));
+}
+
+/// The first Parquet file below a directory, relative to it.
+fn find_parquet(directory: &std::path::Path) -> Option<String> {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let (path, name) = entry.map(|e| (e.path(), e.file_name().into_string().unwrap())).unwrap();
+        if path.is_dir()
+            && let Some(found) = find_parquet(&path)
+        {
+            return Some(format!("{name}/{found}"));
+        }
+        if name.ends_with(".parquet") {
+            return Some(name);
+        }
+    }
+    None
 }

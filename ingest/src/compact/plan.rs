@@ -21,7 +21,7 @@ pub(crate) enum Extent {
 }
 
 /// Runs below this size are of the lowest level, whatever their size.
-const LEAST: u64 = 64 << 10;
+const LEAST: u64 = 16 << 10;
 /// Runs of a quiet partition below this size are merged, whatever their size.
 const SMALL: u64 = 8 << 20;
 /// A quiet partition's older run joins the newer ones when it is at most this many times as large.

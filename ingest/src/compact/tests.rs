@@ -5,6 +5,8 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
+mod year;
+
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tidelake_format::store::{
     Store,
@@ -378,6 +380,12 @@ impl tidelake_format::store::Ambient for Hands {
 
     fn random(&self) -> u64 {
         tidelake_format::store::System.random()
+    }
+}
+
+impl Clock for Hands {
+    fn wall_ns(&self) -> i64 {
+        self.0.load(Ordering::Relaxed) * 1_000_000
     }
 }
 
