@@ -481,3 +481,28 @@ async fn rows_of_the_log_beyond_keep_are_left_out_of_a_fold_and_counted() {
     assert!(!found.contains_key(&("a1".to_owned(), old)));
     assert_eq!(found[&("a1".to_owned(), today * DAY + 9)]["v"], "8");
 }
+
+#[tokio::test]
+async fn a_full_file_is_rewritten_by_late_rows_of_its_time_and_by_no_others() {
+    let store = Store::in_memory();
+    let ingest = open(&store, small()).await;
+    setup(&ingest).await;
+    let mut oracle = BTreeMap::new();
+    let mut write = async |from: i64, n: i64, value: i64| {
+        stretch(&ingest, "d", from, n, value).await;
+        (from..from + n).for_each(|ts| drop(oracle.insert(("d".to_owned(), ts), value.to_string())));
+        let report = ingest.compact(CompactRequest::Full).await.unwrap();
+        let found = rows(&store, "db", "s", &[]).await;
+        let found: BTreeMap<_, _> = found.into_iter().map(|(key, row)| (key, row["c_int"].clone())).collect();
+        assert_eq!(found, oracle);
+        let checked = tidelake_format::check::check(&store, Default::default()).await.unwrap();
+        assert!(checked.is_sound(), "{checked:?}");
+        (report.merged_rows, files(&store, "db", "s").await)
+    };
+    assert_eq!(write(0, 2_500, 1).await, (0, 1));
+    assert_eq!(write(5_000, 10, 2).await, (0, 2), "one file beside a full one has nothing to be merged with");
+    assert_eq!(write(5_005, 10, 3).await, (20, 2), "the full one is no input");
+    assert_eq!(write(9_000, 2_000, 4).await, (0, 3));
+    // A row that comes late; the small file is of an order between.
+    assert_eq!(write(100, 10, 5).await, (2_500 + 15 + 10, 2));
+}
