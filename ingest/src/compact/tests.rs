@@ -506,3 +506,33 @@ async fn a_full_file_is_rewritten_by_late_rows_of_its_time_and_by_no_others() {
     // A row that comes late; the small file is of an order between.
     assert_eq!(write(100, 10, 5).await, (2_500 + 15 + 10, 2));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_beside_folds_merges_and_a_collector_in_a_hurry_finds_nothing_wrong() {
+    use tidelake_format::meta::garbage::{Collector, GarbageOptions};
+    let store = Store::in_memory();
+    let ingest = open(&store, config()).await;
+    setup(&ingest).await;
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (stopped, checked) = (stop.clone(), store.clone());
+    let checker = tokio::spawn(async move {
+        let mut checks = 0;
+        while !stopped.load(Ordering::Relaxed) || checks == 0 {
+            let report = tidelake_format::check::check(&checked, Default::default()).await.unwrap();
+            assert!(report.is_sound(), "check {checks}: {report:?}");
+            checks += 1;
+        }
+        checks
+    });
+    // A grace of nothing: every object goes as soon as the next version does not name it.
+    let options = GarbageOptions { segments_ms: 0, versions_ms: 0, ..GarbageOptions::default() };
+    let collector = Collector::new(ingest.root().clone(), options);
+    for round in 0..25 {
+        stretch(&ingest, &format!("d{}", round % 3), round * 3, 40, round).await;
+        let request = if round % 3 == 2 { CompactRequest::Full } else { CompactRequest::Fold };
+        ingest.compact(request).await.unwrap();
+        collector.collect(Sweep::Quick).await.unwrap();
+    }
+    stop.store(true, Ordering::Relaxed);
+    assert!(checker.await.unwrap() > 0);
+}
