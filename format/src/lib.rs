@@ -15,6 +15,7 @@ pub mod layout;
 pub mod log;
 pub mod merge;
 pub mod meta;
+pub mod offload;
 pub mod rows;
 pub mod schema;
 pub mod segment;

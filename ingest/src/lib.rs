@@ -2,7 +2,6 @@
 //!
 //! The path: [`http`] → [`decode`] → [`mod@write`] → log segment → [`compact`] → data file and tag manifest.
 
-pub mod clock;
 pub mod compact;
 pub mod config;
 pub mod decode;

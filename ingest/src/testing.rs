@@ -24,7 +24,6 @@ use tidelake_format::{
 };
 
 use crate::{
-    clock::SystemClock,
     config::{CompactConfig, IngestConfig},
     write::Ingest,
 };
@@ -40,7 +39,7 @@ pub(crate) fn config() -> IngestConfig {
 
 pub(crate) async fn open(store: &Store, config: IngestConfig) -> Ingest {
     let root = Root::open(store.clone()).await.unwrap();
-    Ingest::open(root, config, Arc::new(SystemClock)).await.unwrap()
+    Ingest::open(root, config).await.unwrap()
 }
 
 pub(crate) async fn memory() -> (Store, Ingest) {

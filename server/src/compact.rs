@@ -1,7 +1,5 @@
 //! `tidelake compact`: fold and merge a root from outside any server; safe beside running ones.
 
-use std::sync::Arc;
-
 use tidelake_ingest::write::Ingest;
 
 use crate::{serve, settings::Settings};
@@ -11,9 +9,7 @@ use crate::{serve, settings::Settings};
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     serve::log_to_stderr(&settings)?;
     let root = serve::open_root(&settings).await?;
-    let ingest =
-        Ingest::open(root, serve::ingest_config(&settings), Arc::new(tidelake_ingest::clock::SystemClock::new()))
-            .await?;
+    let ingest = Ingest::open(root, serve::ingest_config(&settings)).await?;
     let report = ingest.compact(tidelake_ingest::compact::CompactRequest::Full).await?;
     ingest.shutdown().await;
     println!(

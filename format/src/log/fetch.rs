@@ -6,8 +6,10 @@ use futures::{StreamExt, TryStreamExt};
 
 use super::{Pending, listing::misplaced};
 use crate::{
-    error::{Error, Kind, Result},
-    layout, segment,
+    error::{Kind, Result},
+    layout,
+    offload::offload,
+    segment,
     snapshot::{Fault, TailSegment},
     store::Store,
 };
@@ -63,9 +65,7 @@ async fn fetch_once(store: &Store, key: &str, pending: &Pending) -> Result<Fetch
         segment::decode(key, &bytes)?
     } else {
         let key = key.to_owned();
-        tokio::task::spawn_blocking(move || segment::decode(&key, &bytes))
-            .await
-            .map_err(|e| Error::internal("decoding a segment was stopped").source(e))??
+        offload(move || segment::decode(&key, &bytes)).await?
     };
     let header = decoded.header;
     if header.position != pending.position {

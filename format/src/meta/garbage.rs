@@ -330,7 +330,7 @@ impl Collector {
     }
 }
 
-fn objects(files: &[FileEntry]) -> HashSet<(Part, FileId)> {
+fn objects(files: &[FileEntry]) -> BTreeSet<(Part, FileId)> {
     let of = |f: &FileEntry| {
         let rollup = f.rollup.map(|r| (Part::Rollup, r.id));
         [Some((Part::Data, f.data.id)), Some((Part::Tags, f.tags.id)), rollup].into_iter().flatten()

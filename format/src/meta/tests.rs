@@ -322,8 +322,8 @@ async fn refreshing_takes_one_get_and_lists_when_far_behind() {
 struct Shifted(AtomicI64);
 
 impl Ambient for Shifted {
-    fn wall_ms(&self) -> i64 {
-        System.wall_ms() + self.0.load(Relaxed)
+    fn wall_ns(&self) -> i64 {
+        System.wall_ns() + self.0.load(Relaxed) * 1_000_000
     }
 
     fn random(&self) -> u64 {

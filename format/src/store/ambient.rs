@@ -1,5 +1,5 @@
-//! What a process takes from its surroundings: the wall clock and randomness, behind one trait, so that a
-//! simulation can stand in for them. Sleeping and monotonic time are tokio's.
+//! What a process takes from its surroundings: clocks and randomness, behind one trait, so that a simulation can
+//! stand in for them. Sleeping and deadlines are tokio's.
 
 use std::{
     fmt,
@@ -9,12 +9,29 @@ use std::{
 
 use tokio::time::Instant;
 
-/// The wall clock and randomness.
+use crate::types::Precision;
+
+/// The clocks and randomness of one process.
 pub trait Ambient: fmt::Debug + Send + Sync {
-    /// Milliseconds since the epoch by this machine's clock, which agrees with nobody's.
-    fn wall_ms(&self) -> i64;
+    /// Nanoseconds since the epoch by this machine's clock, which agrees with nobody's and may jump either way.
+    fn wall_ns(&self) -> i64;
     /// 64 random bits.
     fn random(&self) -> u64;
+
+    /// The monotonic clock; it may stand still while the process is frozen.
+    fn monotonic(&self) -> Instant {
+        Instant::now()
+    }
+
+    /// The wall clock in milliseconds since the epoch.
+    fn wall_ms(&self) -> i64 {
+        self.wall_ns().div_euclid(1_000_000)
+    }
+
+    /// The wall clock in ticks of a database.
+    fn wall_ticks(&self, precision: Precision) -> i64 {
+        self.wall_ns().div_euclid(1_000_000_000 / precision.per_second())
+    }
 
     /// 128 random bits: an id.
     fn random_id(&self) -> u128 {
@@ -34,8 +51,9 @@ impl System {
 }
 
 impl Ambient for System {
-    fn wall_ms(&self) -> i64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64)
+    fn wall_ns(&self) -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
     }
 
     fn random(&self) -> u64 {
@@ -53,14 +71,14 @@ pub struct Moment {
 impl Moment {
     /// Now.
     pub fn now(ambient: &dyn Ambient) -> Self {
-        Self { wall_ms: ambient.wall_ms(), at: Instant::now() }
+        Self { wall_ms: ambient.wall_ms(), at: ambient.monotonic() }
     }
 
     /// How long ago: the larger of the wall-clock and the monotonic difference, since either clock may stand
     /// still while a process is frozen; a wall clock that went back makes it [`Duration::MAX`].
     pub fn age(&self, ambient: &dyn Ambient) -> Duration {
         match u64::try_from(ambient.wall_ms().saturating_sub(self.wall_ms)) {
-            Ok(wall) => self.at.elapsed().max(Duration::from_millis(wall)),
+            Ok(wall) => ambient.monotonic().saturating_duration_since(self.at).max(Duration::from_millis(wall)),
             Err(_) => Duration::MAX,
         }
     }
@@ -68,5 +86,30 @@ impl Moment {
     /// Whether this moment is not before the other.
     pub fn not_before(&self, other: &Moment) -> bool {
         self.at >= other.at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Hands(i64);
+
+    impl Ambient for Hands {
+        fn wall_ns(&self) -> i64 {
+            self.0
+        }
+
+        fn random(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn ticks_round_down_before_the_epoch_too() {
+        assert_eq!(Hands(-1).wall_ticks(Precision::Milli), -1);
+        assert_eq!(Hands(-1).wall_ticks(Precision::Nano), -1);
+        assert_eq!(Hands(1_999_999).wall_ms(), 1);
     }
 }

@@ -91,6 +91,13 @@ impl Store {
         Shared::new(object, prefix).into()
     }
 
+    /// [`Store::new`] for a store that lists page by page, as S3 does.
+    pub fn paginated<S: ObjectStore + PaginatedListStore>(object: Arc<S>, prefix: Path) -> Self {
+        let mut shared = Shared::new(object.clone(), prefix);
+        shared.pages = Some(object);
+        shared.into()
+    }
+
     /// The same store with another clock and randomness.
     #[must_use]
     pub fn with_ambient(&self, ambient: Arc<dyn Ambient>) -> Self {

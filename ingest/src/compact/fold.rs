@@ -18,6 +18,7 @@ use tidelake_format::{
     log::{Cut, cut},
     merge::{content_hash, series_order},
     meta::Draft,
+    offload::offload,
     rows::{Block, SeriesSet, batch_bytes},
     schema::{Database, Supertable},
     store::Moment,
@@ -67,10 +68,8 @@ impl Inner {
                 Some(fault) => Err(Error::new(fault.error.kind(), fault.error.to_string())),
             };
         }
-        let (limits, taken) = (Limits::new(&self.config, self.clock.as_ref()), cut.clone());
-        let output = tokio::task::spawn_blocking(move || rewrite(&taken, limits))
-            .await
-            .map_err(|e| Error::internal("a fold ended early").source(e))??;
+        let (limits, taken) = (Limits::new(&self.config, self.wall_ms()), cut.clone());
+        let output = offload(move || rewrite(&taken, limits)).await?;
 
         let mut report = CompactReport {
             segments: cut.segments.len() as u64,
@@ -82,7 +81,7 @@ impl Inner {
         let mut published = Vec::new();
         for folded in output.folded {
             for file in folded.files {
-                let now = self.clock.wall_ms();
+                let now = self.wall_ms();
                 let file = publish(self.root.store(), now, folded.table, folded.partition, file).await?;
                 report.files += 1;
                 report.bytes += file.bytes();

@@ -15,6 +15,7 @@ use tidelake_format::{
     layout::{data_key, tags_key},
     merge::{Dropped, series_order},
     meta::{Catalog, Draft, FileEntry},
+    offload::offload,
     rows::{Block, SeriesSet},
     schema::{Database, Supertable},
     store::{Moment, Store},
@@ -130,12 +131,12 @@ impl Inner {
         }
         let catalog = self.root.refresh().await?;
         let files = self.root.files(&catalog, table, partition).await?;
-        let Some(chosen) = plan::choose(&files, extent, &self.config, self.clock.wall_ms()) else { return Ok(None) };
+        let Some(chosen) = plan::choose(&files, extent, &self.config, self.wall_ms()) else { return Ok(None) };
         let Some(supertable) = catalog.table_by_id(table).cloned() else { return Ok(None) };
         let database = catalog.database_by_id(supertable.database).cloned();
         let database = database.ok_or_else(|| Error::internal("a table without a database").with("table", table.0))?;
 
-        let limits = Limits::new(&self.config, self.clock.as_ref());
+        let limits = Limits::new(&self.config, self.wall_ms());
         let mut books = Books::default();
         chosen.iter().for_each(|f| books.add(f.rows, f.hash));
         let mut report =
@@ -222,9 +223,7 @@ async fn rewrite(
         output.put(rewriter.take()).await?;
     }
     rewriter.declare(&plan.series, &plan.rows)?;
-    let (rest, dropped) = tokio::task::spawn_blocking(move || rewriter.finish(books))
-        .await
-        .map_err(|e| Error::internal("a merge ended early").source(e))??;
+    let (rest, dropped) = offload(move || rewriter.finish(books)).await?;
     output.put(rest).await?;
     Ok(dropped)
 }
@@ -349,9 +348,7 @@ async fn write(
 ) -> Result<Rewriter> {
     let Some((window, batches)) = ahead else { return Ok(rewriter) };
     let series = slice(&plan.series, &window)?;
-    tokio::task::spawn_blocking(move || rewriter.write(&series, &batches).map(|()| rewriter))
-        .await
-        .map_err(|e| Error::internal("a merge ended early").source(e))?
+    offload(move || rewriter.write(&series, &batches).map(|()| rewriter)).await
 }
 
 /// Writes one series that is too large for memory: all runs advance together in time, each file by file.

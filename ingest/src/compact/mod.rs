@@ -31,7 +31,6 @@ use tokio::{
 };
 
 use crate::{
-    clock::Clock,
     config::{CompactConfig, millis},
     metrics::COMPACT_FAILURES,
 };
@@ -102,16 +101,15 @@ pub(crate) struct Compactor {
 struct Inner {
     root: Root,
     config: CompactConfig,
-    clock: Arc<dyn Clock>,
     folding: Mutex<()>,
     merging: Mutex<()>,
     folded: Notify,
 }
 
 impl Compactor {
-    pub(crate) fn new(root: Root, config: CompactConfig, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(root: Root, config: CompactConfig) -> Self {
         let (folding, merging, folded) = Default::default();
-        Self { inner: Arc::new(Inner { root, config, clock, folding, merging, folded }) }
+        Self { inner: Arc::new(Inner { root, config, folding, merging, folded }) }
     }
 
     /// Starts folding, merging and collecting in the background; abort the tasks to end it.
@@ -142,6 +140,10 @@ impl Compactor {
 }
 
 impl Inner {
+    fn wall_ms(&self) -> i64 {
+        self.root.store().ambient().wall_ms()
+    }
+
     fn margin(&self) -> Duration {
         let default = if self.root.store().is_directory() { 2_000 } else { 5_000 };
         millis(self.config.fold_margin_ms.unwrap_or(default))

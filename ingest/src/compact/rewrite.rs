@@ -16,7 +16,7 @@ use tidelake_format::{
     schema::{Database, Supertable, field_id},
 };
 
-use crate::{clock::Clock, config::CompactConfig};
+use crate::config::CompactConfig;
 
 /// Rows and their conservation sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,9 +43,9 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    pub(crate) fn new(config: &CompactConfig, clock: &dyn Clock) -> Self {
+    pub(crate) fn new(config: &CompactConfig, now_ms: i64) -> Self {
         let CompactConfig { file_rows, file_bytes, window_bytes, .. } = *config;
-        Self { file_rows, file_bytes, window_bytes, now_ms: clock.wall_ms() }
+        Self { file_rows, file_bytes, window_bytes, now_ms }
     }
 
     /// Rows of this many bytes each that are sorted at once.

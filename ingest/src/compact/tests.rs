@@ -374,18 +374,12 @@ impl Hands {
 }
 
 impl tidelake_format::store::Ambient for Hands {
-    fn wall_ms(&self) -> i64 {
-        self.0.load(Ordering::Relaxed)
+    fn wall_ns(&self) -> i64 {
+        self.0.load(Ordering::Relaxed) * 1_000_000
     }
 
     fn random(&self) -> u64 {
         tidelake_format::store::System.random()
-    }
-}
-
-impl Clock for Hands {
-    fn wall_ns(&self) -> i64 {
-        self.0.load(Ordering::Relaxed) * 1_000_000
     }
 }
 
@@ -445,7 +439,7 @@ async fn partitions_beyond_keep_disappear_whole_and_nothing_else_does() {
     assert_eq!(rows(&store, "short", "a", &[]).await, kept(&before[0]));
     assert_eq!(rows(&store, "long", "b", &[]).await, before[1]);
     // Nothing more is due, and finding that out asks the store for nothing.
-    let compactor = Compactor::new(ingest.root().clone(), config().compact, Arc::new(crate::clock::SystemClock));
+    let compactor = Compactor::new(ingest.root().clone(), config().compact);
     let spent = ingest.root().store().counters();
     assert_eq!(compactor.inner.retain().await.unwrap(), CompactReport::default());
     assert_eq!(ingest.root().store().counters().since(&spent).requests(), 0);

@@ -92,7 +92,7 @@ impl Ingest {
                     &batch,
                     current,
                     &database,
-                    self.shared.clock.wall_ticks(database.precision),
+                    self.shared.ambient().wall_ticks(database.precision),
                 )?;
                 if decoded.missing.is_empty() {
                     break decoded;

@@ -8,6 +8,7 @@ use tidelake_format::{
     ids::{Position, WriterId},
     layout::log_key,
     meta::Catalog,
+    offload::offload,
     rows::Block,
     segment::{self, SegmentHeader},
     store::{Created, Moment, Store},
@@ -19,7 +20,6 @@ use super::{
     queue::{Entry, Queue},
 };
 use crate::{
-    clock::Clock,
     config::IngestConfig,
     metrics::{LOST_ROWS, PUT_SECONDS, ROWS, SEGMENT_BYTES, SEGMENTS},
 };
@@ -41,7 +41,6 @@ const RETRY_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Lane {
     store: Store,
-    clock: Arc<dyn Clock>,
     probe: Probe,
     id: WriterId,
     next: u64,
@@ -51,11 +50,11 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new(store: Store, clock: Arc<dyn Clock>, probe: Probe) -> Self {
-        let start_ms = clock.wall_ms();
+    pub(crate) fn new(store: Store, probe: Probe) -> Self {
+        let start_ms = store.ambient().wall_ms();
         let started = Moment::now(store.ambient().as_ref());
         let id = WriterId(store.ambient().random_id());
-        Self { store, clock, probe, id, next: 0, started, start_ms, stamp_ms: start_ms }
+        Self { store, probe, id, next: 0, started, start_ms, stamp_ms: start_ms }
     }
 
     /// Writes groups until the queue is closed and empty.
@@ -95,7 +94,7 @@ impl Lane {
             if self.started.age(self.store.ambient().as_ref()) > ID_LIFE {
                 self.renew();
             }
-            self.stamp_ms = self.stamp_ms.max(self.clock.wall_ms());
+            self.stamp_ms = self.stamp_ms.max(self.store.ambient().wall_ms());
             let position = Position { writer: self.id, seq: self.next };
             let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ms: self.stamp_ms };
             let shared = blocks.clone();
@@ -124,7 +123,7 @@ impl Lane {
         self.id = WriterId(self.store.ambient().random_id());
         self.next = 0;
         self.started = Moment::now(self.store.ambient().as_ref());
-        self.start_ms = self.clock.wall_ms();
+        self.start_ms = self.store.ambient().wall_ms();
         self.stamp_ms = self.stamp_ms.max(self.start_ms);
     }
 
@@ -193,5 +192,5 @@ async fn blocking<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> Result
     if bytes <= ENCODE_INLINE {
         return work();
     }
-    tokio::task::spawn_blocking(work).await.map_err(|e| Error::internal("encoding a segment failed").source(e))?
+    offload(work).await
 }

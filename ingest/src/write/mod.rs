@@ -28,6 +28,7 @@ use tidelake_format::{
     ids::Token,
     meta::Root,
     snapshot::{SnapshotOptions, SnapshotReader},
+    store::Ambient,
 };
 use tokio::task::JoinHandle;
 
@@ -35,7 +36,6 @@ pub use self::batches::{IfAbsent, IfExists, IngestTarget};
 pub(crate) use self::budget::{Budget, Reservation};
 use self::{lane::Lane, probe::Probe, queue::Queue, schema::SchemaChanges, series::SeriesDirectory};
 use crate::{
-    clock::Clock,
     compact::{CompactReport, CompactRequest, Compactor},
     config::{IngestConfig, millis},
     decode::Rejected,
@@ -90,13 +90,19 @@ pub struct Ingest {
 pub(crate) struct Shared {
     pub(crate) root: Root,
     pub(crate) config: Arc<IngestConfig>,
-    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) budget: Budget,
     queue: Arc<Queue>,
     probe: Probe,
     schema: SchemaChanges,
     directory: Arc<SeriesDirectory>,
     compactor: Compactor,
+}
+
+impl Shared {
+    /// The clocks and randomness of this process.
+    pub(crate) fn ambient(&self) -> &Arc<dyn Ambient> {
+        self.root.store().ambient()
+    }
 }
 
 /// The tasks of a handle: ended when the last clone of it goes.
@@ -117,7 +123,7 @@ impl Drop for Tasks {
 /// One lane after another: a panic costs the group that met it, which nobody acknowledges, and no more.
 async fn write_forever(shared: Arc<Shared>) {
     loop {
-        let lane = Lane::new(shared.root.store().clone(), shared.clock.clone(), shared.probe.clone());
+        let lane = Lane::new(shared.root.store().clone(), shared.probe.clone());
         let run = lane.run(shared.queue.clone(), shared.config.clone());
         if AssertUnwindSafe(run).catch_unwind().await.is_ok() {
             return;
@@ -131,7 +137,7 @@ impl Ingest {
     ///
     /// # Errors
     /// Invalid, naming every setting that cannot work.
-    pub async fn open(root: Root, config: IngestConfig, clock: Arc<dyn Clock>) -> Result<Ingest> {
+    pub async fn open(root: Root, config: IngestConfig) -> Result<Ingest> {
         config.check()?;
         let config = Arc::new(config);
         let options = SnapshotOptions { max_staleness: Some(std::time::Duration::ZERO), tail_cache_bytes: TAIL_CACHE };
@@ -142,10 +148,9 @@ impl Ingest {
             probe: Probe::new(root.clone()),
             schema: SchemaChanges::new(root.clone()),
             directory: Arc::new(SeriesDirectory::new(reader, config.series_names)),
-            compactor: Compactor::new(root.clone(), config.compact.clone(), clock.clone()),
+            compactor: Compactor::new(root.clone(), config.compact.clone()),
             root,
             config,
-            clock,
         });
         let tasks = Tasks::default();
         let default = if shared.root.store().is_directory() { 1 } else { 4 };

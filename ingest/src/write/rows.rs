@@ -8,6 +8,7 @@ use tidelake_format::{
     Error, Kind, Result,
     ids::Token,
     meta::{Catalog, Draft},
+    offload::offload,
     rows::{Block, batch_bytes},
     schema::Database,
 };
@@ -55,9 +56,9 @@ impl Ingest {
         durability: Durability,
         reservation: Reservation,
     ) -> Result<Written> {
-        let clock = self.shared.clock.clone();
+        let ambient = self.shared.ambient().clone();
         self.write_text(database, body, durability, reservation, move |body, lookup, db| {
-            Ok(line_protocol::decode(body, lookup, db, precision, clock.wall_ticks(db.precision)))
+            Ok(line_protocol::decode(body, lookup, db, precision, ambient.wall_ticks(db.precision)))
         })
         .await
     }
@@ -78,9 +79,9 @@ impl Ingest {
         durability: Durability,
         reservation: Reservation,
     ) -> Result<Written> {
-        let clock = self.shared.clock.clone();
+        let ambient = self.shared.ambient().clone();
         self.write_text(database, body, durability, reservation, move |body, lookup, db| {
-            opentsdb::decode(body, lookup, db, clock.wall_ticks(db.precision))
+            opentsdb::decode(body, lookup, db, ambient.wall_ticks(db.precision))
         })
         .await
     }
@@ -102,9 +103,7 @@ impl Ingest {
                 decode(&body, &view, &db)?
             } else {
                 let (body, db, decode) = (body.clone(), db.clone(), decode.clone());
-                tokio::task::spawn_blocking(move || decode(&body, &view, &db))
-                    .await
-                    .map_err(|e| Error::internal("decoding a request failed").source(e))??
+                offload(move || decode(&body, &view, &db)).await?
             };
             if !decoded.missing.is_empty() {
                 catalog = self.shared.schema.commit(db.id, decoded.missing).await?;

@@ -1,14 +1,18 @@
 //! TDengine's statements that write.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use arrow::array::RecordBatch;
-use hashbrown::HashMap;
 use metrics::counter;
 use tidelake_format::{
     Error, Kind, Result,
     ids::{DatabaseId, Token},
     meta::{Catalog, Draft},
+    offload::offload,
     rows::Block,
     schema::Database,
 };
@@ -259,7 +263,8 @@ impl Ingest {
         let mut catalog = self.shared.root.catalog();
         loop {
             let view = View { catalog: catalog.clone(), directory: self.shared.directory.clone() };
-            let (name, time_zone, now_ns) = (database.map(str::to_owned), self.time_zone, self.shared.clock.wall_ns());
+            let (name, time_zone, now_ns) =
+                (database.map(str::to_owned), self.time_zone, self.shared.ambient().wall_ns());
             let read = read.clone();
             let work = move || {
                 let database = match &name {
@@ -268,12 +273,7 @@ impl Ingest {
                 };
                 read(&view, &Session { database: database.as_deref(), time_zone, now_ns })
             };
-            let result = if large {
-                let work = tokio::task::spawn_blocking(work).await;
-                work.map_err(|e| Error::internal("reading a statement failed").source(e))?
-            } else {
-                work()
-            };
+            let result = if large { offload(work).await } else { work() };
             match result {
                 Err(error) if matches!(error.kind(), Kind::Invalid | Kind::NotFound) => {
                     let newest = self.shared.probe.since(start).await?;
@@ -303,7 +303,7 @@ impl Ingest {
     }
 
     async fn find(&self, names: &[(DatabaseId, String)]) -> Result<usize> {
-        let mut databases: HashMap<DatabaseId, Vec<String>> = HashMap::new();
+        let mut databases: BTreeMap<DatabaseId, Vec<String>> = BTreeMap::new();
         for (database, name) in names {
             databases.entry(*database).or_default().push(name.clone());
         }

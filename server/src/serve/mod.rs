@@ -13,7 +13,7 @@ use tidelake_format::{
     snapshot::{SnapshotOptions, SnapshotReader},
     store::Store,
 };
-use tidelake_ingest::{clock::SystemClock, config::IngestConfig, write::Ingest};
+use tidelake_ingest::{config::IngestConfig, write::Ingest};
 use tidelake_query::engine::{Engine, EngineConfig};
 use tokio::{net::TcpListener, sync::watch};
 use tracing_subscriber::EnvFilter;
@@ -67,7 +67,7 @@ impl Server {
         let store = root.store().describe();
         let options = SnapshotOptions { max_staleness: settings.max_staleness, tail_cache_bytes: settings.tail_cache };
         let snapshots = Arc::new(SnapshotReader::new(root.clone(), options));
-        let ingest = Ingest::open(root.clone(), ingest_config(&settings), Arc::new(SystemClock::new())).await?;
+        let ingest = Ingest::open(root.clone(), ingest_config(&settings)).await?;
         let engine = Engine::new(
             root.clone(),
             snapshots,

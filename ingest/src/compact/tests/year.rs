@@ -48,7 +48,7 @@ impl Year {
             })
             .await
             .unwrap();
-        let compactor = Compactor::new(root, config().compact, clock.clone());
+        let compactor = Compactor::new(root, config().compact);
         Self { store, clock, compactor, table }
     }
 
