@@ -6,13 +6,15 @@ use std::{
 };
 
 /// Room → rooms that it may use at run time (ARCHITECTURE.md).
-const ARROWS: [(&str, &[&str]); 6] = [
+const ARROWS: [(&str, &[&str]); 8] = [
     ("tidelake-format", &[]),
     ("tidelake-ingest", &["tidelake-format"]),
     ("tidelake-query", &["tidelake-format"]),
     ("tidelake", &["tidelake-format", "tidelake-ingest", "tidelake-query", "tidelake-loadtest"]),
     ("tidelake-loadtest", &[]),
     ("tidelake-tests", &["tidelake-format", "tidelake-loadtest"]),
+    ("tidelake-powerloss", &[]),
+    ("tidelake-simulation", &["tidelake-format", "tidelake-ingest"]),
 ];
 
 /// Room → crates that must not be among all that it is built from.

@@ -1,0 +1,114 @@
+//! Reads: snapshots with and without tokens, again later, and what they must show.
+
+use std::{sync::Arc, time::Duration};
+
+use rand::{Rng, seq::IndexedRandom};
+use tidelake_format::{
+    Error, Kind,
+    ids::Token,
+    meta::Root,
+    snapshot::{Snapshot, SnapshotOptions, SnapshotReader},
+};
+
+use super::open;
+use crate::{
+    model::Seen,
+    process::Process,
+    read::{content, digest, rows},
+    world::{TABLES, World},
+};
+
+/// A snapshot, and what old versions removed, can be read for this long.
+const GRACE_MS: u64 = 3_600_000;
+
+/// A snapshot that is read again later.
+struct Kept {
+    snapshot: Arc<Snapshot>,
+    taken: u64,
+    table: &'static str,
+    digest: u64,
+}
+
+/// Reads until no operation is left.
+pub(super) async fn read(world: &World, process: &Process) {
+    let root = open(world, process).await;
+    let staleness_ms = if process.number.is_multiple_of(2) { 0 } else { 1_000 };
+    let options = SnapshotOptions {
+        max_staleness: Some(Duration::from_millis(staleness_ms)),
+        tail_cache_bytes: [0, 1 << 20][usize::from(process.number % 3 > 0)],
+    };
+    let snapshots = SnapshotReader::new(root.clone(), options);
+    let mut kept: Option<Kept> = None;
+    while world.next().await {
+        if let Some(kept) = kept.take_if(|_| world.draw(|rng| rng.random_bool(0.5))) {
+            again(world, &root, &kept).await;
+        }
+        let begun = world.server.elapsed_ms();
+        let known = world.model.lock().acknowledged();
+        let tokens: Vec<(usize, Token)> = match world.draw(|rng| rng.random_range(0..3)) {
+            0 => known.last().copied().into_iter().collect(),
+            1 => world.draw(|rng| known.choose_multiple(rng, 2).copied().collect()),
+            _ => Vec::new(),
+        };
+        let asked: Vec<Token> = tokens.iter().map(|(_, token)| *token).collect();
+        let snapshot = match snapshots.snapshot(&asked).await {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                token_error(world, &tokens, &error);
+                continue;
+            }
+        };
+        let taken = world.server.elapsed_ms();
+        for table in TABLES {
+            let what = format!("p{} read {table} of {}", process.number, snapshot.catalog.version);
+            let rows = match rows(&root, &snapshot, table).await {
+                Ok(rows) => rows,
+                Err(error) => {
+                    failed(world, &what, taken, &error);
+                    continue;
+                }
+            };
+            let digest = digest(&rows);
+            world.server.note(&format!("{what}: {} rows, {digest:016x}", rows.len()));
+            let tokens = tokens.iter().map(|(id, _)| *id).collect();
+            world.same(&what, content(&snapshot), table, digest);
+            let seen = Seen { table: table.to_owned(), rows, begun, ended: taken, tokens, staleness_ms };
+            world.saw(&what, &seen);
+            if kept.is_none() {
+                kept = Some(Kept { snapshot: snapshot.clone(), taken, table, digest });
+            }
+        }
+    }
+}
+
+/// A snapshot gives the same rows for as long as its objects stay.
+async fn again(world: &World, root: &Root, kept: &Kept) {
+    let what = format!("reading {} of {} again", kept.table, kept.snapshot.catalog.version);
+    match rows(root, &kept.snapshot, kept.table).await {
+        Ok(rows) if digest(&rows) == kept.digest => world.server.count("snapshot read again"),
+        Ok(rows) => world.violation(format!("{what} gave other rows: {rows:?}")),
+        Err(error) => failed(world, &what, kept.taken, &error),
+    }
+}
+
+/// A snapshot's objects are there while it is young.
+fn failed(world: &World, what: &str, taken: u64, error: &Error) {
+    world.judge(what, error);
+    let age = world.server.elapsed_ms() - taken;
+    if error.kind() == Kind::NotFound && age < GRACE_MS {
+        world.violation(format!("{what}, {age} ms after it was taken, found an object gone: {error:?}"));
+    }
+}
+
+/// What was acknowledged is found.
+fn token_error(world: &World, tokens: &[(usize, Token)], error: &Error) {
+    world.judge("a snapshot with tokens", error);
+    let absent = error.message().starts_with("the write of the token")
+        || error.message().starts_with("the version of the token")
+        || error.message().starts_with("token expired");
+    let oldest = tokens.iter().filter_map(|(id, _)| world.model.lock().acknowledged_at(*id)).min();
+    let age = world.server.elapsed_ms() - oldest.unwrap_or_default();
+    if absent && age < 2 * 86_400_000 {
+        world.violation(format!("a write that was acknowledged {age} ms ago is not found: {error}"));
+    }
+}

@@ -1,0 +1,175 @@
+//! One seed, from an empty store to the last check.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tidelake_format::{
+    Error, Result, layout,
+    meta::{
+        Root,
+        garbage::{Sweep, collect},
+    },
+    snapshot::{SnapshotOptions, SnapshotReader},
+};
+use tidelake_ingest::{compact::CompactRequest, write::Ingest};
+use tokio::time::sleep;
+
+use crate::{
+    actors::{Role, live, misfortune, open},
+    model::{Rows, Seen},
+    process::Process,
+    read::{DATABASE, digest, rows},
+    server::{LONGEST_FLIGHT, Weather},
+    world::{Plan, TABLES, World, config},
+};
+
+/// Longer than any run takes, in virtual time.
+const STUCK: Duration = Duration::from_secs(60 * 86_400);
+
+/// What became of a seed.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// How often which fault struck.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Operations that actors began.
+    pub operations: u64,
+    /// Requests to the store.
+    pub requests: u64,
+    /// The hash of everything that happened.
+    pub trace: u64,
+    /// Writes that were acknowledged, refused, and neither.
+    pub writes: (usize, usize, usize),
+    /// Promises that did not hold.
+    pub violations: Vec<String>,
+    /// What happened, line by line, where it was asked for.
+    pub lines: Vec<String>,
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// When no runtime can be built.
+pub fn run(seed: u64, keeps_lines: bool) -> std::io::Result<Report> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    Ok(runtime.block_on(async {
+        let world = World::new(Plan::of(seed), keeps_lines);
+        if tokio::time::timeout(STUCK, play(&world)).await.is_err() {
+            world.violation("the run got stuck".to_owned());
+        }
+        let (faults, requests, trace, lines) = world.server.report();
+        let writes = world.model.lock().counts();
+        let operations = world.begun();
+        Report { seed, faults, operations, requests, trace, writes, violations: world.violations(), lines }
+    }))
+}
+
+async fn play(world: &Arc<World>) {
+    world.server.note(&format!("{:?}", world.plan));
+    let first = world.process();
+    if let Err(error) = prepare(&first).await {
+        return world.violation(format!("an empty store in good weather fails: {error:?}"));
+    }
+    world.server.set_weather(world.plan.weather);
+    let (writers, compactors, readers) = world.plan.actors;
+    let roles = [(Role::Writer, writers), (Role::Compactor, compactors), (Role::Reader, readers)];
+    let actors = roles.into_iter().flat_map(|(role, n)| (0..n).map(move |_| role));
+    let mut tasks: Vec<_> = actors.map(|role| tokio::spawn(live(world.clone(), role))).collect();
+    tasks.push(tokio::spawn(misfortune(world.clone())));
+    for task in tasks {
+        if let Err(e) = task.await {
+            world.violation(format!("the simulation itself panicked: {e}"));
+        }
+    }
+    // What is still on its way arrives.
+    world.server.set_weather(Weather { latency_ms: 20, ..Weather::default() });
+    sleep(2 * LONGEST_FLIGHT).await;
+    world.server.note("the end begins");
+    if let Err(error) = finish(world).await {
+        world.violation(format!("good weather, and still: {error:?}"));
+    }
+}
+
+async fn prepare(process: &Process) -> Result<()> {
+    let ingest = Ingest::open(Root::open(process.store.clone()).await?, config(process.number)).await?;
+    let create = format!("create database {DATABASE} precision 'ms' duration 1d keep 73000d");
+    ingest.execute(None, &create, None).await?;
+    ingest.shutdown().await;
+    Ok(())
+}
+
+/// In good weather: what was acknowledged is there, folded, merged and after all garbage is gone; and it is gone.
+async fn finish(world: &Arc<World>) -> Result<()> {
+    let process = world.process();
+    let root = open(world, &process).await;
+    let ingest = Ingest::open(root.clone(), config(process.number)).await?;
+    let options = SnapshotOptions { max_staleness: Some(Duration::ZERO), ..SnapshotOptions::default() };
+    let reader = SnapshotReader::new(root.clone(), options);
+    let before = look(world, &reader, "at the end").await?;
+    for (request, what) in [(CompactRequest::Fold, "folded"), (CompactRequest::Full, "merged")] {
+        ingest.compact(request).await?;
+        let after = look(world, &reader, what).await?;
+        if after != before {
+            world.violation(format!("once all is {what}, rows differ: {before:?} and {after:?}"));
+        }
+    }
+    let snapshot = reader.snapshot(&[]).await?;
+    if !snapshot.tail.is_empty() {
+        world.violation(format!("{} segments cannot be folded", snapshot.tail.len()));
+    }
+    // Orphans need a day, and a commit after it.
+    for _ in 0..4 {
+        sleep(Duration::from_secs(86_400 + 3_600)).await;
+        collect(&root, Sweep::Full).await?;
+    }
+    let after = look(world, &reader, "collected").await?;
+    if after != before {
+        world.violation(format!("once garbage is gone, rows differ: {before:?} and {after:?}"));
+    }
+    tidy(world, &root).await
+}
+
+/// Every table as it is now, judged.
+async fn look(world: &World, reader: &SnapshotReader, what: &str) -> Result<Vec<(u64, Rows)>> {
+    let begun = world.server.elapsed_ms();
+    let snapshot = reader.snapshot(&[]).await?;
+    let mut all = Vec::new();
+    for table in TABLES {
+        let rows = rows(reader.root(), &snapshot, table).await?;
+        all.push((digest(&rows), rows.clone()));
+        let ended = world.server.elapsed_ms();
+        let seen = Seen { table: table.to_owned(), rows, begun, ended, tokens: Vec::new(), staleness_ms: 0 };
+        world.saw(what, &seen);
+    }
+    Ok(all)
+}
+
+/// Only what the newest version names, and what that points into, is left.
+async fn tidy(world: &World, root: &Root) -> Result<()> {
+    let catalog = root.refresh().await?;
+    let mut named = Vec::new();
+    let tables = catalog.databases().flat_map(|d| catalog.tables(d.id)).collect::<Vec<_>>();
+    for table in tables {
+        for (partition, _) in catalog.partitions(table.id) {
+            for file in root.files(&catalog, table.id, partition).await?.iter() {
+                named.push(layout::data_key(table.id, partition, file.data.id));
+                named.push(layout::tags_key(table.id, partition, file.tags.id));
+            }
+        }
+    }
+    named.sort();
+    let keys = world.server.keys();
+    let data: Vec<String> = keys.iter().filter(|k| k.starts_with("data/")).cloned().collect();
+    if data != named {
+        world.violation(format!("data files are left over or missing: {data:?}, named are {named:?}"));
+    }
+    let others: Vec<&String> = keys.iter().filter(|k| !k.starts_with("data/") && !k.starts_with("meta/")).collect();
+    if !others.is_empty() {
+        world.violation(format!("objects are left over: {others:?}"));
+    }
+    let newest = layout::meta_key(catalog.version);
+    if !keys.contains(&newest) {
+        return Err(Error::internal("the newest version is gone").with("key", newest));
+    }
+    Ok(())
+}

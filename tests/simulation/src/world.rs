@@ -1,0 +1,228 @@
+//! What all actors of a run share: the store, the model, the processes, and how many operations are left.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tidelake_format::{Error, Kind};
+use tidelake_ingest::config::{CompactConfig, IngestConfig};
+use tokio::{task::AbortHandle, time::sleep};
+
+use crate::{
+    model::{Batch, Model, Seen},
+    process::{Life, Process},
+    server::{LONGEST_FLIGHT, Server, Weather},
+};
+
+/// The tables that are written to; the second one is dropped now and then.
+pub const TABLES: [&str; 2] = ["steady", "fleeting"];
+
+/// What the seed decided about the run as a whole.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// Milliseconds between two ticks of the store's clock.
+    pub tick_ms: i64,
+    /// Keys of one page of a list.
+    pub page: usize,
+    /// Writers, compactors and readers.
+    pub actors: (u64, u64, u64),
+    /// Operations of all of them together.
+    pub operations: u64,
+    /// What befalls requests.
+    pub weather: Weather,
+    /// Whether wall clocks step; otherwise monotonic clocks stand still while their process is frozen.
+    pub steps: bool,
+}
+
+impl Plan {
+    /// What a seed means.
+    pub fn of(seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let truncates = rng.random_bool(0.25);
+        Self {
+            seed,
+            tick_ms: if rng.random_bool(0.7) { 1_000 } else { 1 },
+            page: [3, 10, 1_000][rng.random_range(0..3)],
+            actors: (rng.random_range(3..=5), rng.random_range(2..=3), rng.random_range(2..=3)),
+            operations: rng.random_range(200..260),
+            weather: Weather {
+                faults: [10, 40, 100][rng.random_range(0..3)],
+                truncated: if truncates { 10 } else { 0 },
+                latency_ms: [5, 40, 400][rng.random_range(0..3)],
+            },
+            steps: rng.random_bool(0.5),
+        }
+    }
+}
+
+/// A process and the task that runs in it.
+#[derive(Debug)]
+struct Running {
+    process: Process,
+    task: AbortHandle,
+}
+
+/// What the actors of a run share.
+#[derive(Debug)]
+pub struct World {
+    /// The plan.
+    pub plan: Plan,
+    /// The store.
+    pub server: Arc<Server>,
+    /// What may be seen.
+    pub model: Mutex<Model>,
+    /// Batches that were sent, to be sent again.
+    pub sent: Mutex<Vec<Batch>>,
+    /// What readers saw of each content: digests by table.
+    contents: Mutex<BTreeMap<(String, String), u64>>,
+    violations: Mutex<Vec<String>>,
+    rng: Mutex<StdRng>,
+    left: AtomicU64,
+    processes: AtomicU64,
+    values: AtomicU64,
+    running: Mutex<Vec<Running>>,
+}
+
+impl World {
+    /// A world before its first operation.
+    pub fn new(plan: Plan, keeps_lines: bool) -> Arc<Self> {
+        let server = Arc::new(Server::new(plan.seed ^ 0x5e1f, plan.tick_ms, plan.page, keeps_lines));
+        Arc::new(Self {
+            model: Mutex::new(Model::new(plan.tick_ms.unsigned_abs())),
+            sent: Mutex::default(),
+            contents: Mutex::default(),
+            violations: Mutex::default(),
+            rng: Mutex::new(StdRng::seed_from_u64(plan.seed ^ 0xac70)),
+            left: AtomicU64::new(plan.operations),
+            processes: AtomicU64::new(0),
+            values: AtomicU64::new(0),
+            running: Mutex::default(),
+            server,
+            plan,
+        })
+    }
+
+    /// Draws from the run's own randomness.
+    pub fn draw<T>(&self, draw: impl FnOnce(&mut StdRng) -> T) -> T {
+        draw(&mut self.rng.lock())
+    }
+
+    /// Takes one of the operations that are left; waits as an actor does between two of them.
+    pub async fn next(&self) -> bool {
+        let think = self.draw(|rng| match rng.random_range(0..100) {
+            0..60 => rng.random_range(0..1_500),
+            60..90 => rng.random_range(0..30_000),
+            90..99 => rng.random_range(0..900_000),
+            _ => rng.random_range(0..7_200_000),
+        });
+        sleep(Duration::from_millis(think)).await;
+        self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    /// How many operations were begun.
+    pub fn begun(&self) -> u64 {
+        self.plan.operations - self.left.load(Relaxed)
+    }
+
+    /// Whether operations are left.
+    pub fn goes_on(&self) -> bool {
+        self.left.load(Relaxed) > 0
+    }
+
+    /// A new process with a clock of its own.
+    pub fn process(&self) -> Process {
+        let number = self.processes.fetch_add(1, Relaxed);
+        let skew_ms = self.draw(|rng| rng.random_range(-180_000..=180_000));
+        Process::new(&self.server, number, self.plan.seed, skew_ms)
+    }
+
+    /// A value that was never written.
+    pub fn value(&self) -> i64 {
+        i64::try_from(self.values.fetch_add(1, Relaxed)).unwrap_or(i64::MAX)
+    }
+
+    /// Puts a process where it can be frozen and killed.
+    pub fn expose(&self, process: &Process, task: AbortHandle) {
+        let mut running = self.running.lock();
+        running.retain(|r| r.process.gate.life() != Life::Dead && !r.task.is_finished());
+        running.push(Running { process: process.clone(), task });
+    }
+
+    /// One of the processes that run, by chance.
+    pub fn victim(&self) -> Option<(Process, AbortHandle)> {
+        let mut running = self.running.lock();
+        running.retain(|r| r.process.gate.life() == Life::Running && !r.task.is_finished());
+        let n = running.len();
+        let at = if n == 0 { return None } else { self.draw(|rng| rng.random_range(0..n)) };
+        running.get(at).map(|r| (r.process.clone(), r.task.clone()))
+    }
+
+    /// Kills a process; its requests may still be on their way.
+    pub fn kill(&self, process: &Process, task: &AbortHandle) {
+        process.gate.set(Life::Dead);
+        task.abort();
+        self.buried(process);
+    }
+
+    /// What a process that is gone had under way takes effect soon or never.
+    pub fn buried(&self, process: &Process) {
+        process.gate.set(Life::Dead);
+        let flight = u64::try_from(LONGEST_FLIGHT.as_millis()).unwrap_or(u64::MAX);
+        self.model.lock().died(process.number, self.server.elapsed_ms() + flight);
+    }
+
+    /// A promise does not hold.
+    pub fn violation(&self, what: String) {
+        self.server.note(&format!("VIOLATION {what}"));
+        self.violations.lock().push(what);
+    }
+
+    /// What did not hold.
+    pub fn violations(&self) -> Vec<String> {
+        self.violations.lock().clone()
+    }
+
+    /// Judges an error: of what may go wrong in such weather, and what may not.
+    pub fn judge(&self, what: &str, error: &Error) {
+        self.server.note(&format!("{what} failed: {error}"));
+        let may = match error.kind() {
+            Kind::Unavailable | Kind::Conflict | Kind::Invalid | Kind::NotFound => true,
+            Kind::Corrupt => self.plan.weather.truncated > 0,
+            Kind::Unsupported | Kind::Internal => false,
+        };
+        if !may {
+            self.violation(format!("{what} failed: {error:?}"));
+        }
+    }
+
+    /// Judges what was seen of a table.
+    pub fn saw(&self, what: &str, seen: &Seen) {
+        if let Err(e) = self.model.lock().check(seen) {
+            self.violation(format!("{what} from {} to {}: {e}", seen.begun, seen.ended));
+        }
+    }
+
+    /// Judges rows by others that were seen of the same content.
+    pub fn same(&self, what: &str, content: String, table: &str, digest: u64) {
+        let first = *self.contents.lock().entry((content, table.to_owned())).or_insert(digest);
+        if first != digest {
+            self.violation(format!("{what}: {table} has other rows than before, of the same segments"));
+        }
+    }
+}
+
+/// The settings of a process: nothing in the background, merges of few files, one writer of the log or three.
+pub fn config(process: u64) -> IngestConfig {
+    let compact = CompactConfig { background: false, merge_files: 3, ..CompactConfig::default() };
+    let writers = if process.is_multiple_of(3) { 3 } else { 1 };
+    IngestConfig { compact, writers: Some(writers), ..IngestConfig::default() }
+}
