@@ -202,19 +202,19 @@ impl Pass {
             let of = at.series.unwrap_or_default();
             let n = usize::try_from(at.left).unwrap_or(usize::MAX).min(batch.num_rows() - start);
             let expected = manifest.series().names().value(of);
-            for row in start..start + n {
+            for (row, ts) in (start..start + n).zip(&time[start..start + n]) {
                 if names.value(row) != expected {
                     return Err(bad("a row belongs to another series than the tag manifest says")
                         .with("expected", expected)
                         .with("found", format!("{} at row {}", names.value(row), self.rows + (row - start) as u64)));
                 }
                 let is_first = row == start && at.left == manifest.row_count()[of];
-                if !is_first && time[row] <= at.last {
+                if !is_first && *ts <= at.last {
                     return Err(bad("rows of a series are not in the order of time")
                         .with("expected", format!("above {} in {expected}", at.last))
-                        .with("found", time[row]));
+                        .with("found", ts));
                 }
-                at.last = time[row];
+                at.last = *ts;
             }
             self.builder.add(time, &fields, start..start + n);
             series.resize(series.len() + n, of as u32);
@@ -269,8 +269,8 @@ impl Pass {
                 continue;
             };
             let same = not_distinct(found, expected)?;
-            let differs = |i: &usize| !same.value(*i) && !(what == Aggregate::Sum && near(found, expected, *i));
-            if let Some(i) = (0..same.len()).find(differs) {
+            let agrees = |i: &usize| same.value(*i) || what == Aggregate::Sum && near(found, expected, *i);
+            if let Some(i) = (0..same.len()).find(|i| !agrees(i)) {
                 let finding = Finding::new(tags_key, format!("{} is not that of its rows", of(i)));
                 report.fault(finding.expected(text(found, i)).found(text(expected, i)));
             }
