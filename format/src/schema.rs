@@ -82,6 +82,23 @@ pub struct Column {
     pub ty: Type,
 }
 
+/// What a delete takes of the files and segments that it covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Covers {
+    /// Rows: the series stay, with their tags.
+    #[default]
+    Rows,
+    /// The series themselves: their rows, names and tags.
+    Series,
+}
+
+impl Covers {
+    fn is_rows(&self) -> bool {
+        *self == Covers::Rows
+    }
+}
+
 /// Which series and rows a delete removed, and which files and segments it does not reach.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tombstone {
@@ -93,6 +110,31 @@ pub struct Tombstone {
     pub range: (i64, i64),
     /// The unfolded log positions that it covers.
     pub positions: Vec<Position>,
+    /// What it takes of them: rows, or whole series (DROP TABLE of subtables).
+    #[serde(default, skip_serializing_if = "Covers::is_rows")]
+    pub covers: Covers,
+}
+
+impl Tombstone {
+    /// Whether it covers a file of this `clean`.
+    pub fn covers_file(&self, clean: Version) -> bool {
+        clean < self.version
+    }
+
+    /// Whether it covers a segment of the log.
+    pub fn covers_segment(&self, position: Position) -> bool {
+        self.positions.contains(&position)
+    }
+
+    /// Whether it may take rows of these times, both inclusive.
+    pub fn meets(&self, first: i64, last: i64) -> bool {
+        self.range.0 <= last && first <= self.range.1
+    }
+
+    /// Whether it names a series; one without names means all.
+    pub fn names(&self, series: &str) -> bool {
+        self.series.as_ref().is_none_or(|names| names.iter().any(|n| n == series))
+    }
 }
 
 /// A schema shared by many series.
@@ -114,6 +156,19 @@ pub struct Supertable {
     /// Deletes that some file or segment still needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tombstones: Vec<Tombstone>,
+    /// Retention in milliseconds where it is not the database's (KEEP of CREATE STABLE).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_ms: Option<i64>,
+    /// The last version that dropped series: what was known of any series before it has to be looked up again.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub forgotten: Version,
+    /// The last version that dropped a column: files whose `clean` is lower may hold its values.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub stale: Version,
+}
+
+fn is_first(version: &Version) -> bool {
+    *version == Version::default()
 }
 
 impl Supertable {
@@ -134,15 +189,7 @@ impl Supertable {
         name: &str,
         columns: impl IntoIterator<Item = (String, Role, Type)>,
     ) -> Result<Self> {
-        let mut table = Self {
-            id,
-            database,
-            name: name.to_owned(),
-            columns: Vec::new(),
-            next_column: 0,
-            overrides: BTreeMap::new(),
-            tombstones: Vec::new(),
-        };
+        let mut table = Self::without_columns(id, database, name);
         check_name("table", name)?;
         for (i, (name, role, ty)) in columns.into_iter().enumerate() {
             if (i == 0) != (role == Role::Time) || (role == Role::Time && ty != Type::Timestamp) {
@@ -157,6 +204,32 @@ impl Supertable {
             return Err(Error::invalid("a table needs a TIMESTAMP column and at least one field").with("table", name));
         }
         Ok(table)
+    }
+
+    /// A table that has no columns yet.
+    pub fn without_columns(id: TableId, database: DatabaseId, name: &str) -> Self {
+        Self {
+            id,
+            database,
+            name: name.to_owned(),
+            columns: Vec::new(),
+            next_column: 0,
+            overrides: BTreeMap::new(),
+            tombstones: Vec::new(),
+            keep_ms: None,
+            forgotten: Version::default(),
+            stale: Version::default(),
+        }
+    }
+
+    /// How long its rows are kept, in milliseconds: its own KEEP, or that of its database.
+    pub fn kept_ms(&self, database: &Database) -> i64 {
+        self.keep_ms.unwrap_or(database.keep_ms)
+    }
+
+    /// As [`Database::first_kept`], by the KEEP of this table.
+    pub fn first_kept(&self, database: &Database, now_ms: i64) -> i64 {
+        Database { keep_ms: self.kept_ms(database), ..database.clone() }.first_kept(now_ms)
     }
 
     /// Adds a column at the end of its group and returns its id.

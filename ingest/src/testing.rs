@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use arrow::{
     array::{Array, AsArray, RecordBatch},
+    buffer::BooleanBuffer,
     compute::cast,
     datatypes::{DataType, FieldRef, UInt32Type},
     util::display::{ArrayFormatter, FormatOptions},
@@ -15,9 +19,10 @@ use tidelake_format::{
     file::DataFile,
     ids::Token,
     layout::{data_key, tags_key},
+    merge::{Deletes, ticks},
     meta::Root,
     rows::{Block, SeriesSet},
-    schema::Supertable,
+    schema::field_id,
     snapshot::{SnapshotOptions, SnapshotReader},
     store::Store,
     tags::TagManifest,
@@ -56,9 +61,25 @@ pub(crate) async fn nano(store: &Store, config: IngestConfig) -> Ingest {
     ingest
 }
 
-/// Every row of a table, as a reader that knows nothing but the rules sees it: files by order, then the log; the newest
-/// value of each column wins.
+/// Every row of a table, as a reader that knows nothing but the rules sees it: files by order, then the log, without
+/// what deletes took; the newest value of each column wins.
 pub(crate) async fn rows(store: &Store, database: &str, table: &str, tokens: &[Token]) -> Rows {
+    read(store, database, table, tokens).await.0
+}
+
+/// What a table holds.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    /// The tags of every series that exists, by name: `#name` → value.
+    pub(crate) series: BTreeMap<String, BTreeMap<String, String>>,
+    /// Rows of files, whatever deletes took of them.
+    pub(crate) in_files: BTreeSet<(String, i64)>,
+    /// Tombstones that are left.
+    pub(crate) tombstones: usize,
+}
+
+/// Every row of a table, as [`rows`], and what else it holds.
+pub(crate) async fn read(store: &Store, database: &str, table: &str, tokens: &[Token]) -> (Rows, Held) {
     let root = Root::open(store.clone()).await.unwrap();
     let options = SnapshotOptions { max_staleness: Some(std::time::Duration::ZERO), ..SnapshotOptions::default() };
     let snapshot = SnapshotReader::new(root.clone(), options).snapshot(tokens).await.unwrap();
@@ -67,7 +88,8 @@ pub(crate) async fn rows(store: &Store, database: &str, table: &str, tokens: &[T
     let table = catalog.table(db.id, table).unwrap();
     let schema = Block::rows_schema(table, db.precision);
     let fields: Vec<FieldRef> = schema.fields().iter().skip(1).cloned().collect();
-    let mut rows = Rows::new();
+    let (mut rows, mut held) = (Rows::new(), Held { tombstones: table.tombstones.len(), ..Held::default() });
+    let mut sources: Vec<(SeriesSet, Vec<bool>)> = Vec::new();
     for (partition, _) in catalog.partitions(table.id) {
         let mut files = root.files(catalog, table.id, partition).await.unwrap().to_vec();
         files.sort_by_key(|f| f.order);
@@ -79,46 +101,82 @@ pub(crate) async fn rows(store: &Store, database: &str, table: &str, tokens: &[T
             assert_eq!(file.rows(), entry.rows);
             let of: Vec<usize> =
                 (0..manifest.len()).flat_map(|i| std::iter::repeat_n(i, manifest.row_count()[i] as usize)).collect();
+            let deletes = Deletes::of_file(table, entry.clean);
+            let gone = deletes.gone(manifest.series());
+            sources.push((manifest.series().clone(), exists(manifest.len(), gone)));
             let mut at = 0;
             let batches: Vec<RecordBatch> =
                 file.read(store, vec![0..entry.rows], &fields, 1 << 16).unwrap().try_collect().await.unwrap();
             for batch in batches {
                 let n = batch.num_rows();
-                add(&mut rows, table, manifest.series(), &of[at..at + n], &batch);
+                let names = manifest.series().names();
+                let ts = ticks(batch.column(0)).unwrap();
+                held.in_files.extend((0..n).map(|i| (names.value(of[at + i]).to_owned(), ts[i])));
+                add(&mut rows, &deletes, manifest.series(), &of[at..at + n], &batch);
                 at += n;
             }
         }
     }
-    for (_, block) in snapshot.blocks(table.id).unwrap() {
+    for (segment, block) in snapshot.blocks(table.id).unwrap() {
+        let deletes = Deletes::of_segment(table, segment.position);
+        sources.push((block.series.clone(), exists(block.series.len(), deletes.gone(&block.series))));
         let of = block.rows.column(0).as_primitive::<UInt32Type>().values();
         let of: Vec<usize> = of.iter().map(|i| *i as usize).collect();
-        let columns: Vec<usize> = (1..block.rows.num_columns()).collect();
-        add(&mut rows, table, &block.series, &of, &block.rows.project(&columns).unwrap());
+        let block_schema = block.rows.schema();
+        let known = |at: &usize| field_id(block_schema.field(*at)).is_some_and(|id| table.column_by_id(id).is_some());
+        let columns: Vec<usize> = (1..block.rows.num_columns()).filter(known).collect();
+        add(&mut rows, &deletes, &block.series, &of, &block.rows.project(&columns).unwrap());
     }
-    rows
+    for (set, exists) in &sources {
+        for i in (0..set.len()).filter(|i| exists[*i]) {
+            let name = set.names().value(i);
+            let tags = held.series.entry(name.to_owned()).or_default();
+            for tag in table.tags() {
+                let of = format!("#{}", tag.name);
+                match table.overrides.get(name).and_then(|tags| tags.get(&tag.id)) {
+                    Some(Some(value)) => drop(tags.insert(of, value.to_string())),
+                    Some(None) => {}
+                    None => {
+                        if let Some(values) = set.tag(tag.id).filter(|v| v.is_valid(i)) {
+                            tags.entry(of).or_insert_with(|| print(values, i));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    for ((series, _), row) in &mut rows {
+        row.extend(held.series[series].clone());
+    }
+    (rows, held)
 }
 
-fn add(rows: &mut Rows, table: &Supertable, series: &SeriesSet, of: &[usize], batch: &RecordBatch) {
+fn exists(n: usize, gone: Option<BooleanBuffer>) -> Vec<bool> {
+    (0..n).map(|i| gone.as_ref().is_none_or(|gone| !gone.value(i))).collect()
+}
+
+fn print(array: &dyn Array, i: usize) -> String {
+    ArrayFormatter::try_new(array, &FormatOptions::default()).unwrap().value(i).to_string()
+}
+
+fn add(rows: &mut Rows, deletes: &Deletes<'_>, series: &SeriesSet, of: &[usize], batch: &RecordBatch) {
     let plain = |array: &Arc<dyn Array>| match array.data_type() {
         DataType::Timestamp(..) => cast(array, &DataType::Int64).unwrap(),
         _ => array.clone(),
     };
     let columns: Vec<_> = batch.columns().iter().map(plain).collect();
-    let options = FormatOptions::default();
+    let value = print;
     for (row, s) in of.iter().enumerate() {
-        let value =
-            |array: &dyn Array, i: usize| ArrayFormatter::try_new(array, &options).unwrap().value(i).to_string();
         let ts: i64 = value(&columns[0], row).parse().unwrap();
-        let key = (series.names().value(*s).to_owned(), ts);
+        let name = series.names().value(*s);
+        if deletes.tombstones().iter().any(|t| t.meets(ts, ts) && t.names(name)) {
+            continue;
+        }
+        let key = (name.to_owned(), ts);
         let known = rows.entry(key).or_default();
         for (field, column) in batch.schema().fields().iter().zip(&columns).skip(1) {
             if column.is_valid(row) {
                 known.insert(field.name().clone(), value(column, row));
-            }
-        }
-        for tag in table.tags() {
-            if let Some(values) = series.tag(tag.id).filter(|v| v.is_valid(*s)) {
-                known.entry(format!("#{}", tag.name)).or_insert_with(|| value(values, *s));
             }
         }
     }

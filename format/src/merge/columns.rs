@@ -10,7 +10,10 @@ use arrow::{
 use crate::error::{Error, Result};
 
 /// The `series` column of rows.
-pub(crate) fn series_of(rows: &RecordBatch) -> Result<&[u32]> {
+///
+/// # Errors
+/// [`Kind::Internal`](crate::Kind::Internal) when the first column is none.
+pub fn series_of(rows: &RecordBatch) -> Result<&[u32]> {
     match rows.columns().first().and_then(|c| c.as_primitive_opt::<UInt32Type>()) {
         Some(series) if series.null_count() == 0 => Ok(series.values()),
         _ => Err(Error::internal("rows start with 'series' UInt32 without nulls").with("found", rows.schema())),
@@ -25,7 +28,7 @@ pub(crate) fn ticks_of(rows: &RecordBatch) -> Result<&[i64]> {
 }
 
 /// The values of a timestamp array, in ticks; `None` for another type.
-pub(crate) fn ticks(array: &dyn Array) -> Option<&[i64]> {
+pub fn ticks(array: &dyn Array) -> Option<&[i64]> {
     match array.data_type() {
         DataType::Timestamp(TimeUnit::Millisecond, None) => {
             Some(array.as_primitive::<TimestampMillisecondType>().values())

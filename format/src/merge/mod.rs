@@ -3,12 +3,15 @@
 //! Pure: batches in, batches out.
 
 mod columns;
+mod deletes;
 mod hash;
 mod order;
 mod sort;
 mod unite;
 
-pub(crate) use columns::{series_of, ticks, ticks_of};
+pub(crate) use columns::ticks_of;
+pub use columns::{series_of, ticks};
+pub use deletes::Deletes;
 pub use hash::content_hash;
 
 pub use order::{SeriesOrder, series_order};

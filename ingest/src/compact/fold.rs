@@ -7,20 +7,20 @@ use std::{
 
 use arrow::{
     array::{AsArray, RecordBatch, UInt32Array},
-    compute::take_record_batch,
+    compute::{filter_record_batch, take_record_batch},
     datatypes::UInt32Type,
 };
 use metrics::counter;
 use tidelake_format::{
     Error, Result,
     file::EncodedFile,
-    ids::TableId,
+    ids::{Position, TableId},
     log::{Cut, cut},
-    merge::{content_hash, series_order},
-    meta::Draft,
+    merge::{Deletes, content_hash, series_order},
+    meta::{Catalog, Draft},
     offload::offload,
-    rows::{Block, SeriesSet, batch_bytes},
-    schema::{Database, Supertable},
+    rows::{Block, batch_bytes},
+    schema::{Covers, Database, Supertable},
     store::Moment,
 };
 
@@ -41,13 +41,14 @@ struct Folded {
     files: Vec<EncodedFile>,
 }
 
-/// What folding gave: files, rows read, rows dropped for newer ones, rows beyond KEEP.
+/// What folding gave: files, rows read, rows dropped for newer ones, rows beyond KEEP, rows that deletes took.
 #[derive(Default)]
 struct Output {
     folded: Vec<Folded>,
     rows: u64,
     dropped: u64,
     expired: u64,
+    deleted: u64,
 }
 
 impl Inner {
@@ -76,6 +77,7 @@ impl Inner {
             folded_rows: output.rows,
             duplicates: output.dropped,
             expired_rows: output.expired,
+            deleted: output.deleted,
             ..CompactReport::default()
         };
         let mut published = Vec::new();
@@ -106,11 +108,17 @@ impl Inner {
 /// Applies a fold if every watermark that it starts from, and what it read of its tables, is unchanged.
 fn apply(draft: &mut Draft, cut: &Cut, published: &[Published], some_expired: bool) -> Result<()> {
     cut.apply(draft)?;
+    let kept = |catalog: &Catalog, table: TableId| {
+        let table = catalog.table_by_id(table)?;
+        Some(table.kept_ms(catalog.database_by_id(table.database)?))
+    };
     let kept_longer =
-        |d: &&Arc<Database>| draft.catalog().database_by_id(d.id).is_some_and(|now| now.keep_ms > d.keep_ms);
-    if some_expired && let Some(database) = cut.catalog.databases().find(kept_longer) {
-        return Err(Error::conflict("a database keeps rows longer than when a fold left some out")
-            .with("database", &database.name));
+        |t: &&Arc<Supertable>| kept(draft.catalog(), t.id).is_some_and(|now| kept(&cut.catalog, t.id) < Some(now));
+    let mut tables = cut.catalog.databases().flat_map(|d| cut.catalog.tables(d.id));
+    if some_expired && let Some(table) = tables.find(kept_longer) {
+        return Err(
+            Error::conflict("a table keeps rows longer than when a fold left some out").with("table", &table.name)
+        );
     }
     let order = draft.version();
     for file in published {
@@ -118,20 +126,48 @@ fn apply(draft: &mut Draft, cut: &Cut, published: &[Published], some_expired: bo
         else {
             continue; // dropped meanwhile: the file is an orphan
         };
-        if now.tombstones != base.tombstones || now.overrides != base.overrides {
+        if changed(base, now, cut) {
             return Err(Error::conflict("rows or tags of a table changed during a fold").with("table", &base.name));
         }
         draft.add_file(file.table, file.entry(order, order))?;
     }
-    Ok(())
+    settle(draft)
+}
+
+/// Whether a fold that read its table as `base` has to be done again: a delete took some of its rows, or series whose
+/// tags it may have gone by; or a column went that its files would hold for good, since they are newer than that.
+fn changed(base: &Supertable, now: &Supertable, cut: &Cut) -> bool {
+    let new = now.tombstones.iter().filter(|t| base.tombstones.iter().all(|old| old.version != t.version));
+    let mut taken =
+        new.filter(|t| t.covers == Covers::Series || cut.segments.iter().any(|s| t.covers_segment(s.position)));
+    taken.next().is_some()
+        || now.stale != base.stale
+        || now.forgotten != base.forgotten
+        || base.overrides.keys().any(|series| !now.overrides.contains_key(series))
+}
+
+/// Forgets the positions of tombstones that are folded now: what is left of their rows lies in files.
+fn settle(draft: &mut Draft) -> Result<()> {
+    let mut settled = Vec::new();
+    for database in draft.catalog().databases() {
+        for table in draft.catalog().tables(database.id) {
+            let folded = |p: &Position| draft.catalog().watermark(p.writer).is_some_and(|w| p.seq < w.next);
+            if table.tombstones.iter().any(|t| t.positions.iter().any(folded)) {
+                let mut table = table.as_ref().clone();
+                table.tombstones.iter_mut().for_each(|t| t.positions.retain(|p| !folded(p)));
+                settled.push(table);
+            }
+        }
+    }
+    settled.into_iter().try_for_each(|table| draft.put_table(table))
 }
 
 /// Segments into files, table by table. Rows of dropped tables go with them.
 fn rewrite(cut: &Cut, limits: Limits) -> Result<Output> {
-    let mut tables: BTreeMap<TableId, Vec<&Block>> = BTreeMap::new();
+    let mut tables: BTreeMap<TableId, Vec<(Position, &Block)>> = BTreeMap::new();
     for segment in &cut.segments {
         for block in &segment.segment.blocks {
-            tables.entry(block.table).or_default().push(block);
+            tables.entry(block.table).or_default().push((segment.position, block));
         }
     }
     let mut output = Output::default();
@@ -141,7 +177,7 @@ fn rewrite(cut: &Cut, limits: Limits) -> Result<Output> {
         let database = cut.catalog.database_by_id(table.database);
         let database =
             database.ok_or_else(|| Error::internal("a table without a database").with("table", &table.name))?;
-        fold_table(table, database, &blocks, limits, database.first_kept(now_ms), &mut output)?;
+        fold_table(table, database, &blocks, limits, table.first_kept(database, now_ms), &mut output)?;
     }
     Ok(output)
 }
@@ -156,21 +192,34 @@ struct Part {
 fn fold_table(
     table: &Arc<Supertable>,
     database: &Arc<Database>,
-    blocks: &[&Block],
+    blocks: &[(Position, &Block)],
     limits: Limits,
     first_kept: i64,
     output: &mut Output,
 ) -> Result<()> {
-    let sets: Vec<&SeriesSet> = blocks.iter().map(|b| &b.series).collect();
-    let order = series_order(&sets, table, database.precision)?;
+    let deletes: Vec<Deletes<'_>> = blocks.iter().map(|(at, _)| Deletes::of_segment(table, *at)).collect();
+    let masks: Vec<_> = blocks.iter().zip(&deletes).map(|((_, b), d)| d.mask(&b.series)).collect::<Result<_>>()?;
+    let sets = blocks.iter().zip(&masks).map(|((_, b), mask)| mask.as_ref().map_or(&b.series, |m| &m.0));
+    let order = series_order(&sets.collect::<Vec<_>>(), table, database.precision)?;
+    // A series that exists has at least one block that no DROP covers.
+    let mut exists = vec![false; order.series.len()];
+    for (ranks, mask) in order.ranks.iter().zip(&masks) {
+        let gone = |local: usize| mask.as_ref().is_some_and(|m| m.1.value(local));
+        ranks.iter().enumerate().for_each(|(local, rank)| exists[*rank as usize] |= !gone(local));
+    }
     let schema = Block::rows_schema(table, database.precision);
     let mut partitions: BTreeMap<i64, (Vec<RecordBatch>, Books)> = BTreeMap::new();
-    for (block, ranks) in blocks.iter().zip(&order.ranks) {
+    for (((_, block), deletes), ranks) in blocks.iter().zip(&deletes).zip(&order.ranks) {
         output.rows += block.len() as u64;
-        let mut left = block.len();
-        let rows = conform(&block.rows, Some(ranks), &schema)?;
+        let mut rows = conform(&block.rows, Some(ranks), &schema)?;
+        let keep = deletes.keep(&block.series, &block.rows)?;
+        if let Some(keep) = &keep {
+            rows = filter_record_batch(&rows, keep)?;
+            output.deleted += (block.len() - rows.num_rows()) as u64;
+        }
+        let mut left = rows.num_rows();
         let parts = split(&rows, database)?;
-        let whole = parts.len() == 1 && covers(table, block);
+        let whole = parts.len() == 1 && keep.is_none() && covers(table, block);
         for (partition, rows) in parts {
             left -= rows.num_rows();
             if partition < first_kept {
@@ -189,8 +238,8 @@ fn fold_table(
         }
     }
     // Series that are only declared are named in one file, if need be in one without rows.
-    let mut total = vec![0u64; order.series.len()];
-    if partitions.is_empty() && !order.series.is_empty() {
+    let mut total: Vec<u64> = exists.iter().map(|exists| u64::from(!exists)).collect();
+    if partitions.is_empty() && exists.contains(&true) {
         let now = limits.now_ms.saturating_mul(database.precision.per_second() / 1_000);
         partitions.entry(database.partition_of(now)).or_default();
     }

@@ -3,21 +3,23 @@
 use std::{collections::BTreeSet, ops::Range, sync::Arc, time::Duration};
 
 use arrow::{
-    array::{RecordBatch, UInt32Array},
-    datatypes::{FieldRef, SchemaRef},
+    array::{ArrayRef, RecordBatch, UInt32Array},
+    compute::{filter_record_batch, not},
+    datatypes::{FieldRef, Schema, SchemaRef},
 };
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream::BoxStream};
 use metrics::counter;
+use parking_lot::Mutex;
 use tidelake_format::{
     Error, Kind, Result,
     file::{DataFile, EncodedFile},
-    ids::{FileId, TableId, Version},
+    ids::{ColumnId, FileId, TableId, Version},
     layout::{data_key, tags_key},
-    merge::{Dropped, series_order},
+    merge::{Deletes, Dropped, content_hash, series_of, series_order},
     meta::{Catalog, Draft, FileEntry},
     offload::offload,
     rows::{Block, SeriesSet},
-    schema::{Database, Supertable},
+    schema::{Database, Supertable, field_id},
     store::{Moment, Store},
     tags::TagManifest,
 };
@@ -45,12 +47,23 @@ struct Input {
     ranks: Vec<u32>,
     /// Its series, by rank.
     by_rank: Vec<u32>,
+    /// The `clean` of its entry.
+    clean: Version,
+    /// Its columns that the table has no more.
+    gone: Vec<FieldRef>,
 }
 
 /// The order of the output and how it is cut into steps.
 struct Plan {
+    table: Arc<Supertable>,
     schema: SchemaRef,
     series: SeriesSet,
+    /// Which of them a DROP brought to an end: they have no rows left, and are not named any more.
+    gone: Vec<bool>,
+    /// Which of them have rows left.
+    kept: Mutex<Vec<bool>>,
+    /// What deletes and dropped columns took.
+    removed: Mutex<Books>,
     windows: Vec<Range<usize>>,
     rows: Vec<u64>,
     limit: u64,
@@ -94,7 +107,10 @@ impl Inner {
         let partitions: Vec<(TableId, i64)> = catalog
             .databases()
             .flat_map(|d| catalog.tables(d.id))
-            .flat_map(|t| catalog.partitions(t.id).filter(|(_, s)| s.files > 1).map(|(p, _)| (t.id, p)))
+            .flat_map(|t| {
+                let may_be_dirty = !t.tombstones.is_empty() || (extent == Extent::Full && t.stale > Version::default());
+                catalog.partitions(t.id).filter(move |(_, s)| s.files > 1 || may_be_dirty).map(|(p, _)| (t.id, p))
+            })
             .collect();
         // One partition that cannot be merged does not keep the others from it.
         let mut failure = None;
@@ -115,6 +131,7 @@ impl Inner {
                 }
             }
         }
+        self.settle().await?;
         failure.map_or(Ok(report), Err)
     }
 
@@ -125,14 +142,19 @@ impl Inner {
     async fn merge(&self, table: TableId, partition: i64, extent: Extent) -> Result<Option<CompactReport>> {
         let store = self.root.store();
         let started = Moment::now(store.ambient().as_ref());
-        let known = self.root.files(&self.root.catalog(), table, partition).await?;
-        if plan::choose(&known, extent, &self.config, store.ambient().wall_ms()).is_none() {
+        let catalog = self.root.catalog();
+        let known = self.root.files(&catalog, table, partition).await?;
+        let Some(supertable) = catalog.table_by_id(table) else { return Ok(None) };
+        let dirty = self.dirty(supertable, &known, extent).await?;
+        if plan::choose(&known, &dirty, extent, &self.config, store.ambient().wall_ms()).is_none() {
             return Ok(None); // mostly so, and without a question to the store
         }
         let catalog = self.root.refresh().await?;
         let files = self.root.files(&catalog, table, partition).await?;
-        let Some(chosen) = plan::choose(&files, extent, &self.config, self.wall_ms()) else { return Ok(None) };
         let Some(supertable) = catalog.table_by_id(table).cloned() else { return Ok(None) };
+        let dirty = self.dirty(&supertable, &files, extent).await?;
+        let chosen = plan::choose(&files, &dirty, extent, &self.config, self.wall_ms());
+        let Some(chosen) = chosen else { return Ok(None) };
         let database = catalog.database_by_id(supertable.database).cloned();
         let database = database.ok_or_else(|| Error::internal("a table without a database").with("table", table.0))?;
 
@@ -142,8 +164,8 @@ impl Inner {
         let mut report =
             CompactReport { merged_files: chosen.len() as u64, merged_rows: books.rows, ..CompactReport::default() };
         let mut output = Output { store, table, partition, published: Vec::new() };
-        let dropped = rewrite(&mut output, supertable.clone(), database, &chosen, books, limits).await?;
-        report.duplicates = dropped.rows;
+        let (dropped, deleted) = rewrite(&mut output, supertable.clone(), database, &chosen, books, limits).await?;
+        (report.duplicates, report.deleted) = (dropped.rows, deleted);
         report.files = output.published.len() as u64;
         report.bytes = output.published.iter().map(Published::bytes).sum();
         if started.age(store.ambient().as_ref()) > LONGEST {
@@ -161,8 +183,8 @@ impl Inner {
     }
 }
 
-/// Applies a merge if its inputs are live, nothing of an order between them has appeared, and what it read of the
-/// table is unchanged.
+/// Applies a merge if its inputs are live and nothing of an order between them has appeared. A delete or a change of
+/// the table since its base covers the outputs as it covered the inputs, since their `clean` is that of the base.
 fn apply(
     draft: &mut Draft,
     base: &Catalog,
@@ -171,10 +193,8 @@ fn apply(
     inputs: &[FileEntry],
     outputs: &[Published],
 ) -> Result<()> {
-    let now = draft.catalog().table_by_id(table.id);
-    let now = now.ok_or_else(|| Error::conflict("the table was dropped during a merge").with("table", &table.name))?;
-    if now.tombstones != table.tombstones || now.overrides != table.overrides {
-        return Err(Error::conflict("rows or tags of a table changed during a merge").with("table", &table.name));
+    if draft.catalog().table_by_id(table.id).is_none() {
+        return Err(Error::conflict("the table was dropped during a merge").with("table", &table.name));
     }
     let (Some(first), Some(last)) = (inputs.first(), inputs.last()) else { return Ok(()) };
     let partition = first.partition;
@@ -198,7 +218,7 @@ async fn rewrite(
     files: &[FileEntry],
     books: Books,
     limits: Limits,
-) -> Result<Dropped> {
+) -> Result<(Dropped, u64)> {
     let store = output.store;
     let (inputs, plan) = open(store, table.clone(), &database, files, limits).await?;
     let mut rewriter = Rewriter::new(table, database, limits);
@@ -222,10 +242,14 @@ async fn rewrite(
         }
         output.put(rewriter.take()).await?;
     }
-    rewriter.declare(&plan.series, &plan.rows)?;
+    let written = plan.kept.lock().iter().zip(&plan.gone).map(|(kept, gone)| u64::from(*kept || *gone)).collect();
+    let declared: Vec<u64> = written;
+    rewriter.declare(&plan.series, &declared)?;
+    let removed = *plan.removed.lock();
+    rewriter.left_out(removed);
     let (rest, dropped) = offload(move || rewriter.finish(books)).await?;
     output.put(rest).await?;
-    Ok(dropped)
+    Ok((dropped, removed.rows))
 }
 
 /// Opens the inputs, lowest order first, and orders their series: the tags of the oldest win.
@@ -247,17 +271,30 @@ async fn open(
         }
     });
     let opened = try_join_all(opened).await?;
-    let sets: Vec<&SeriesSet> = opened.iter().map(|(_, m)| m.series()).collect();
-    let order = series_order(&sets, &table, database.precision)?;
-    let mut rows = vec![0u64; order.series.len()];
+    let masks = opened.iter().zip(files).map(|((_, m), f)| Deletes::of_file(&table, f.clean).mask(m.series()));
+    let masks = masks.collect::<Result<Vec<_>>>()?;
+    let sets = opened.iter().zip(&masks).map(|((_, m), mask)| mask.as_ref().map_or(m.series(), |mask| &mask.0));
+    let order = series_order(&sets.collect::<Vec<_>>(), &table, database.precision)?;
+    let mut gone = vec![true; order.series.len()];
+    for (ranks, mask) in order.ranks.iter().zip(&masks) {
+        let masked = |local: usize| mask.as_ref().is_some_and(|m| m.1.value(local));
+        ranks.iter().enumerate().for_each(|(local, rank)| gone[*rank as usize] &= masked(local));
+    }
+    let (mut rows, mut kept) = (vec![0u64; order.series.len()], vec![false; order.series.len()]);
     let mut inputs = Vec::with_capacity(files.len());
-    for (((file, manifest), ranks), order) in opened.into_iter().zip(order.ranks).zip(files.iter().map(|f| f.order)) {
+    for (((file, manifest), ranks), entry) in opened.into_iter().zip(order.ranks).zip(files) {
         let mut by_rank: Vec<u32> = (0..ranks.len() as u32).collect();
         by_rank.sort_unstable_by_key(|i| ranks[*i as usize]);
+        let whole = Deletes::of_file(&table, entry.clean).is_empty();
         for (rank, n) in ranks.iter().zip(manifest.row_count()) {
             rows[*rank as usize] += n;
+            kept[*rank as usize] |= whole && *n > 0;
         }
-        inputs.push(Input { order, file, manifest, ranks, by_rank });
+        let is_gone =
+            |id| id != ColumnId::TBNAME && table.column_by_id(id).is_none() && manifest.series().tag(id).is_none();
+        let columns = file.schema().fields().iter();
+        let gone = columns.filter(|f| field_id(f).is_some_and(is_gone)).cloned().collect();
+        inputs.push(Input { order: entry.order, file, manifest, ranks, by_rank, clean: entry.clean, gone });
     }
     let (bytes, total) = (files.iter().map(|f| f.data.bytes).sum::<u64>(), rows.iter().sum::<u64>());
     // Encoded rows take a tenth of their memory or less when they compress well, and their own size when they do not.
@@ -268,7 +305,8 @@ async fn open(
     let runs = files.chunk_by(|a, b| a.order == b.order).count();
     let batch_rows = usize::try_from(limit).unwrap_or(BATCH_ROWS) / runs.max(1);
     let batch_rows = batch_rows.clamp(1_024.min(BATCH_ROWS), BATCH_ROWS);
-    Ok((inputs, Plan { schema, series: order.series, windows, rows, limit, batch_rows }))
+    let (kept, removed) = (Mutex::new(kept), Mutex::default());
+    Ok((inputs, Plan { table, schema, series: order.series, gone, kept, removed, windows, rows, limit, batch_rows }))
 }
 
 /// The rows of a window of series, one batch of the rows schema per piece, oldest first; `series` counts from the
@@ -312,7 +350,12 @@ impl Input {
         if ranges.is_empty() {
             return futures::stream::empty().boxed();
         }
-        let columns: Vec<FieldRef> = plan.schema.fields().iter().skip(1).cloned().collect();
+        let columns: Vec<FieldRef> = plan.schema.fields().iter().skip(1).chain(&self.gone).cloned().collect();
+        let of_window = match slice(&plan.series, window) {
+            Ok(series) => series,
+            Err(error) => return futures::stream::once(async { Err(error) }).boxed(),
+        };
+        let (deletes, start) = (Deletes::of_file(&plan.table, self.clean), window.start);
         let stream = match self.file.read(store, ranges, &columns, plan.batch_rows) {
             Ok(stream) => stream,
             Err(error) => return futures::stream::once(async { Err(error) }).boxed(),
@@ -334,9 +377,40 @@ impl Input {
                 }
                 let mut columns = vec![Arc::new(UInt32Array::from(indices)) as _];
                 columns.extend(batch.columns().iter().cloned());
-                Ok(RecordBatch::try_new(plan.schema.clone(), columns)?)
+                let rows = self.without_gone_columns(columns, &of_window, plan)?;
+                if deletes.is_empty() {
+                    return Ok(rows);
+                }
+                let left = match deletes.keep(&of_window, &rows)? {
+                    None => rows,
+                    Some(keep) => {
+                        let taken = filter_record_batch(&rows, &not(&keep)?)?;
+                        plan.removed.lock().add(taken.num_rows() as u64, content_hash(&of_window, &taken)?);
+                        filter_record_batch(&rows, &keep)?
+                    }
+                };
+                let mut kept = plan.kept.lock();
+                series_of(&left)?.iter().for_each(|s| kept[start + *s as usize] = true);
+                drop(kept);
+                Ok(left)
             })
+            .try_filter(|batch| std::future::ready(batch.num_rows() > 0))
             .boxed()
+    }
+
+    /// Rows of the plan's schema from those columns and the ones that the table has no more, which are booked.
+    fn without_gone_columns(&self, mut columns: Vec<ArrayRef>, series: &SeriesSet, plan: &Plan) -> Result<RecordBatch> {
+        let gone = columns.split_off(plan.schema.fields().len());
+        let rows = RecordBatch::try_new(plan.schema.clone(), columns)?;
+        if !gone.is_empty() {
+            let keys = rows.project(&[0, 1])?;
+            let fields = keys.schema().fields().iter().chain(&self.gone).cloned().collect::<Vec<_>>();
+            let all = keys.columns().iter().cloned().chain(gone).collect();
+            let with = RecordBatch::try_new(Arc::new(Schema::new(fields)), all)?;
+            let hash = content_hash(series, &with)?.wrapping_sub(content_hash(series, &keys)?);
+            plan.removed.lock().add(0, hash);
+        }
+        Ok(rows)
     }
 }
 

@@ -4,6 +4,7 @@
 //! merge; `publish` puts the files; `retain` drops partitions beyond KEEP. Each commits on its own and applies only if nothing it rests on has changed, so
 //! that any number of processes may compact one root.
 
+mod deletes;
 mod fold;
 mod merge;
 mod plan;
@@ -64,6 +65,8 @@ pub struct CompactReport {
     pub expired_partitions: u64,
     /// Rows in those, and rows of the log that belonged there.
     pub expired_rows: u64,
+    /// Rows dropped because a delete took them.
+    pub deleted: u64,
     /// Data files that were written.
     pub files: u64,
     /// Bytes of data files and tag manifests that were written.
@@ -79,6 +82,7 @@ impl CompactReport {
         self.duplicates += other.duplicates;
         self.expired_partitions += other.expired_partitions;
         self.expired_rows += other.expired_rows;
+        self.deleted += other.deleted;
         self.files += other.files;
         self.bytes += other.bytes;
     }
@@ -104,12 +108,13 @@ struct Inner {
     folding: Mutex<()>,
     merging: Mutex<()>,
     folded: Notify,
+    touched: deletes::Touched,
 }
 
 impl Compactor {
     pub(crate) fn new(root: Root, config: CompactConfig) -> Self {
-        let (folding, merging, folded) = Default::default();
-        Self { inner: Arc::new(Inner { root, config, folding, merging, folded }) }
+        let (folding, merging, folded, touched) = Default::default();
+        Self { inner: Arc::new(Inner { root, config, folding, merging, folded, touched }) }
     }
 
     /// Starts folding, merging and collecting in the background; abort the tasks to end it.

@@ -7,7 +7,10 @@
 
 use std::collections::BTreeSet;
 
-use tidelake_format::{ids::Version, meta::FileEntry};
+use tidelake_format::{
+    ids::{FileId, Version},
+    meta::FileEntry,
+};
 
 use crate::config::CompactConfig;
 
@@ -36,9 +39,11 @@ struct Run {
     bytes: u64,
 }
 
-/// The inputs of the next merge of a partition, lowest order first; `None` when none is due.
+/// The inputs of the next merge of a partition, lowest order first; `None` when none is due. `dirty` files hold what
+/// deletes or dropped columns took: they are rewritten alone, if need be, once the partition is quiet.
 pub(crate) fn choose(
     files: &[FileEntry],
+    dirty: &[FileId],
     extent: Extent,
     config: &CompactConfig,
     now_ms: i64,
@@ -62,13 +67,20 @@ pub(crate) fn choose(
         let orders: BTreeSet<Version> = inputs.iter().map(|f| f.order).collect();
         (orders.len() > 1).then(|| inputs.into_iter().cloned().collect())
     };
+    // Files of one order do not overlap: those that are dirty can be replaced without the others.
+    let alone = || -> Option<Vec<FileEntry>> {
+        let first = sorted.iter().find(|f| dirty.contains(&f.id))?.order;
+        let is_one = |f: &&&FileEntry| f.order == first && dirty.contains(&f.id);
+        Some(sorted.iter().filter(is_one).map(|f| (*f).clone()).collect())
+    };
     match extent {
-        Extent::Full => full(&runs, config).find_map(inputs),
+        Extent::Full => full(&runs, config).find_map(inputs).or_else(alone),
         Extent::Due => {
             let last = files.iter().map(|f| f.written_ms).max()?;
             let quiet = now_ms.saturating_sub(last) >= i64::try_from(config.merge_idle_ms).unwrap_or(i64::MAX);
             let tidied = quiet.then(|| bounded(newest(&runs, config), config));
-            tiers(&runs, config).into_iter().find_map(inputs).or_else(|| tidied.and_then(inputs))
+            let due = tiers(&runs, config).into_iter().find_map(inputs).or_else(|| tidied.and_then(inputs));
+            due.or_else(|| if quiet { alone() } else { None })
         }
     }
 }
@@ -172,7 +184,7 @@ fn newest<'a>(runs: &'a [Run], config: &CompactConfig) -> &'a [Run] {
 
 #[cfg(test)]
 mod tests {
-    use tidelake_format::{ids::FileId, meta::ObjectRef};
+    use tidelake_format::meta::ObjectRef;
 
     use super::*;
 
@@ -195,9 +207,25 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_run_that_deletes_took_rows_of_is_rewritten_alone_once_its_partition_is_quiet() {
+        let files = [file(1, 900), file(2, 1), file(3, 1)];
+        let choose = |extent, now_ms| {
+            let chosen = choose(&files[..1], &[files[0].id], extent, &CompactConfig::default(), now_ms);
+            chosen.map(|chosen| chosen.len())
+        };
+        assert_eq!(choose(Extent::Due, 0), None);
+        assert_eq!(choose(Extent::Due, 600_000), Some(1));
+        assert_eq!(choose(Extent::Full, 0), Some(1));
+        assert_eq!(super::choose(&files[..1], &[], Extent::Full, &CompactConfig::default(), 0), None);
+        let dirty = [files[2].id];
+        let chosen = super::choose(&files, &dirty, Extent::Full, &CompactConfig::default(), 0).unwrap();
+        assert_eq!(chosen.len(), 3);
+    }
+
     fn orders(files: &[FileEntry], extent: Extent, now_ms: i64) -> Option<Vec<u64>> {
         let config = CompactConfig { merge_files: 4, ..CompactConfig::default() };
-        choose(files, extent, &config, now_ms).map(|chosen| chosen.iter().map(|f| f.order.0).collect())
+        choose(files, &[], extent, &config, now_ms).map(|chosen| chosen.iter().map(|f| f.order.0).collect())
     }
 
     #[test]
@@ -235,7 +263,7 @@ mod tests {
     fn full_files_that_overlap_nothing_in_time_stay_as_they_are() {
         let config = CompactConfig { merge_files: 4, file_bytes: 100 << 20, ..CompactConfig::default() };
         let orders = |files: &[FileEntry]| {
-            let chosen = choose(files, Extent::Full, &config, 0)?;
+            let chosen = choose(files, &[], Extent::Full, &config, 0)?;
             Some(chosen.iter().map(|f| (f.order.0, f.min_ts)).collect::<Vec<_>>())
         };
         let tails = [at(1, 900, 0, 9), at(1, 1, 10, 11), at(2, 900, 20, 29), at(2, 1, 30, 31)];
@@ -251,7 +279,7 @@ mod tests {
         let config = CompactConfig::default();
         let mut files: Vec<FileEntry> = (1..=1_000).map(|order| file(order, 1)).collect();
         let (mut steps, mut rewritten) = (0, 0);
-        while let Some(chosen) = choose(&files, Extent::Full, &config, 0) {
+        while let Some(chosen) = choose(&files, &[], Extent::Full, &config, 0) {
             let orders: BTreeSet<Version> = chosen.iter().map(|f| f.order).collect();
             assert!((2..=MOST_RUNS).contains(&orders.len()));
             let (first, last) = (chosen[0].order, chosen[chosen.len() - 1].order);
@@ -283,7 +311,7 @@ mod tests {
             let mut new = file(order, 0);
             (new.data.bytes, new.tags.bytes, new.rows) = (1_000, 24, 10);
             files.push(new);
-            while let Some(chosen) = choose(&files, Extent::Due, &config, 0) {
+            while let Some(chosen) = choose(&files, &[], Extent::Due, &config, 0) {
                 let (first, last) = (chosen[0].order, chosen[chosen.len() - 1].order);
                 let bytes = chosen.iter().map(FileEntry::total_bytes).sum::<u64>();
                 rewritten += bytes;

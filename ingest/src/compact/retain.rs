@@ -50,7 +50,7 @@ impl Inner {
 fn expired(catalog: &Catalog, now_ms: i64) -> impl Iterator<Item = (TableId, i64, PartitionSummary)> {
     let tables = catalog.databases().flat_map(|d| catalog.tables(d.id).map(move |t| (d, t)));
     tables.flat_map(move |(database, table)| {
-        let first = database.first_kept(now_ms);
+        let first = table.first_kept(database, now_ms);
         catalog.partitions(table.id).take_while(move |(p, _)| *p < first).map(|(p, summary)| (table.id, p, summary))
     })
 }

@@ -66,6 +66,7 @@ pub(crate) struct Rewriter {
     /// What is in the files closed so far.
     written: Books,
     dropped: Dropped,
+    removed: Books,
 }
 
 impl Rewriter {
@@ -78,6 +79,7 @@ impl Rewriter {
             files: Vec::new(),
             written: Books::default(),
             dropped: Dropped::default(),
+            removed: Books::default(),
         }
     }
 
@@ -128,6 +130,11 @@ impl Rewriter {
         Ok(())
     }
 
+    /// Takes rows and values into account that were read and left out: rows that deletes took, dropped columns.
+    pub(crate) fn left_out(&mut self, removed: Books) {
+        self.removed.add(removed.rows, removed.hash);
+    }
+
     /// The files that are full: to be put, so that they do not wait in memory. They count only once
     /// [`Rewriter::finish`] has found the books in order.
     pub(crate) fn take(&mut self) -> Vec<EncodedFile> {
@@ -142,11 +149,12 @@ impl Rewriter {
         self.close()?;
         let mut output = self.written;
         output.add(self.dropped.rows, self.dropped.hash);
+        output.add(self.removed.rows, self.removed.hash);
         if input != output {
             return Err(Error::internal("a rewrite would not keep every row; it is abandoned")
                 .with("table", &self.table.name)
                 .with("expected", format!("{input:?}"))
-                .with("found", format!("{output:?}, of them dropped {:?}", self.dropped)));
+                .with("found", format!("{output:?}, of them dropped {:?} and {:?}", self.dropped, self.removed)));
         }
         Ok((self.files, self.dropped))
     }

@@ -56,7 +56,7 @@ pub fn decode(batch: &RecordBatch, table: &Supertable, database: &Database, now:
     // No text of a batch is relative to anything: what has no offset is UTC.
     let clock = Clock { zone: Tz::UTC, precision: database.precision, now_ns: 0 };
     let ts = cast::column(&columns.time.1, columns.time.0, clock)?;
-    check_times(&ts, table, time::oldest_kept(database.keep_ms, database.precision, now), clock)?;
+    check_times(&ts, table, time::oldest_kept(table.kept_ms(database), database.precision, now), clock)?;
     let (series, set) = series(&columns, table, clock, rows)?;
     let time_field = field_with_id(&table.time().name, database.precision.data_type(), false, ColumnId::TS);
     let mut fields = vec![Field::new(SERIES, DataType::UInt32, false), time_field];

@@ -78,8 +78,8 @@ fn store(request: &mut Request<'_>, point: &Point<'_>) -> Result<(), String> {
     if point.tags.is_empty() {
         return Err("Missing tags".to_owned());
     }
-    request.check_kept(ts)?;
     let at = request.target(metric)?;
+    request.check_kept(at, ts)?;
     let target = &mut request.targets[at];
     let mark = target.mark();
     let stored = target.field(VALUE, Type::Double).and_then(|field| {

@@ -28,6 +28,8 @@ pub(super) struct Target {
     new: bool,
     /// Columns with an id from here on are not in the catalog.
     first_new: u32,
+    /// The oldest timestamp that is kept, in ticks.
+    oldest: i64,
     pub(super) builder: BlockBuilder,
 }
 
@@ -136,8 +138,8 @@ enum Key {
 pub(super) struct Request<'a> {
     lookup: &'a dyn Lookup,
     pub(super) database: &'a Database,
-    /// The oldest timestamp that is kept, in ticks.
-    oldest: i64,
+    /// The wall clock in ticks.
+    now: i64,
     pub(super) targets: Vec<Target>,
     places: HashMap<Key, usize>,
     pub(super) accepted: usize,
@@ -151,7 +153,7 @@ impl<'a> Request<'a> {
         Self {
             lookup,
             database,
-            oldest: time::oldest_kept(database.keep_ms, database.precision, now),
+            now,
             targets: Vec::new(),
             places: HashMap::new(),
             accepted: 0,
@@ -174,8 +176,11 @@ impl<'a> Request<'a> {
         if let Some(at) = self.places.get(&key) {
             return Ok(*at);
         }
+        let kept_ms = known.as_ref().map_or(self.database.keep_ms, |table| table.kept_ms(self.database));
+        let oldest = time::oldest_kept(kept_ms, self.database.precision, self.now);
         let target = match known {
             Some(table) => Target {
+                oldest,
                 builder: BlockBuilder::new(&table, self.database.precision),
                 new: false,
                 first_new: table.next_column,
@@ -183,17 +188,10 @@ impl<'a> Request<'a> {
             },
             None => {
                 check_name("measurement", name).map_err(|e| e.to_string())?;
-                let mut table = Supertable {
-                    id: TableId(u32::MAX),
-                    database: self.database.id,
-                    name: name.to_owned(),
-                    columns: Vec::new(),
-                    next_column: 0,
-                    overrides: Default::default(),
-                    tombstones: Vec::new(),
-                };
+                let mut table = Supertable::without_columns(TableId(u32::MAX), self.database.id, name);
                 table.add_column(TIME, Role::Time, Type::Timestamp).map_err(|e| e.to_string())?;
                 Target {
+                    oldest,
                     builder: BlockBuilder::new(&table, self.database.precision),
                     new: true,
                     first_new: 0,
@@ -206,13 +204,13 @@ impl<'a> Request<'a> {
         Ok(self.targets.len() - 1)
     }
 
-    /// Checks that the database keeps rows of this time.
+    /// Checks that a table keeps rows of this time.
     ///
     /// # Errors
     /// The reason, in InfluxDB's words.
     #[inline]
-    pub(super) fn check_kept(&self, ticks: i64) -> Result<(), String> {
-        if ticks < self.oldest {
+    pub(super) fn check_kept(&self, target: usize, ticks: i64) -> Result<(), String> {
+        if ticks < self.targets[target].oldest {
             return Err("points beyond retention policy".to_owned());
         }
         Ok(())

@@ -119,7 +119,7 @@ impl Ingest {
 
     async fn flush(&self, blocks: Vec<Block>) -> Result<Option<Token>> {
         let reservation = self.reserve(1).await?;
-        self.submit(blocks, reservation, Durability::Stored).await
+        self.submit(blocks, reservation, Durability::Stored, None).await
     }
 
     /// The table of a bulk ingest, as it is to be at its start, and whether another one was dropped for it.

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use arrow::datatypes::FieldRef;
 use metrics::{counter, histogram};
 use tidelake_format::{
     Error, Result,
@@ -10,6 +11,7 @@ use tidelake_format::{
     meta::Catalog,
     offload::offload,
     rows::Block,
+    schema::field_id,
     segment::{self, SegmentHeader},
     store::{Created, Moment, Store},
 };
@@ -18,6 +20,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     probe::Probe,
     queue::{Entry, Queue},
+    series::was_dropped,
 };
 use crate::{
     config::IngestConfig,
@@ -155,10 +158,29 @@ impl Lane {
     }
 }
 
-/// The error of a request whose table was dropped while its rows were on their way.
+/// The error of a request whose table, columns or series were dropped while its rows were on their way.
 fn dropped(entry: &Entry, catalog: &Catalog) -> Option<Error> {
-    let gone = entry.blocks.iter().find(|b| catalog.table_by_id(b.table).is_none())?;
-    Some(Error::not_found("the table was dropped while its rows were being written").with("table", gone.table.0))
+    entry.blocks.iter().find_map(|block| {
+        let Some(table) = catalog.table_by_id(block.table) else {
+            let error = Error::not_found("the table was dropped while its rows were being written");
+            return Some(error.with("table", block.table.0));
+        };
+        let (rows, series) = (block.rows.schema(), block.series.batch().schema());
+        let mut columns = rows.fields().iter().skip(1).chain(series.fields().iter().skip(1));
+        let gone = |f: &&FieldRef| field_id(f).is_some_and(|id| table.column_by_id(id).is_none());
+        if let Some(column) = columns.find(gone) {
+            let error = Error::not_found("a column was dropped while its rows were being written");
+            return Some(error.with("table", &table.name).with("column", column.name()));
+        }
+        let since = entry.resolved?;
+        if table.forgotten > since {
+            let error = Error::unavailable("tables were dropped while rows were being written; they may be written");
+            return Some(error.with("supertable", &table.name));
+        }
+        let mut names = block.series.names().iter().flatten();
+        let name = names.find(|name| was_dropped(table, name, since))?;
+        Some(Error::not_found("the table was dropped while its rows were being written").with("table", name))
+    })
 }
 
 fn refuse(entry: Entry, error: &Error) {

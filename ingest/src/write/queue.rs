@@ -3,7 +3,11 @@
 use std::{collections::VecDeque, time::Duration};
 
 use parking_lot::Mutex;
-use tidelake_format::{Error, Result, ids::Position, rows::Block};
+use tidelake_format::{
+    Error, Result,
+    ids::{Position, Version},
+    rows::Block,
+};
 use tokio::sync::{Notify, oneshot};
 
 use super::budget::Reservation;
@@ -15,6 +19,8 @@ pub(crate) struct Entry {
     pub(crate) blocks: Vec<Block>,
     /// Bytes of them in memory.
     pub(crate) bytes: usize,
+    /// The version by which a statement took its series to exist; `None` where rows make their series.
+    pub(crate) resolved: Option<Version>,
     /// What holds their place in the buffer, until they are in the store.
     pub(crate) reservation: Reservation,
     /// Who waits; `None` was acknowledged from the buffer.
@@ -126,7 +132,7 @@ mod tests {
 
     async fn entry(bytes: usize, waits: bool) -> Entry {
         let reservation = Budget::new(1 << 20, Duration::ZERO).reserve(1).await.unwrap();
-        Entry { blocks: Vec::new(), bytes, reservation, waiter: waits.then(|| oneshot::channel().0) }
+        Entry { blocks: Vec::new(), bytes, resolved: None, reservation, waiter: waits.then(|| oneshot::channel().0) }
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use metrics::counter;
 use tidelake_format::{
     Error, Kind, Result,
-    ids::Token,
+    ids::{Token, Version},
     meta::{Catalog, Draft},
     offload::offload,
     rows::{Block, batch_bytes},
@@ -117,7 +117,7 @@ impl Ingest {
                 }
             }
             counter!(REJECTED).increment(decoded.rejected.len() as u64);
-            let token = self.submit(decoded.blocks, reservation, durability).await?;
+            let token = self.submit(decoded.blocks, reservation, durability, None).await?;
             return Ok(Written { accepted: decoded.accepted as u64, rejected: decoded.rejected, token });
         }
         Err(Error::unavailable("other requests keep changing the same tables").with("database", database))
@@ -134,6 +134,7 @@ impl Ingest {
         blocks: Vec<Block>,
         mut reservation: Reservation,
         durability: Durability,
+        resolved: Option<Version>,
     ) -> Result<Option<Token>> {
         if blocks.iter().all(|b| b.is_empty() && b.series.is_empty()) {
             return Ok(None);
@@ -141,11 +142,11 @@ impl Ingest {
         let bytes = blocks.iter().map(block_bytes).sum();
         self.shared.budget.grow(&mut reservation, bytes).await?;
         if durability == Durability::Buffered {
-            self.shared.queue.push(Entry { blocks, bytes, reservation, waiter: None })?;
+            self.shared.queue.push(Entry { blocks, bytes, resolved, reservation, waiter: None })?;
             return Ok(None);
         }
         let (waiter, answer) = oneshot::channel();
-        self.shared.queue.push(Entry { blocks, bytes, reservation, waiter: Some(waiter) })?;
+        self.shared.queue.push(Entry { blocks, bytes, resolved, reservation, waiter: Some(waiter) })?;
         let unknown = || Error::unavailable("the store did not confirm the rows in time; they may be written yet");
         match tokio::time::timeout(millis(self.shared.config.confirm_ms), answer).await {
             Ok(Ok(position)) => Ok(Some(Token::Position(position?))),

@@ -5,16 +5,18 @@
 
 use std::sync::Arc;
 
+use arrow::{array::BooleanArray, compute::filter_record_batch};
 use futures::{StreamExt, TryStreamExt, stream};
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use tidelake_format::{
     Error, Kind, Result,
-    ids::{ColumnId, DatabaseId, FileId, Position, TableId},
+    ids::{ColumnId, DatabaseId, FileId, Position, TableId, Version},
     layout::tags_key,
+    merge::Deletes,
     meta::{Catalog, FileEntry},
     rows::{Block, SeriesSet},
-    schema::{Database, Supertable, field_id},
+    schema::{Covers, Database, Supertable, Tombstone, field_id},
     snapshot::{Snapshot, SnapshotReader},
     tags::TagManifest,
     types::Scalar,
@@ -44,6 +46,21 @@ struct Known {
     table: TableId,
     set: Arc<SeriesSet>,
     row: u32,
+    /// The version by which this was so: a later DROP of the series brings it to an end.
+    version: Version,
+}
+
+impl Known {
+    /// Whether it still is so in a version of the catalog.
+    fn holds(&self, catalog: &Catalog, name: &str) -> bool {
+        catalog.table_by_id(self.table).is_some_and(|table| !was_dropped(table, name, self.version))
+    }
+}
+
+/// Whether a series may have been dropped after a version: surely not when this is false.
+pub(super) fn was_dropped(table: &Supertable, name: &str, since: Version) -> bool {
+    let dropped = |t: &Tombstone| t.version > since && t.covers == Covers::Series && t.names(name);
+    table.forgotten > since || table.tombstones.iter().any(dropped)
 }
 
 /// Two generations: when the young one is full, it becomes the old one and what was old is forgotten.
@@ -100,7 +117,7 @@ impl SeriesDirectory {
         let mut names = self.names.lock();
         for block in blocks {
             for name in block.series.names().iter().flatten() {
-                let other = names.get(database, name).filter(|k| k.table != block.table);
+                let other = names.get(database, name).filter(|k| k.table != block.table && k.holds(catalog, name));
                 if let Some(other) = other.and_then(|k| catalog.table_by_id(k.table)) {
                     return Err(Error::invalid("a series of this name belongs to another supertable")
                         .with("series", name)
@@ -111,8 +128,10 @@ impl SeriesDirectory {
         for block in blocks {
             let set = Arc::new(block.series.clone());
             for (row, name) in block.series.names().iter().flatten().enumerate() {
-                if names.get(database, name).is_none_or(|k| k.table != block.table) {
-                    let known = Known { table: block.table, set: set.clone(), row: row as u32 };
+                let known = names.get(database, name);
+                if known.is_none_or(|k| k.table != block.table || !k.holds(catalog, name)) {
+                    let (table, set) = (block.table, set.clone());
+                    let known = Known { table, set, row: row as u32, version: catalog.version };
                     names.insert(database, name, known, self.limit);
                 }
             }
@@ -122,7 +141,15 @@ impl SeriesDirectory {
 
     /// Whether the directory can answer for a series without the store.
     pub(crate) fn knows(&self, catalog: &Catalog, database: DatabaseId, name: &str) -> bool {
-        self.names.lock().get(database, name).is_some_and(|k| catalog.table_by_id(k.table).is_some())
+        self.names.lock().get(database, name).is_some_and(|k| k.holds(catalog, name))
+    }
+
+    /// A fresh snapshot.
+    ///
+    /// # Errors
+    /// Those of [`SnapshotReader::snapshot`].
+    pub(super) async fn snapshot(&self) -> Result<Arc<Snapshot>> {
+        self.reader.snapshot(&[]).await
     }
 
     /// Looks for series in the whole of a fresh snapshot and remembers those that exist: afterwards, a name that
@@ -154,7 +181,7 @@ impl SeriesDirectory {
         let hashes: Vec<u64> = wanted.iter().map(|name| xxh3_64(name.as_bytes())).collect();
         let missing = || -> Vec<usize> {
             let names = self.names.lock();
-            let known = |name: &str| names.get(database, name).is_some_and(|k| catalog.table_by_id(k.table).is_some());
+            let known = |name: &str| names.get(database, name).is_some_and(|k| k.holds(catalog, name));
             (0..wanted.len()).filter(|i| !known(&wanted[*i])).collect()
         };
         let (known, hashes, missing) = (&*sources, &hashes, &missing);
@@ -165,7 +192,7 @@ impl SeriesDirectory {
                 {
                     return Ok::<_, Error>(None);
                 }
-                let (table, set) = self.load(place).await?;
+                let (table, set) = self.load(catalog, place).await?;
                 let mut sorted: Vec<u64> = set.names().iter().flatten().map(|n| xxh3_64(n.as_bytes())).collect();
                 sorted.sort_unstable();
                 self.remember(catalog, database, table, set, wanted);
@@ -191,19 +218,31 @@ impl SeriesDirectory {
             }
             for (segment, block) in snapshot.blocks(table.id)? {
                 let set = block.series.clone();
-                live.push((Source::Block(segment.position, table.id), Place::Block(table.id, set)));
+                let place = Place::Block(table.id, segment.position, set);
+                live.push((Source::Block(segment.position, table.id), place));
             }
         }
         Ok(live)
     }
 
-    async fn load(&self, place: Place) -> Result<(TableId, SeriesSet)> {
-        match place {
-            Place::Block(table, set) => Ok((table, set)),
+    /// The series of a place that no DROP covers.
+    async fn load(&self, catalog: &Catalog, place: Place) -> Result<(TableId, SeriesSet)> {
+        let (table, set, deletes) = match place {
+            Place::Block(table, position, set) => {
+                (table, set, catalog.table_by_id(table).map(|t| Deletes::of_segment(t, position)))
+            }
             Place::File(table, file) => {
                 let key = tags_key(table, file.partition, file.tags.id);
                 let bytes = self.reader.root().store().get(&key).await?;
-                Ok((table, TagManifest::decode(&key, &bytes)?.series().clone()))
+                let set = TagManifest::decode(&key, &bytes)?.series().clone();
+                (table, set, catalog.table_by_id(table).map(|t| Deletes::of_file(t, file.clean)))
+            }
+        };
+        match deletes.and_then(|deletes| deletes.gone(&set)) {
+            None => Ok((table, set)),
+            Some(gone) => {
+                let left = filter_record_batch(set.batch(), &BooleanArray::new(!&gone, None))?;
+                Ok((table, SeriesSet::try_new(left)?))
             }
         }
     }
@@ -216,16 +255,17 @@ impl SeriesDirectory {
             (set.len() > limit / 4).then(|| wanted.iter().map(String::as_str).collect());
         let mut names = self.names.lock();
         for (row, name) in set.names().iter().flatten().enumerate() {
-            let alive = names.get(database, name).is_some_and(|k| catalog.table_by_id(k.table).is_some());
+            let alive = names.get(database, name).is_some_and(|k| k.holds(catalog, name));
             if !alive && chosen.as_ref().is_none_or(|c| c.contains(name)) {
-                names.insert(database, name, Known { table, set: set.clone(), row: row as u32 }, limit);
+                let known = Known { table, set: set.clone(), row: row as u32, version: catalog.version };
+                names.insert(database, name, known, limit);
             }
         }
     }
 
     /// A series that is known here, with the tags of the table as it is now.
     pub(crate) fn subtable(&self, catalog: &Catalog, database: DatabaseId, name: &str) -> Option<Subtable> {
-        let known = self.names.lock().get(database, name)?.clone();
+        let known = self.names.lock().get(database, name).filter(|k| k.holds(catalog, name))?.clone();
         let table = catalog.table_by_id(known.table)?.clone();
         let mut tags: Vec<(ColumnId, Scalar)> = Vec::new();
         let batch = known.set.batch();
@@ -246,7 +286,7 @@ impl SeriesDirectory {
 #[derive(Debug)]
 enum Place {
     File(TableId, FileEntry),
-    Block(TableId, SeriesSet),
+    Block(TableId, Position, SeriesSet),
 }
 
 /// What decoders see: one version and the directory.

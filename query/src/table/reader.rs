@@ -9,6 +9,7 @@ use tidelake_format::{
     file::DataFile,
     ids::{FileId, Position, TableId},
     layout,
+    merge::Deletes,
     meta::{FileEntry, Root},
     schema::{Supertable, Tombstone},
     snapshot::Snapshot,
@@ -107,19 +108,19 @@ impl Reader {
             blocks.push((segment.position, sorted));
         }
         let tails: Vec<Arc<SortedBlock>> = blocks.iter().map(|(_, b)| b.clone()).collect();
-        let united = self.uniter.unite(table, database.precision, &manifests, &tails)?;
+        let deletes = entries.iter().map(|f| Deletes::of_file(table, f.clean));
+        let deletes: Vec<Deletes<'_>> =
+            deletes.chain(blocks.iter().map(|(at, _)| Deletes::of_segment(table, *at))).collect();
+        let united = self.uniter.unite(table, database.precision, &manifests, &tails, &deletes)?;
 
         let ranks = united.ranks.iter().cloned();
-        let files_at = entries.into_iter().zip(manifests).map(|(entry, manifest)| {
-            let covered = |t: &&Tombstone| entry.clean < t.version;
-            let holes = table.tombstones.iter().filter(covered).map(|t| hole(t, &united)).collect();
-            (Origin::File(Arc::new(FileSource::new(table, entry.clone(), manifest))), holes)
+        let files_at = entries.into_iter().zip(manifests);
+        let files_at = files_at.map(|(entry, m)| Origin::File(Arc::new(FileSource::new(table, entry, m))));
+        let tails_at = blocks.into_iter().map(|(_, block)| Origin::Tail(block));
+        let list = files_at.chain(tails_at).zip(ranks).zip(&deletes).map(|((origin, ranks), deletes)| {
+            let holes = deletes.tombstones().iter().map(|t| hole(t, &united)).collect();
+            Source { origin, ranks, holes }
         });
-        let tails_at = blocks.into_iter().map(|(position, block)| {
-            let covered = |t: &&Tombstone| t.positions.contains(&position);
-            (Origin::Tail(block), table.tombstones.iter().filter(covered).map(|t| hole(t, &united)).collect())
-        });
-        let list = files_at.chain(tails_at).zip(ranks).map(|((origin, holes), ranks)| Source { origin, ranks, holes });
         let list = list.filter(|s| range.meets(s.origin.span().first, s.origin.span().last)).collect();
         Ok(Sources { list, united, files })
     }

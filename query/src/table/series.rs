@@ -8,13 +8,17 @@ use std::{
     },
 };
 
-use arrow::array::{Array, RecordBatch, StringArray};
+use arrow::{
+    array::{Array, BooleanArray, RecordBatch, StringArray},
+    buffer::BooleanBuffer,
+    compute::filter_record_batch,
+};
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use parking_lot::Mutex;
 use tidelake_format::{
     Result,
     ids::TableId,
-    merge::series_order,
+    merge::{Deletes, series_order},
     rows::SeriesSet,
     schema::{Supertable, field_id},
     tags::TagManifest,
@@ -63,9 +67,26 @@ pub(crate) struct United {
     /// The ranks of each source: files first, then log blocks.
     pub(crate) ranks: Vec<Ranks>,
     names: NameIndex,
+    /// Which series are gone: no source has them any more but what a DROP covers. `None` when none is.
+    gone: Option<BooleanBuffer>,
 }
 
 impl United {
+    /// The series that exist.
+    ///
+    /// # Errors
+    /// Internal when Arrow refuses to select them.
+    pub(crate) fn existing(&self) -> Result<SeriesSet> {
+        let Some(gone) = &self.gone else { return Ok(self.series.clone()) };
+        let exists = BooleanArray::new(!gone, None);
+        SeriesSet::try_new(filter_record_batch(self.series.batch(), &exists)?)
+    }
+
+    /// Whether a series of this name exists.
+    pub(crate) fn exists(&self, name: &str) -> bool {
+        let gone = |rank: u32| self.gone.as_ref().is_some_and(|gone| gone.value(rank as usize));
+        self.rank(name).is_some_and(|rank| !gone(rank))
+    }
     /// The rank of a series by its exact name.
     pub(crate) fn rank(&self, name: &str) -> Option<u32> {
         self.names.find(self.series.names(), name)
@@ -106,6 +127,7 @@ struct Whole {
 
 impl Uniter {
     /// The series of files and log blocks, both oldest first: overrides win, then the oldest value of each tag.
+    /// `all` are the deletes of each file and block; of one version of the table they are always the same.
     ///
     /// # Errors
     /// Internal when a tag cannot be cast to the table's type.
@@ -115,33 +137,46 @@ impl Uniter {
         precision: Precision,
         files: &[Arc<TagManifest>],
         blocks: &[Arc<SortedBlock>],
+        all: &[Deletes<'_>],
     ) -> Result<Arc<United>> {
-        let base = self.base(table, precision, files)?;
+        let base = self.base(table, precision, files, all)?;
         let mut ranks = base.united.ranks.clone();
-        for block in blocks {
+        for (block, deletes) in blocks.iter().zip(&all[files.len()..]) {
+            // What a DROP took may exist again: seldom, and too much to compare for.
+            let dropped = base.united.gone.is_some() || deletes.gone(&block.series).is_some();
             match fit(&base, block, table) {
-                Fit::Within(within) => ranks.push(Ranks::Mapped(within)),
-                Fit::Beyond => return self.whole(table, precision, files, blocks),
+                Fit::Within(within) if !dropped => ranks.push(Ranks::Mapped(within)),
+                _ => return self.whole(table, precision, files, blocks, all),
             }
         }
         if blocks.is_empty() {
             return Ok(base.united.clone());
         }
         let names = base.united.names.clone();
-        Ok(Arc::new(United { series: base.united.series.clone(), ranks, names }))
+        Ok(Arc::new(United { series: base.united.series.clone(), ranks, names, gone: None }))
     }
 
-    fn base(&self, table: &Arc<Supertable>, precision: Precision, files: &[Arc<TagManifest>]) -> Result<Arc<Base>> {
+    fn base(
+        &self,
+        table: &Arc<Supertable>,
+        precision: Precision,
+        files: &[Arc<TagManifest>],
+        deletes: &[Deletes<'_>],
+    ) -> Result<Arc<Base>> {
         let known = |b: &Base| same_table(&b.table, table) && same(&b.files, files);
         if let Some(base) = recent(&self.bases, table.id, known) {
             return Ok(base);
         }
         let united = match files {
-            [one] if table.overrides.is_empty() && is_complete(one.series(), table, precision) => {
+            [one]
+                if table.overrides.is_empty()
+                    && is_complete(one.series(), table, precision)
+                    && deletes.first().is_none_or(|d| d.gone(one.series()).is_none()) =>
+            {
                 let series = one.series().clone();
-                United { names: NameIndex::new(series.names()), series, ranks: vec![Ranks::Same] }
+                United { names: NameIndex::new(series.names()), series, ranks: vec![Ranks::Same], gone: None }
             }
-            _ => united(&files.iter().map(|f| f.series()).collect::<Vec<_>>(), table, precision)?,
+            _ => united(&files.iter().map(|f| f.series()).collect::<Vec<_>>(), table, precision, deletes)?,
         };
         let id = BaseId(self.next.fetch_add(1, Ordering::Relaxed));
         let base = Arc::new(Base { id, table: table.clone(), files: files.to_vec(), united: Arc::new(united) });
@@ -155,13 +190,14 @@ impl Uniter {
         precision: Precision,
         files: &[Arc<TagManifest>],
         blocks: &[Arc<SortedBlock>],
+        deletes: &[Deletes<'_>],
     ) -> Result<Arc<United>> {
         let known = |w: &Whole| same_table(&w.table, table) && same(&w.files, files) && same(&w.blocks, blocks);
         if let Some(whole) = recent(&self.wholes, table.id, known) {
             return Ok(whole.united.clone());
         }
         let sets = files.iter().map(|f| f.series()).chain(blocks.iter().map(|b| &b.series));
-        let united = Arc::new(united(&sets.collect::<Vec<_>>(), table, precision)?);
+        let united = Arc::new(united(&sets.collect::<Vec<_>>(), table, precision, deletes)?);
         let whole =
             Whole { table: table.clone(), files: files.to_vec(), blocks: blocks.to_vec(), united: united.clone() };
         remember(&self.wholes, table.id, Arc::new(whole));
@@ -169,14 +205,28 @@ impl Uniter {
     }
 }
 
-fn united(sets: &[&SeriesSet], table: &Supertable, precision: Precision) -> Result<United> {
+fn united(sets: &[&SeriesSet], table: &Supertable, precision: Precision, deletes: &[Deletes<'_>]) -> Result<United> {
     if sets.is_empty() {
         let series = SeriesSet::try_new(RecordBatch::new_empty(SeriesSet::schema_of(table, precision)))?;
-        return Ok(United { names: NameIndex::new(series.names()), series, ranks: Vec::new() });
+        return Ok(United { names: NameIndex::new(series.names()), series, ranks: Vec::new(), gone: None });
     }
-    let order = series_order(sets, table, precision)?;
+    let masks = sets.iter().zip(deletes).map(|(set, deletes)| deletes.mask(set)).collect::<Result<Vec<_>>>()?;
+    let masked: Vec<&SeriesSet> =
+        sets.iter().enumerate().map(|(i, set)| masks.get(i).and_then(|m| m.as_ref()).map_or(*set, |m| &m.0)).collect();
+    let order = series_order(&masked, table, precision)?;
+    let mut gone = None;
+    if masks.iter().any(Option::is_some) {
+        let mut exists = vec![false; order.series.len()];
+        for (i, ranks) in order.ranks.iter().enumerate() {
+            let gone = masks.get(i).and_then(|m| m.as_ref()).map(|m| &m.1);
+            for (local, rank) in ranks.iter().enumerate() {
+                exists[*rank as usize] |= gone.is_none_or(|gone| !gone.value(local));
+            }
+        }
+        gone = exists.contains(&false).then(|| exists.iter().map(|exists| !exists).collect());
+    }
     let ranks = order.ranks.into_iter().map(|r| Ranks::Mapped(r.into())).collect();
-    Ok(United { names: NameIndex::new(order.series.names()), series: order.series, ranks })
+    Ok(United { names: NameIndex::new(order.series.names()), series: order.series, ranks, gone })
 }
 
 /// Whether a set already has the shape that queries see: every tag of the table, in its type, place and name.

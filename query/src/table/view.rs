@@ -43,13 +43,13 @@ impl CatalogInfo for View {
     async fn series(&self, table: &Supertable) -> Result<Vec<SeriesSet>> {
         let Some(table) = self.snapshot.catalog.table_by_id(table.id).cloned() else { return Ok(Vec::new()) };
         let sources = self.reader.sources(&self.snapshot, &table, TimeRange::ALL).await?;
-        Ok(vec![sources.united.series.clone()])
+        Ok(vec![sources.united.existing()?])
     }
 
     async fn table_of_series(&self, database: DatabaseId, name: &str) -> Result<Option<Arc<Supertable>>> {
         for table in self.tables(database) {
             let sources = self.reader.sources(&self.snapshot, &table, TimeRange::ALL).await?;
-            if sources.united.rank(name).is_some() {
+            if sources.united.exists(name) {
                 return Ok(Some(table));
             }
         }

@@ -8,10 +8,7 @@ use tidelake_format::{
 
 use super::{
     lexer::{Cursor, Value},
-    statement::{
-        Alter, AlterAction, CreateDatabase, CreateSubtable, CreateTable, DropTables, Literal, Statement, TableName,
-        unsupported,
-    },
+    statement::{CreateDatabase, CreateSubtable, CreateTable, DropTables, Literal, Statement, TableName, unsupported},
 };
 
 /// Reads what follows CREATE.
@@ -44,33 +41,6 @@ pub(super) fn drop<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
     }
 }
 
-/// Reads what follows ALTER.
-pub(super) fn alter<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
-    if !cursor.take_word("STABLE") && !cursor.take_word("TABLE") {
-        return Err(unsupported("ALTER", cursor.peek_word()));
-    }
-    let table = cursor.table_name()?;
-    let action = cursor.peek_word();
-    if !cursor.take_word("ADD") {
-        return if action.is_empty() {
-            Err(cursor.unexpected("ADD COLUMN or ADD TAG"))
-        } else {
-            Err(unsupported("ALTER TABLE …", action))
-        };
-    }
-    let role = if cursor.take_word("COLUMN") {
-        Role::Field
-    } else if cursor.take_word("TAG") {
-        Role::Tag
-    } else {
-        return Err(cursor.unexpected("COLUMN or TAG"));
-    };
-    let name = cursor.name("a column name")?;
-    let ty = column_type(cursor, role)?;
-    column_options(cursor)?;
-    Ok(Statement::Alter(Alter { table, action: AlterAction::Add { name, role, ty } }))
-}
-
 fn database<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
     let if_not_exists = cursor.if_not_exists()?;
     let name = cursor.name("a database name")?;
@@ -94,13 +64,7 @@ fn database<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
                 database.precision = Some(text.parse::<Precision>()?);
             }
             "KEEP" => {
-                // Up to three values, one per storage tier: rows are dropped after the last.
-                let mut keep = duration_ms(cursor)?;
-                while cursor.take(b',') {
-                    keep = keep.max(duration_ms(cursor)?);
-                }
-                database.keep_ms =
-                    Some(between("KEEP", keep, DAY_MS, tidelake_format::schema::Database::LONGEST_KEEP_MS)?);
+                database.keep_ms = Some(keep_ms(cursor)?);
             }
             "DURATION" | "DAYS" => {
                 database.partition_ms =
@@ -114,9 +78,18 @@ fn database<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
 const MINUTE_MS: i64 = 60_000;
 const DAY_MS: i64 = 86_400_000;
 
+/// Takes the lengths of time of KEEP. There may be three, one per storage tier: rows are dropped after the longest.
+pub(super) fn keep_ms(cursor: &mut Cursor<'_>) -> Result<i64> {
+    let mut keep = duration_ms(cursor)?;
+    while cursor.take(b',') {
+        keep = keep.max(duration_ms(cursor)?);
+    }
+    between("KEEP", keep, DAY_MS, tidelake_format::schema::Database::LONGEST_KEEP_MS)
+}
+
 /// What CREATE DATABASE knows; all but PRECISION, KEEP and DURATION (DAYS) tune a storage that is not this one, and
 /// change nothing.
-const DATABASE_OPTIONS: [&str; 44] = [
+pub(super) const DATABASE_OPTIONS: [&str; 44] = [
     "BLOCKS",
     "BUFFER",
     "CACHE",
@@ -164,7 +137,7 @@ const DATABASE_OPTIONS: [&str; 44] = [
 ];
 
 /// Takes the value of an option that changes nothing: a number, with a unit or without, a text or a word.
-fn ignored_value(cursor: &mut Cursor<'_>) -> Result<()> {
+pub(super) fn ignored_value(cursor: &mut Cursor<'_>) -> Result<()> {
     cursor.skip();
     if matches!(cursor.byte(), b'\'' | b'"') {
         return cursor.text().map(|_| ());
@@ -237,8 +210,8 @@ fn table<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
     if cursor.take_word("TAGS") {
         columns.extend(column_list(cursor, Role::Tag)?);
     }
-    table_options(cursor)?;
-    Ok(Statement::CreateTable(CreateTable { table, if_not_exists, columns }))
+    let keep_ms = table_options(cursor)?;
+    Ok(Statement::CreateTable(CreateTable { table, if_not_exists, columns, keep_ms }))
 }
 
 /// Takes `(name type, …)`.
@@ -258,7 +231,7 @@ fn column_list(cursor: &mut Cursor<'_>, role: Role) -> Result<Vec<(String, Role,
 }
 
 /// Takes a type.
-fn column_type(cursor: &mut Cursor<'_>, role: Role) -> Result<Type> {
+pub(super) fn column_type(cursor: &mut Cursor<'_>, role: Role) -> Result<Type> {
     let (start, word) = (cursor.at, cursor.peek_word().to_ascii_uppercase());
     cursor.at += word.len();
     let (signed, unsigned) = match word.as_str() {
@@ -307,7 +280,7 @@ fn width(cursor: &mut Cursor<'_>, most: u32) -> Result<Option<u32>> {
 }
 
 /// Takes what may follow a column's type: how TDengine would encode it, a comment.
-fn column_options(cursor: &mut Cursor<'_>) -> Result<()> {
+pub(super) fn column_options(cursor: &mut Cursor<'_>) -> Result<()> {
     loop {
         if ["ENCODE", "COMPRESS", "LEVEL", "COMMENT"].iter().any(|word| cursor.take_word(word)) {
             ignored_value(cursor)?;
@@ -319,10 +292,13 @@ fn column_options(cursor: &mut Cursor<'_>) -> Result<()> {
     }
 }
 
-/// Takes what may follow the columns of a table and changes nothing here.
-fn table_options(cursor: &mut Cursor<'_>) -> Result<()> {
+/// Takes what may follow the columns of a table; all but KEEP, which is returned, changes nothing here.
+fn table_options(cursor: &mut Cursor<'_>) -> Result<Option<i64>> {
+    let mut keep = None;
     loop {
-        if cursor.take_word("COMMENT") {
+        if cursor.take_word("KEEP") {
+            keep = Some(keep_ms(cursor)?);
+        } else if cursor.take_word("COMMENT") {
             ignored_value(cursor)?;
         } else if cursor.take_word("SMA") {
             cursor.expect(b'(')?;
@@ -334,10 +310,10 @@ fn table_options(cursor: &mut Cursor<'_>) -> Result<()> {
         } else {
             let option = cursor.peek_word();
             if option.is_empty() {
-                return Ok(());
+                return Ok(keep);
             }
-            const KNOWN: [&str; 8] =
-                ["TTL", "KEEP", "ROLLUP", "WATERMARK", "MAX_DELAY", "DELETE_MARK", "VIRTUAL", "SECURITY_LEVEL"];
+            const KNOWN: [&str; 7] =
+                ["TTL", "ROLLUP", "WATERMARK", "MAX_DELAY", "DELETE_MARK", "VIRTUAL", "SECURITY_LEVEL"];
             if KNOWN.iter().any(|known| known.eq_ignore_ascii_case(option)) {
                 let option = option.to_ascii_uppercase();
                 return Err(Error::unsupported(format!("the table option {option} is not supported")));
@@ -389,7 +365,7 @@ pub(super) fn name_list(cursor: &mut Cursor<'_>) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn literal(cursor: &mut Cursor<'_>) -> Result<Literal> {
+pub(super) fn literal(cursor: &mut Cursor<'_>) -> Result<Literal> {
     cursor.skip();
     let start = cursor.at;
     match cursor.value()? {

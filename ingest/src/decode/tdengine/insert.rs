@@ -246,7 +246,7 @@ impl<'a> Reader<'a> {
         let now = self.session.now_ns.div_euclid(time::nanos_per_tick(precision));
         self.targets.push(Target {
             clock: Clock { zone: self.session.time_zone, precision, now_ns: self.session.now_ns },
-            oldest: time::oldest_kept(database.keep_ms, precision, now),
+            oldest: time::oldest_kept(table.kept_ms(database), precision, now),
             builder: BlockBuilder::new(&table, precision),
             table,
         });
@@ -516,7 +516,7 @@ fn column_place(table: &Supertable, name: &str) -> Result<usize> {
     })
 }
 
-fn tag_fault(series: &str, column: &Column, found: &str, fault: Fault) -> Error {
+pub(super) fn tag_fault(series: &str, column: &Column, found: &str, fault: Fault) -> Error {
     Error::invalid(format!("invalid tag value: {fault}"))
         .with("table", series)
         .with("tag", &column.name)

@@ -4,21 +4,24 @@
 //! `\'` and doubled quotes; a timestamp is an integer in the database's precision, a text in the session's zone or
 //! with an offset, or `now`, `today()` and either plus or minus a duration.
 
+mod alter;
 mod ddl;
+mod delete;
 pub mod insert;
 mod lexer;
+mod literal;
 mod parameters;
 pub mod statement;
 mod typed;
 
 pub use insert::{Inserted, Session, create_subtables, insert};
 pub use statement::{
-    Alter, AlterAction, CreateDatabase, CreateSubtable, CreateTable, DropTables, Insert, Literal, Statement, TableName,
-    parse, writes,
+    Alter, AlterAction, AlterDatabase, Comparison, CreateDatabase, CreateSubtable, CreateTable, Delete, DropTables,
+    Insert, Literal, Predicate, Statement, TableName, parse, writes,
 };
 
 pub(super) use parameters::value;
-pub(super) use typed::Clock;
+pub(crate) use typed::Clock;
 
 #[cfg(test)]
 mod tests;

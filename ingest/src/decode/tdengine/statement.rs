@@ -6,7 +6,7 @@ use tidelake_format::{
     types::{Precision, Type},
 };
 
-use super::{ddl, lexer::Cursor};
+use super::{alter, ddl, delete, lexer::Cursor};
 
 /// One statement.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +30,10 @@ pub enum Statement<'a> {
     DropTables(DropTables),
     /// ALTER TABLE or ALTER STABLE.
     Alter(Alter),
+    /// ALTER DATABASE.
+    AlterDatabase(AlterDatabase),
+    /// DELETE FROM.
+    Delete(Delete),
     /// USE.
     Use(String),
     /// A statement that does not write: a query, SHOW, DESCRIBE, EXPLAIN, …
@@ -78,6 +82,8 @@ pub struct CreateTable {
     pub if_not_exists: bool,
     /// Time first, then fields, then tags (none for a plain table).
     pub columns: Vec<(String, Role, Type)>,
+    /// KEEP in milliseconds; `None` is the database's.
+    pub keep_ms: Option<i64>,
 }
 
 /// One subtable of a CREATE TABLE … USING.
@@ -123,6 +129,109 @@ pub enum AlterAction {
         /// Its type.
         ty: Type,
     },
+    /// DROP COLUMN or DROP TAG.
+    Drop {
+        /// Its name.
+        name: String,
+        /// A field or a tag.
+        role: Role,
+    },
+    /// MODIFY COLUMN or MODIFY TAG.
+    Modify {
+        /// Its name.
+        name: String,
+        /// A field or a tag.
+        role: Role,
+        /// Its new type.
+        ty: Type,
+    },
+    /// RENAME COLUMN or RENAME TAG.
+    Rename {
+        /// Its name.
+        name: String,
+        /// A field or a tag.
+        role: Role,
+        /// Its new name.
+        to: String,
+    },
+    /// SET TAG of a subtable, each tag once.
+    SetTags(Vec<(String, Literal)>),
+    /// KEEP, in milliseconds.
+    Keep(i64),
+}
+
+/// ALTER DATABASE.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AlterDatabase {
+    /// Its name.
+    pub name: String,
+    /// KEEP in milliseconds, where it is given.
+    pub keep_ms: Option<i64>,
+}
+
+/// DELETE FROM.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Delete {
+    /// A supertable, a plain table or a subtable.
+    pub table: TableName,
+    /// WHERE; `None` = every row.
+    pub filter: Option<Predicate>,
+}
+
+/// A condition of WHERE, not yet typed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Predicate {
+    /// All of them.
+    And(Vec<Predicate>),
+    /// At least one of them.
+    Or(Vec<Predicate>),
+    /// The opposite, unknown where that is unknown.
+    Not(Box<Predicate>),
+    /// `column op value`; an operand on the other side has been turned round.
+    Compare {
+        /// Its name.
+        column: String,
+        /// The comparison.
+        op: Comparison,
+        /// What it is compared with.
+        value: Literal,
+    },
+    /// `column IN (…)`.
+    In {
+        /// Its name.
+        column: String,
+        /// The values.
+        values: Vec<Literal>,
+    },
+    /// `column LIKE 'pattern'`.
+    Like {
+        /// Its name.
+        column: String,
+        /// `%` is any text, `_` any character, `\` takes what follows as it is.
+        pattern: String,
+    },
+    /// `column IS NULL`.
+    IsNull {
+        /// Its name.
+        column: String,
+    },
+}
+
+/// A comparison of two values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// `=`
+    Equal,
+    /// `<>`, `!=`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
 }
 
 /// A literal of a statement, not yet typed.
@@ -208,7 +317,8 @@ pub fn parse(sql: &str) -> Result<Statement<'_>> {
         }
         "CREATE" => ddl::create(&mut cursor)?,
         "DROP" => ddl::drop(&mut cursor)?,
-        "ALTER" => ddl::alter(&mut cursor)?,
+        "ALTER" => alter::alter(&mut cursor)?,
+        "DELETE" => delete::delete(&mut cursor)?,
         "USE" => Statement::Use(cursor.name("a database name")?),
         other => return Err(unsupported(other, cursor.peek_word())),
     };

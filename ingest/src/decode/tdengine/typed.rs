@@ -13,10 +13,10 @@ use crate::decode::{
 
 /// What times are read with.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::decode) struct Clock {
-    pub(in crate::decode) zone: Tz,
-    pub(in crate::decode) precision: Precision,
-    pub(in crate::decode) now_ns: i64,
+pub(crate) struct Clock {
+    pub(crate) zone: Tz,
+    pub(crate) precision: Precision,
+    pub(crate) now_ns: i64,
 }
 
 impl<'a> Value<'a> {

@@ -17,7 +17,7 @@ use tidelake_format::{
     merge::{series_order, sort_newest},
     meta::{FileEntry, ObjectRef, Root},
     rows::{Block, SeriesSet},
-    schema::{Database, Role, Supertable, Tombstone},
+    schema::{Covers, Database, Role, Supertable, Tombstone},
     segment::{SegmentHeader, encode},
     store::Store,
     types::{Precision, Scalar, Type},
@@ -145,7 +145,8 @@ impl World {
                 let series = rng.random_bool(0.7).then(|| vec![name(rng.random_range(0..SERIES)), "nobody".to_owned()]);
                 let version = self.root.catalog().version.next();
                 let positions = (0..self.next).map(|seq| Position { writer: self.writer, seq }).collect::<Vec<_>>();
-                let tombstone = Tombstone { version, series: series.clone(), range: (from, to), positions };
+                let tombstone =
+                    Tombstone { version, series: series.clone(), range: (from, to), positions, covers: Covers::Rows };
                 self.alter(|t| {
                     t.tombstones.push(tombstone.clone());
                     Ok(())

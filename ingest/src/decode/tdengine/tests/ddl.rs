@@ -167,10 +167,9 @@ fn the_other_statements_are_read_or_named() {
     assert_eq!(parse("alter stable s add column c binary(4)").unwrap(), added(Role::Field, Type::Binary(Some(4))));
     assert_eq!(parse("ALTER TABLE S ADD TAG C INT UNSIGNED").unwrap(), added(Role::Tag, Type::UInt));
     for (sql, name) in [
-        ("alter table d set tag x = 1", "ALTER TABLE … SET"),
-        ("alter stable s drop column c", "ALTER TABLE … DROP"),
-        ("alter database d keep 1", "ALTER DATABASE"),
-        ("delete from d where ts < 5", "DELETE FROM"),
+        ("alter table d ttl 1", "ALTER TABLE … TTL"),
+        ("alter database d duration 1", "DURATION of a database never changes"),
+        ("alter user u pass 'x'", "ALTER USER"),
         ("create stream s into t as select 1", "CREATE STREAM"),
         ("create user u pass 'x'", "CREATE USER"),
         ("drop topic t", "DROP TOPIC"),

@@ -1,31 +1,28 @@
-//! TDengine's statements that write.
+//! TDengine's statements that write: INSERT and the way to it here, definitions in `define`, DELETE in `delete`.
+
+mod count;
+mod define;
+mod delete;
+mod filter;
+mod tags;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use arrow::array::RecordBatch;
 use metrics::counter;
 use tidelake_format::{
-    Error, Kind, Result,
-    ids::{DatabaseId, Token},
-    meta::{Catalog, Draft},
-    offload::offload,
-    rows::Block,
-    schema::Database,
+    Error, Kind, Result, ids::DatabaseId, meta::Catalog, offload::offload, rows::Block, schema::Database,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::{Durability, Executed, Ingest, lane::PROBE_AGE, series::View};
 use crate::{
     decode::{
         Decoded,
-        tdengine::{
-            self, Alter, AlterAction, CreateDatabase, CreateSubtable, CreateTable, DropTables, Inserted, Session,
-            Statement, TableName,
-        },
+        tdengine::{self, CreateSubtable, Inserted, Session, Statement, TableName},
     },
     metrics::BODY_BYTES,
 };
@@ -39,8 +36,8 @@ impl Ingest {
     /// Executes one writing statement of TDengine's SQL, timestamps without a zone read in the handle's;
     /// `parameters` holds one row for each execution.
     ///
-    /// An INSERT is taken as a whole or not at all. A DROP replies two seconds after it is in, when no writer can
-    /// acknowledge rows for what was dropped.
+    /// An INSERT is taken as a whole or not at all. A statement that forbids what was allowed (a DROP, a shorter KEEP)
+    /// replies two seconds after it is in, when no writer can acknowledge rows for what is gone.
     ///
     /// # Errors
     /// Invalid for a wrong statement, NotFound for an unknown database or table, Unsupported for a statement that does
@@ -60,120 +57,14 @@ impl Ingest {
             Statement::CreateSubtables(creates) => self.create_subtables(database, creates, start).await,
             Statement::DropTables(drop) => self.drop_tables(database, drop, start).await,
             Statement::Alter(alter) => self.alter(database, alter, start).await,
+            Statement::AlterDatabase(alter) => self.alter_database(alter, start).await,
+            Statement::Delete(delete) => self.delete(database, delete, start).await,
             Statement::Use(name) => {
                 let (_, found) = self.database(&name, start).await?;
                 Ok(Executed { use_database: Some(found.name.clone()), ..Executed::default() })
             }
             Statement::Query => Err(Error::unsupported("this statement does not write; send it to a query endpoint")),
         }
-    }
-
-    /// Commits a change of definitions on an answer of the store that is not older than the statement.
-    async fn define<T: Send>(
-        &self,
-        start: Instant,
-        change: impl FnMut(&mut Draft) -> Result<T> + Send,
-    ) -> Result<(T, Executed)> {
-        self.shared.probe.catalog(start.elapsed()).await?;
-        let (value, catalog) = self.shared.root.commit(&[], change).await?;
-        let token = Some(Token::Version(catalog.version));
-        Ok((value, Executed { token, ..Executed::default() }))
-    }
-
-    pub(crate) async fn create_database(&self, create: CreateDatabase) -> Result<Executed> {
-        let change = |draft: &mut Draft| {
-            if draft.catalog().database(&create.name).is_some() {
-                if create.if_not_exists {
-                    return Ok(());
-                }
-                return Err(Error::invalid("Database already exists").with("database", &create.name));
-            }
-            let keep = create.keep_ms.unwrap_or(Database::DEFAULT_KEEP_MS);
-            let partition = create.partition_ms.unwrap_or(Database::DEFAULT_PARTITION_MS);
-            draft.create_database(&create.name, create.precision.unwrap_or_default(), keep, partition)?;
-            Ok(())
-        };
-        Ok(self.define(Instant::now(), change).await?.1)
-    }
-
-    pub(crate) async fn drop_database(&self, name: &str, if_exists: bool, start: Instant) -> Result<Executed> {
-        let change = |draft: &mut Draft| match draft.catalog().database(name).map(|d| d.id) {
-            Some(id) => draft.drop_database(id).map(|()| true),
-            None if if_exists => Ok(false),
-            None => Err(no_database(name)),
-        };
-        let (dropped, executed) = self.define(start, change).await?;
-        self.forbidden(dropped).await;
-        Ok(executed)
-    }
-
-    /// Waits until no writer acknowledges on a version before the drop.
-    async fn forbidden(&self, dropped: bool) {
-        if dropped {
-            sleep(PROBE_AGE + Duration::from_millis(1)).await;
-        }
-    }
-
-    async fn create_table(&self, database: Option<&str>, create: CreateTable, start: Instant) -> Result<Executed> {
-        let (_, database) = self.database_of(&create.table, database, start).await?;
-        let name = &create.table.name;
-        let change = |draft: &mut Draft| {
-            if draft.catalog().table(database.id, name).is_some() {
-                if create.if_not_exists {
-                    return Ok(());
-                }
-                return Err(Error::invalid("Table already exists").with("table", name));
-            }
-            draft.create_table(database.id, name, create.columns.iter().cloned()).map(|_| ())
-        };
-        Ok(self.define(start, change).await?.1)
-    }
-
-    async fn drop_tables(&self, database: Option<&str>, drop: DropTables, start: Instant) -> Result<Executed> {
-        let mut tables = Vec::new();
-        for (table, if_exists) in &drop.tables {
-            let (catalog, database) = self.database_of(table, database, start).await?;
-            if catalog.table(database.id, &table.name).is_none() {
-                self.shared.directory.find(database.id, std::slice::from_ref(&table.name)).await?;
-                if self.shared.directory.knows(&self.shared.root.catalog(), database.id, &table.name) {
-                    return Err(Error::unsupported("dropping one subtable is not possible yet; drop its supertable")
-                        .with("table", &table.name));
-                }
-            }
-            tables.push((database.id, table.name.as_str(), *if_exists));
-        }
-        let change = |draft: &mut Draft| {
-            let mut dropped = false;
-            for (database, name, if_exists) in &tables {
-                match draft.catalog().table(*database, name).map(|t| t.id) {
-                    Some(id) => {
-                        draft.drop_table(id)?;
-                        dropped = true;
-                    }
-                    None if *if_exists => {}
-                    None => return Err(Error::not_found("Table does not exist").with("table", name)),
-                }
-            }
-            Ok(dropped)
-        };
-        let (dropped, executed) = self.define(start, change).await?;
-        self.forbidden(dropped).await;
-        Ok(executed)
-    }
-
-    async fn alter(&self, database: Option<&str>, alter: Alter, start: Instant) -> Result<Executed> {
-        let (_, database) = self.database_of(&alter.table, database, start).await?;
-        let change = |draft: &mut Draft| {
-            let table = draft.catalog().table(database.id, &alter.table.name).cloned();
-            let table =
-                table.ok_or_else(|| Error::not_found("Table does not exist").with("table", &alter.table.name))?;
-            let mut changed = table.as_ref().clone();
-            match &alter.action {
-                AlterAction::Add { name, role, ty } => changed.add_column(name, *role, *ty)?,
-            };
-            draft.put_table(changed)
-        };
-        Ok(self.define(start, change).await?.1)
     }
 
     async fn create_subtables(
@@ -193,7 +84,7 @@ impl Ingest {
         let (decoded, catalog): (Decoded, _) = self.read(database, start, false, read).await?;
         self.register(&catalog, &decoded.blocks)?;
         let reservation = self.reserve(1).await?;
-        let token = self.submit(decoded.blocks, reservation, Durability::Stored).await?;
+        let token = self.submit(decoded.blocks, reservation, Durability::Stored, Some(catalog.version)).await?;
         Ok(Executed { token, ..Executed::default() })
     }
 
@@ -231,7 +122,7 @@ impl Ingest {
                 }
             }
             self.register(&catalog, &decoded.blocks)?;
-            let token = self.submit(decoded.blocks, reservation, Durability::Stored).await?;
+            let token = self.submit(decoded.blocks, reservation, Durability::Stored, Some(catalog.version)).await?;
             return Ok(Executed { affected_rows: decoded.accepted as u64, token, use_database: None });
         }
         Err(Error::unavailable("other requests keep changing the same tables"))
@@ -260,7 +151,8 @@ impl Ingest {
         large: bool,
         read: impl Fn(&View, &Session<'_>) -> Result<T> + Clone + Send + 'static,
     ) -> Result<(T, Arc<Catalog>)> {
-        let mut catalog = self.shared.root.catalog();
+        // A series that is known here may have been dropped elsewhere: a DROP waits for as long as this may be old.
+        let mut catalog = self.shared.probe.catalog(PROBE_AGE).await?;
         loop {
             let view = View { catalog: catalog.clone(), directory: self.shared.directory.clone() };
             let (name, time_zone, now_ns) =
@@ -339,3 +231,6 @@ impl Ingest {
 fn no_database(name: &str) -> Error {
     Error::not_found("Database not exist").with("database", name)
 }
+
+#[cfg(test)]
+mod tests;

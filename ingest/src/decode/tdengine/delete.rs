@@ -1,0 +1,174 @@
+//! DELETE FROM and its WHERE.
+
+use tidelake_format::{Error, Result};
+
+use super::{
+    ddl::literal,
+    lexer::Cursor,
+    statement::{Comparison, Delete, Literal, Predicate, Statement},
+};
+
+/// How deep brackets and NOT may be nested.
+const DEPTH: usize = 64;
+/// How many comparisons and values a WHERE may hold.
+const PARTS: usize = 100_000;
+
+/// Reads what follows DELETE.
+pub(super) fn delete<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+    cursor.expect_word("FROM")?;
+    let table = cursor.table_name()?;
+    let filter = if cursor.take_word("WHERE") { Some(Reader { depth: 0, parts: 0 }.any(cursor)?) } else { None };
+    Ok(Statement::Delete(Delete { table, filter }))
+}
+
+struct Reader {
+    depth: usize,
+    parts: usize,
+}
+
+impl Reader {
+    /// Conditions between OR.
+    fn any(&mut self, cursor: &mut Cursor<'_>) -> Result<Predicate> {
+        let mut parts = vec![self.all(cursor)?];
+        while cursor.take_word("OR") {
+            parts.push(self.all(cursor)?);
+        }
+        Ok(one_or(parts, Predicate::Or))
+    }
+
+    /// Conditions between AND.
+    fn all(&mut self, cursor: &mut Cursor<'_>) -> Result<Predicate> {
+        let mut parts = vec![self.factor(cursor)?];
+        while cursor.take_word("AND") {
+            parts.push(self.factor(cursor)?);
+        }
+        Ok(one_or(parts, Predicate::And))
+    }
+
+    fn factor(&mut self, cursor: &mut Cursor<'_>) -> Result<Predicate> {
+        self.depth += 1;
+        if self.depth > DEPTH {
+            return Err(Error::invalid("a WHERE is nested too deeply").with("limit", DEPTH));
+        }
+        let predicate = if cursor.take_word("NOT") {
+            Predicate::Not(Box::new(self.factor(cursor)?))
+        } else if cursor.take(b'(') {
+            let inner = self.any(cursor)?;
+            cursor.expect(b')')?;
+            inner
+        } else {
+            self.condition(cursor)?
+        };
+        self.depth -= 1;
+        Ok(predicate)
+    }
+
+    fn count(&mut self) -> Result<()> {
+        self.parts += 1;
+        if self.parts > PARTS {
+            return Err(Error::invalid("a WHERE has too many conditions").with("limit", PARTS));
+        }
+        Ok(())
+    }
+
+    fn condition(&mut self, cursor: &mut Cursor<'_>) -> Result<Predicate> {
+        self.count()?;
+        cursor.skip();
+        let starts_value = matches!(cursor.byte(), b'\'' | b'"' | b'?' | b'0'..=b'9' | b'-' | b'+' | b'.');
+        let is_word =
+            ["NULL", "TRUE", "FALSE", "NOW", "TODAY"].iter().any(|w| cursor.peek_word().eq_ignore_ascii_case(w));
+        if starts_value || is_word {
+            let value = literal(cursor)?;
+            let op = comparison(cursor)?.ok_or_else(|| cursor.unexpected("a comparison"))?;
+            return Ok(Predicate::Compare { column: cursor.name("a column name")?, op: turned(op), value });
+        }
+        let column = cursor.name("a column name")?;
+        if cursor.byte() == b'(' {
+            return Err(Error::unsupported("a DELETE takes no functions of columns in its WHERE").with("found", column));
+        }
+        if cursor.byte() == b'.' {
+            return Err(Error::unsupported("a DELETE takes no qualified columns in its WHERE").with("found", column));
+        }
+        if let Some(op) = comparison(cursor)? {
+            return Ok(Predicate::Compare { column, op, value: literal(cursor)? });
+        }
+        if cursor.take_word("IS") {
+            let not = cursor.take_word("NOT");
+            cursor.expect_word("NULL")?;
+            return Ok(negated(not, Predicate::IsNull { column }));
+        }
+        let not = cursor.take_word("NOT");
+        if cursor.take_word("BETWEEN") {
+            let low = literal(cursor)?;
+            cursor.expect_word("AND")?;
+            let high = literal(cursor)?;
+            let at_least = Predicate::Compare { column: column.clone(), op: Comparison::GreaterOrEqual, value: low };
+            let at_most = Predicate::Compare { column, op: Comparison::LessOrEqual, value: high };
+            return Ok(negated(not, Predicate::And(vec![at_least, at_most])));
+        }
+        if cursor.take_word("IN") {
+            cursor.expect(b'(')?;
+            let mut values = Vec::new();
+            loop {
+                self.count()?;
+                values.push(literal(cursor)?);
+                if !cursor.take(b',') {
+                    cursor.expect(b')')?;
+                    return Ok(negated(not, Predicate::In { column, values }));
+                }
+            }
+        }
+        if cursor.take_word("LIKE") {
+            let Literal::Text(pattern) = literal(cursor)? else { return Err(cursor.unexpected("a pattern in quotes")) };
+            return Ok(negated(not, Predicate::Like { column, pattern }));
+        }
+        Err(cursor.unexpected("=, <>, <, <=, >, >=, BETWEEN, IN, LIKE or IS NULL"))
+    }
+}
+
+fn one_or(mut parts: Vec<Predicate>, many: impl FnOnce(Vec<Predicate>) -> Predicate) -> Predicate {
+    if parts.len() == 1 { parts.remove(0) } else { many(parts) }
+}
+
+fn negated(not: bool, predicate: Predicate) -> Predicate {
+    if not { Predicate::Not(Box::new(predicate)) } else { predicate }
+}
+
+/// Takes a comparison when it is next.
+fn comparison(cursor: &mut Cursor<'_>) -> Result<Option<Comparison>> {
+    let first = [b'=', b'!', b'<', b'>'].into_iter().find(|sign| cursor.take(*sign));
+    let second = |cursor: &mut Cursor<'_>, sign: u8| {
+        let is = cursor.byte() == sign;
+        cursor.at += usize::from(is);
+        is
+    };
+    Ok(Some(match first {
+        None => return Ok(None),
+        Some(b'=') => {
+            let _ = second(cursor, b'=');
+            Comparison::Equal
+        }
+        Some(b'!') => {
+            if !second(cursor, b'=') {
+                return Err(cursor.unexpected("'='"));
+            }
+            Comparison::NotEqual
+        }
+        Some(b'<') if second(cursor, b'>') => Comparison::NotEqual,
+        Some(b'<') if second(cursor, b'=') => Comparison::LessOrEqual,
+        Some(b'<') => Comparison::Less,
+        Some(_) if second(cursor, b'=') => Comparison::GreaterOrEqual,
+        Some(_) => Comparison::Greater,
+    }))
+}
+
+/// The comparison with its sides exchanged.
+fn turned(op: Comparison) -> Comparison {
+    match op {
+        Comparison::Less => Comparison::Greater,
+        Comparison::LessOrEqual => Comparison::GreaterOrEqual,
+        Comparison::Greater => Comparison::Less,
+        Comparison::GreaterOrEqual => Comparison::LessOrEqual,
+        same => same,
+    }
+}

@@ -1,0 +1,98 @@
+//! Literals of statements other than INSERT, as values.
+
+use tidelake_format::{
+    Error, Result,
+    schema::Column,
+    types::{Scalar, Type},
+};
+
+use super::{
+    insert::tag_fault,
+    lexer::{Cursor, Value},
+    statement::Literal,
+    typed::Clock,
+};
+use crate::decode::builder::{Fault, Tag};
+
+impl Literal {
+    /// The value of a tag, as strictly as an INSERT takes it; `None` is NULL.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) naming the series, the tag, its type and what was found.
+    pub(crate) fn tag(&self, series: &str, column: &Column, clock: Clock) -> Result<Option<Scalar>> {
+        let (sql, value) = self.read()?;
+        let described = value.describe();
+        let fault = |fault| tag_fault(series, column, &described, fault);
+        let value = value.into_bytes(column.ty).map_err(fault)?;
+        let tag = value.typed(sql, column.ty, clock).map_err(fault)?;
+        Ok(tag.map(scalar))
+    }
+
+    /// What a column of a type is compared with: a number of any size and sign for a number, a text of any length for
+    /// a text. `None` is NULL.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) naming the column, its type and what was found.
+    pub(crate) fn operand(&self, column: &Column, clock: Clock) -> Result<Option<Scalar>> {
+        let (sql, value) = self.read()?;
+        let described = value.describe();
+        let fault = |fault: Fault| {
+            Error::invalid(format!("a value that the column cannot be compared with: {fault}"))
+                .with("column", &column.name)
+                .with("expected", column.ty)
+                .with("found", &described)
+        };
+        let ty = match column.ty {
+            Type::Binary(_) | Type::NChar(_) | Type::Json => Type::Binary(None),
+            Type::VarBinary(_) => Type::VarBinary(None),
+            ty if ty.is_numeric() => {
+                let exact = [Type::BigInt, Type::UBigInt].into_iter();
+                let mut exact = exact.filter_map(|ty| value.typed(sql, ty, clock).ok());
+                match exact.next() {
+                    Some(tag) => return Ok(tag.map(scalar)),
+                    None => Type::Double,
+                }
+            }
+            ty => ty,
+        };
+        let value = value.into_bytes(ty).map_err(fault)?;
+        let tag = value.typed(sql, ty, clock).map_err(fault)?;
+        Ok(tag.map(scalar))
+    }
+
+    /// The value as a time in ticks; `None` is NULL.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) naming what was found.
+    pub(crate) fn ticks(&self, clock: Clock) -> Result<Option<i64>> {
+        let (sql, value) = self.read()?;
+        if matches!(value, Value::Null) {
+            return Ok(None);
+        }
+        let ticks = value.ticks(sql, clock);
+        ticks.map(Some).map_err(|fault| {
+            Error::invalid(format!("a time that cannot be read: {fault}"))
+                .with("expected", format!("a text, a number of {} or now", clock.precision))
+                .with("found", value.describe())
+        })
+    }
+
+    fn read(&self) -> Result<(&str, Value<'_>)> {
+        Ok(match self {
+            Literal::Text(text) => ("", Value::Text(text.as_str().into())),
+            Literal::Bare(text) => (text.as_str(), Cursor::new(text).value()?),
+        })
+    }
+}
+
+fn scalar(tag: Tag<'_>) -> Scalar {
+    match tag {
+        Tag::Bool(v) => Scalar::Bool(v),
+        Tag::Int(v) => Scalar::Int(v),
+        Tag::UInt(v) => Scalar::UInt(v),
+        Tag::Float(v) => Scalar::Float(f64::from(v)),
+        Tag::Double(v) => Scalar::Float(v),
+        Tag::Text(v) => Scalar::Text(v.to_owned()),
+        Tag::Bytes(v) => Scalar::Bytes(v.to_vec()),
+    }
+}

@@ -1,0 +1,81 @@
+//! ALTER TABLE … SET TAG: the tags of one series.
+
+use std::sync::Arc;
+
+use tidelake_format::{
+    Error, Result,
+    ids::{ColumnId, DatabaseId},
+    meta::Draft,
+    schema::{Database, Role, Supertable},
+    types::Scalar,
+};
+use tokio::time::Instant;
+
+use crate::{
+    decode::tdengine::{Clock, Literal},
+    write::{Executed, Ingest, series::was_dropped},
+};
+
+/// The most series of one table whose tags were set: each is read with the catalog.
+const OVERRIDES: usize = 1_000_000;
+
+impl Ingest {
+    /// The supertable of a series, if there is one of this name.
+    pub(super) async fn supertable_of(&self, database: DatabaseId, name: &str) -> Result<Option<Arc<Supertable>>> {
+        self.shared.directory.find(database, &[name.to_owned()]).await?;
+        let found = self.shared.directory.subtable(&self.shared.root.catalog(), database, name);
+        Ok(found.map(|subtable| subtable.table))
+    }
+
+    /// What times of a statement are read with.
+    pub(super) fn clock_of(&self, database: &Database) -> Clock {
+        Clock { zone: self.time_zone, precision: database.precision, now_ns: self.shared.ambient().wall_ns() }
+    }
+
+    pub(super) async fn set_tags(
+        &self,
+        database: &Database,
+        name: &str,
+        tags: &[(String, Literal)],
+        start: Instant,
+    ) -> Result<Executed> {
+        if self.shared.root.catalog().table(database.id, name).is_some() {
+            return Err(
+                Error::invalid("SET TAG is for a subtable; a supertable has no tags of its own").with("table", name)
+            );
+        }
+        let found = self.supertable_of(database.id, name).await?;
+        let id = found.ok_or_else(|| Error::not_found("Table does not exist").with("table", name))?.id;
+        let (since, clock) = (self.shared.root.catalog().version, self.clock_of(database));
+        let change = |draft: &mut Draft| {
+            let table = draft.catalog().table_by_id(id).filter(|table| !was_dropped(table, name, since));
+            let table = table.ok_or_else(|| Error::not_found("Table does not exist").with("table", name))?;
+            let mut changed = table.as_ref().clone();
+            let values = values(&changed, name, tags, clock)?;
+            changed.overrides.entry(name.to_owned()).or_default().extend(values);
+            if changed.overrides.len() > OVERRIDES {
+                return Err(Error::unsupported("too many series of one table had their tags set")
+                    .with("table", &table.name)
+                    .with("limit", OVERRIDES));
+            }
+            draft.put_table(changed)
+        };
+        Ok(self.define(start, change).await?.1)
+    }
+}
+
+/// The values of some tags of a table.
+fn values(
+    table: &Supertable,
+    name: &str,
+    tags: &[(String, Literal)],
+    clock: Clock,
+) -> Result<Vec<(ColumnId, Option<Scalar>)>> {
+    let value = |(tag, literal): &(String, Literal)| {
+        let column = table.column(tag).filter(|c| c.role == Role::Tag).ok_or_else(|| {
+            Error::not_found("Invalid column name: no such tag").with("table", &table.name).with("tag", tag)
+        })?;
+        Ok((column.id, literal.tag(name, column, clock)?))
+    };
+    tags.iter().map(value).collect()
+}

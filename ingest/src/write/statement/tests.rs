@@ -1,0 +1,211 @@
+//! Statements against a model: random writes, deletes, drops, tags and schema changes, folds and merges between them.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{StreamExt, stream};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tidelake_format::Kind;
+
+use crate::{
+    compact::CompactRequest,
+    testing::{Held, Rows, config, memory, open, read},
+    write::Ingest,
+};
+
+const DAY: i64 = 86_400_000;
+
+/// What a table ought to hold.
+#[derive(Debug, Default, Clone)]
+struct Model {
+    series: BTreeMap<String, BTreeMap<String, String>>,
+    rows: Rows,
+    columns: Vec<(String, &'static str)>,
+    /// The tags that the series were created with.
+    given: BTreeMap<String, (Option<i32>, String)>,
+}
+
+impl Model {
+    fn expected(&self) -> Rows {
+        let with_tags = |(key, row): (&(String, i64), &BTreeMap<String, String>)| {
+            let mut row = row.clone();
+            row.extend(self.series[&key.0].clone());
+            (key.clone(), row)
+        };
+        self.rows.iter().map(with_tags).collect()
+    }
+
+    /// Removes what a condition takes and returns how many rows that was.
+    fn delete(&mut self, takes: impl Fn(&str, i64, &BTreeMap<String, String>) -> bool) -> u64 {
+        let before = self.rows.len();
+        let series = &self.series;
+        self.rows.retain(|(name, ts), _| !takes(name, *ts, &series[name]));
+        (before - self.rows.len()) as u64
+    }
+}
+
+async fn run(ingest: &Ingest, sql: &str) -> u64 {
+    ingest.execute(Some("db"), sql, None).await.unwrap_or_else(|e| panic!("{e}: {sql}")).affected_rows
+}
+
+fn random_ts(rng: &mut StdRng) -> i64 {
+    rng.random_range(0..3) * DAY + rng.random_range(0..12) * 1_000
+}
+
+fn tag(site: Option<i32>) -> String {
+    site.map_or("null".to_owned(), |site| site.to_string())
+}
+
+async fn insert(ingest: &Ingest, rng: &mut StdRng, model: &mut Model) {
+    let name = format!("d{}", rng.random_range(0..6));
+    let known = model.series.contains_key(&name);
+    let (site, text) = (rng.random_bool(0.8).then(|| rng.random_range(0..3)), format!("n{}", rng.random_range(0..3)));
+    let (site, text) = model.given.entry(name.clone()).or_insert((site, text)).clone();
+    let columns: Vec<_> = model.columns.iter().filter(|_| rng.random_bool(0.7)).cloned().collect();
+    let names: String = columns.iter().map(|(name, _)| format!(", {name}")).collect();
+    let using = !known || rng.random_bool(0.5);
+    let tags = if using { format!(" using s tags({}, '{text}')", tag(site)) } else { String::new() };
+    let mut sql = format!("insert into {name}{tags} (ts{names}) values");
+    if !known {
+        let tags = [("#name", Some(text)), ("#site", site.map(|site| site.to_string()))];
+        let tags = tags.into_iter().filter_map(|(tag, value)| Some((tag.to_owned(), value?)));
+        model.series.insert(name.clone(), tags.collect());
+    }
+    for _ in 0..rng.random_range(1..8) {
+        let ts = random_ts(rng);
+        let row = model.rows.entry((name.clone(), ts)).or_default();
+        sql += &format!(" ({ts}");
+        for (column, ty) in &columns {
+            let value = if *ty == "double" {
+                format!("{}.5", rng.random_range(0..90))
+            } else {
+                rng.random_range(0..90).to_string()
+            };
+            sql += &format!(", {value}");
+            row.insert(column.clone(), value);
+        }
+        sql += ")";
+    }
+    run(ingest, &sql).await;
+}
+
+async fn delete(ingest: &Ingest, rng: &mut StdRng, model: &mut Model) {
+    let (a, b) = (random_ts(rng), random_ts(rng));
+    let (from, to) = (a.min(b), a.max(b));
+    let (time, whole) = match rng.random_range(0..4) {
+        0 => ("".to_owned(), true),
+        1 => (format!("ts >= {from} and ts <= {to}"), false),
+        2 => (format!("ts between {from} and {to}"), false),
+        _ => (format!("{to} >= ts and ts > {}", from - 1), false),
+    };
+    let site = rng.random_range(0..3).to_string();
+    let is = |tags: &BTreeMap<String, String>, wanted: &str| tags.get("#site").is_some_and(|s| s == wanted);
+    let (target, tags, hit): (String, String, Box<dyn Fn(&str, &BTreeMap<String, String>) -> bool>) =
+        match rng.random_range(0..6) {
+            0 => {
+                let name = model.series.keys().nth(rng.random_range(0..model.series.len().max(1))).cloned();
+                let Some(name) = name else { return };
+                (name.clone(), String::new(), Box::new(move |n, _| n == name))
+            }
+            1 => ("s".into(), format!("site = {site}"), Box::new(move |_, t| is(t, &site))),
+            2 => ("s".into(), "site is null".into(), Box::new(|_, t| !t.contains_key("#site"))),
+            3 => {
+                let like = format!("(name like '%{site}' or tbname = 'd{site}')");
+                let names = [format!("n{site}"), format!("d{site}")];
+                ("s".into(), like, Box::new(move |n, t| t["#name"] == names[0] || n == names[1]))
+            }
+            4 => ("s".into(), format!("not site <> {site}"), Box::new(move |_, t| is(t, &site))),
+            _ => ("s".into(), String::new(), Box::new(|_, _| true)),
+        };
+    let parts: Vec<String> = [time, tags].into_iter().filter(|p| !p.is_empty()).collect();
+    let filter = if parts.is_empty() { String::new() } else { format!(" where {}", parts.join(" and ")) };
+    let sql = format!("delete from {target}{filter}");
+    let expected = model.delete(|name, ts, tags| (whole || (from..=to).contains(&ts)) && hit(name, tags));
+    assert_eq!(run(ingest, &sql).await, expected, "{sql}");
+}
+
+async fn change(ingest: &Ingest, rng: &mut StdRng, model: &mut Model) {
+    let name = format!("d{}", rng.random_range(0..6));
+    match rng.random_range(0..5) {
+        0 | 1 => {
+            let sql = format!("drop table if exists {name}");
+            run(ingest, &sql).await;
+            model.series.remove(&name);
+            model.given.remove(&name);
+            model.rows.retain(|(n, _), _| *n != name);
+        }
+        2 => {
+            let site = rng.random_bool(0.7).then(|| rng.random_range(0..3));
+            let sql = format!("alter table {name} set tag site = {}", tag(site));
+            let Some(tags) = model.series.get_mut(&name) else {
+                let error = ingest.execute(Some("db"), &sql, None).await.unwrap_err();
+                assert_eq!(error.kind(), Kind::NotFound, "{sql}: {error}");
+                return;
+            };
+            run(ingest, &sql).await;
+            match site {
+                Some(site) => drop(tags.insert("#site".into(), site.to_string())),
+                None => drop(tags.remove("#site")),
+            }
+        }
+        3 => {
+            // Two names, so that a name often comes back after it was dropped.
+            let free = ["x", "y"].into_iter().find(|n| model.columns.iter().all(|(c, _)| c != n));
+            let Some(free) = free else { return };
+            let ty = if rng.random_bool(0.5) { "int" } else { "double" };
+            run(ingest, &format!("alter stable s add column {free} {ty}")).await;
+            model.columns.push((free.to_owned(), ty));
+        }
+        _ => {
+            if model.columns.len() < 2 {
+                return;
+            }
+            let (gone, _) = model.columns.remove(rng.random_range(0..model.columns.len()));
+            run(ingest, &format!("alter stable s drop column {gone}")).await;
+            model.rows.values_mut().for_each(|row| drop(row.remove(&gone)));
+        }
+    }
+}
+
+fn check(found: &(Rows, Held), model: &Model, at: &str) {
+    assert_eq!(found.0, model.expected(), "rows, {at}");
+    assert_eq!(found.1.series, model.series, "series, {at}");
+}
+
+async fn random_run(seed: u64) {
+    let (store, one) = memory().await;
+    let two = open(&store, config()).await;
+    run(&one, "create database db duration 1d keep 73000d").await;
+    run(&one, "create stable s(ts timestamp, v int, w double) tags(site int, name binary(16))").await;
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut model = Model { columns: vec![("v".into(), "int"), ("w".into(), "double")], ..Model::default() };
+    for step in 0..30 {
+        let ingest = if rng.random_bool(0.5) { &one } else { &two };
+        let what = rng.random_range(0..20);
+        match what {
+            0..=9 => insert(ingest, &mut rng, &mut model).await,
+            10..=12 => delete(ingest, &mut rng, &mut model).await,
+            13 | 14 => change(ingest, &mut rng, &mut model).await,
+            15..=17 => drop(ingest.compact(CompactRequest::Fold).await.unwrap()),
+            18 => drop(ingest.compact(CompactRequest::Due).await.unwrap()),
+            _ => drop(ingest.compact(CompactRequest::Full).await.unwrap()),
+        }
+        // Writes of one millisecond have no order.
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        let found = read(&store, "db", "s", &[]).await;
+        check(&found, &model, &format!("seed {seed}, step {step}, {what}"));
+    }
+    one.compact(CompactRequest::Full).await.unwrap();
+    let found = read(&store, "db", "s", &[]).await;
+    check(&found, &model, &format!("seed {seed}, compacted"));
+    let live: BTreeSet<_> = model.rows.keys().cloned().collect();
+    assert_eq!(found.1.in_files, live, "seed {seed}: no file holds what was deleted");
+    assert_eq!(found.1.tombstones, 0, "seed {seed}: tombstones go when nothing is left for them");
+}
+
+#[tokio::test]
+async fn random_statements_leave_what_a_model_says_in_every_state() {
+    // A drop waits for two seconds: some runs go side by side.
+    stream::iter((0..100).map(random_run)).buffer_unordered(25).collect::<Vec<_>>().await;
+}
