@@ -101,6 +101,21 @@ random_hex_id! {
     FileId
 }
 
+impl WriterId {
+    /// The lower half of the id of a writer of one bulk ingest.
+    const BULK: u64 = 0x62c1_7c5e_b01c_0de5;
+
+    /// The id of the writer of one bulk ingest: its segments are read all together or not at all.
+    pub fn bulk(random: u64) -> Self {
+        Self(u128::from(random) << 64 | u128::from(Self::BULK))
+    }
+
+    /// Whether this is the writer of one bulk ingest.
+    pub fn is_bulk(self) -> bool {
+        self.0 & u128::from(u64::MAX) == u128::from(Self::BULK)
+    }
+}
+
 /// The place of one log segment: acknowledged rows are named by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Position {
@@ -108,6 +123,16 @@ pub struct Position {
     pub writer: WriterId,
     /// Its number, from 0 and without holes.
     pub seq: u64,
+}
+
+impl Position {
+    /// The end of a bulk ingest has this number and that of the segments before it, together.
+    pub const END: u64 = 1 << 63;
+
+    /// Whether this is a segment of a bulk ingest that counts only once its end is there.
+    pub fn is_part(&self) -> bool {
+        self.writer.is_bulk() && self.seq < Self::END
+    }
 }
 
 impl fmt::Display for Position {

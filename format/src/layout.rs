@@ -164,6 +164,20 @@ pub fn idem_key(key: &str) -> String {
     format!("{IDEM}/{:032x}", xxhash_rust::xxh3::xxh3_128(key.as_bytes()))
 }
 
+/// The key of an attempt at an idempotency key, from 1: later ones come after attempts that were made void.
+///
+/// ```
+/// use tidelake_format::layout;
+/// assert_eq!(layout::idem_attempt_key("x", 1), layout::idem_key("x"));
+/// assert_eq!(layout::idem_attempt_key("x", 2), layout::idem_key("x") + ".2");
+/// ```
+pub fn idem_attempt_key(key: &str, attempt: u32) -> String {
+    match attempt {
+        0 | 1 => idem_key(key),
+        _ => format!("{}.{attempt}", idem_key(key)),
+    }
+}
+
 /// The key of an object put to read the store's clock.
 ///
 /// ```

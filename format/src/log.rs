@@ -20,6 +20,9 @@ use crate::{
 /// A watermark may be forgotten this long after its writer started.
 const RETIRED_MS: i64 = 3 * 86_400_000;
 
+/// A bulk ingest without an end is void this long after its first segment.
+const ABANDONED_MS: i64 = 86_400_000;
+
 /// A consistent cut of the log for folding: no segment outside it is older than one in it, except those of a
 /// writer that is held up by a fault or a missing number.
 #[derive(Debug, Clone)]
@@ -58,7 +61,7 @@ impl Cut {
                     .with("expected", next(expected))
                     .with("found", next(found)));
             }
-            draft.set_watermark(*writer, *watermark);
+            draft.set_watermark(*writer, watermark.clone());
         }
         for writer in &self.retired {
             if self.catalog.watermark(*writer) == draft.catalog().watermark(*writer) {
@@ -114,12 +117,26 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64) -> Result<Cut> {
                 continue;
             }
         };
-        let start_ms = catalog.watermark(writer).or(moved.get(&writer)).map_or(start_ms, |w| w.start_ms);
-        let watermark = Watermark { next: pending.position.seq + 1, start_ms, time_ms: pending.time_ms };
+        let known = catalog.watermark(writer).or(moved.get(&writer));
+        let watermark = Watermark {
+            next: pending.position.seq + 1,
+            start_ms: known.map_or(start_ms, |w| w.start_ms),
+            time_ms: pending.time_ms,
+            voids: known.map(|w| w.voids.clone()).unwrap_or_default(),
+        };
         moved.insert(writer, watermark);
         if let Fetched::Segment(segment) = fetched {
             segments.push(segment);
         }
+    }
+    // A bulk ingest is taken whole or not at all.
+    for writer in faults.iter().map(|f| f.position.writer).filter(|w| w.is_bulk()) {
+        moved.remove(&writer);
+        segments.retain(|s| s.position.writer != writer);
+    }
+    for (writer, began_ms) in listing.abandoned(&catalog, clock_ms.saturating_sub(ABANDONED_MS)) {
+        let known = catalog.watermark(writer).cloned().unwrap_or_else(|| Watermark::unfolded(began_ms));
+        moved.insert(writer, Watermark { next: u64::MAX, time_ms: known.time_ms.max(began_ms), ..known });
     }
     segments.sort_by_key(|s| s.order());
     let is_retired = |(writer, w): &(WriterId, &Watermark)| {
@@ -145,5 +162,13 @@ fn bound(pending: &mut Vec<Pending>, max_bytes: u64) {
     }
     let limit = pending[fits].time_ms;
     let whole = pending.partition_point(|p| p.time_ms < limit);
-    pending.truncate(if whole > 0 { whole } else { fits.max(1) });
+    let mut taken = if whole > 0 { whole } else { fits.max(1) };
+    let is_split = |at: usize| {
+        let (last, next) = (pending[at - 1].position.writer, pending[at].position.writer);
+        last == next && next.is_bulk()
+    };
+    while taken < pending.len() && is_split(taken) {
+        taken += 1;
+    }
+    pending.truncate(taken);
 }

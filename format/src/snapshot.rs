@@ -103,7 +103,7 @@ impl Snapshot {
         match token {
             Token::Version(v) => *v <= self.catalog.version,
             Token::Position(p) => {
-                self.catalog.watermark(p.writer).is_some_and(|w| p.seq < w.next)
+                self.catalog.watermark(p.writer).is_some_and(|w| p.seq < w.next && !w.is_void(p.seq))
                     || self.tail.iter().any(|t| t.position == *p)
             }
         }

@@ -29,6 +29,16 @@ pub struct IngestConfig {
     pub confirm_ms: u64,
     /// Largest request body after decompression, in bytes. Default 100 MiB; a larger one is answered 413.
     pub body_bytes: usize,
+    /// Most bytes of decoded rows of one bulk ingest (Flight DoPut). Default 1 GiB; a larger one is refused whole. Its
+    /// rows become visible together, so every reader of the log's tail holds them together until they are folded.
+    pub bulk_bytes: usize,
+    /// Longest line of line protocol, in bytes. Default 1 MiB; a longer one is rejected by its number.
+    pub line_bytes: usize,
+    /// Tables of one database beyond which rows create no more. Default 10 000; each is a section of every version.
+    pub tables: usize,
+    /// Columns of one table, time and tags included, beyond which rows add no more. Default 1 024, at most 4 096: every
+    /// row of a segment has a place for each column of its block.
+    pub columns: usize,
     /// Whether line protocol and OpenTSDB create a database that does not exist. Default true.
     pub auto_create_database: bool,
     /// The precision of such a database. Default ns, as InfluxDB has it.
@@ -52,6 +62,10 @@ impl Default for IngestConfig {
             no_sync_ms: 10,
             confirm_ms: 20_000,
             body_bytes: 100 << 20,
+            bulk_bytes: 1 << 30,
+            line_bytes: 1 << 20,
+            tables: 10_000,
+            columns: 1_024,
             auto_create_database: true,
             auto_precision: Precision::Nano,
             opentsdb_database: "opentsdb".to_owned(),
@@ -129,6 +143,10 @@ impl IngestConfig {
         check(self.buffer_bytes >= self.group_bytes, "ingest.buffer_bytes is at least ingest.group_bytes");
         check(self.body_bytes >= 1 << 10, "ingest.body_bytes is at least 1024");
         check(self.buffer_bytes >= self.body_bytes, "ingest.buffer_bytes is at least ingest.body_bytes");
+        check(self.bulk_bytes >= 1 << 10, "ingest.bulk_bytes is at least 1024");
+        check(self.line_bytes >= 64, "ingest.line_bytes is at least 64");
+        check(self.tables > 0, "ingest.tables is not 0");
+        check((3..=4_096).contains(&self.columns), "ingest.columns is between 3 and 4096");
         check(self.confirm_ms > 0, "ingest.confirm_ms is not 0");
         check(self.compact.interval_ms > 0, "ingest.compact.interval_ms is not 0");
         check(self.compact.collect_ms > 0, "ingest.compact.collect_ms is not 0");

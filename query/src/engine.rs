@@ -107,8 +107,10 @@ pub struct EngineConfig {
     pub partitions: usize,
     /// The longest a query may take.
     pub timeout: std::time::Duration,
-    /// Queries at once; more wait, up to ten times as many, then are refused.
+    /// Queries at once; more wait.
     pub concurrency: usize,
+    /// Queries that wait for their turn; more are refused.
+    pub waiting: usize,
 }
 
 impl Engine {
@@ -140,9 +142,15 @@ impl Engine {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The door to the write path.
-    pub fn writer(&self) -> &Arc<dyn Writer> {
-        &self.inner.writer
+    /// The door to the write path, under the session's idempotency key where it has one.
+    ///
+    /// # Errors
+    /// Invalid for a text that cannot be a key.
+    pub fn writer(&self, session: &Session) -> Result<Arc<dyn Writer>> {
+        match &session.idempotency_key {
+            Some(key) => self.inner.writer.with_key(key),
+            None => Ok(self.inner.writer.clone()),
+        }
     }
 
     /// The databases and tables as the session sees them: those of a snapshot that holds its tokens.
@@ -231,7 +239,7 @@ impl Engine {
     async fn update(&self, session: &Session, sql: &str, parameters: Option<RecordBatch>) -> Result<Outcome> {
         let parsed = dialect::parse(sql, session.double_quotes)?;
         let StatementKind::Use(name) = parsed.kind else {
-            let outcome = self.inner.writer.execute(session.database.as_deref(), sql, parameters).await?;
+            let outcome = self.writer(session)?.execute(session.database.as_deref(), sql, parameters).await?;
             return Ok(Outcome::Updated(outcome));
         };
         let catalog = self.catalog(session).await?;
@@ -340,7 +348,7 @@ impl Engine {
         if let Ok(permit) = self.inner.running.clone().try_acquire_owned() {
             return Ok(permit);
         }
-        let limit = self.inner.config.concurrency.max(1) * 10;
+        let limit = self.inner.config.waiting;
         let before = self.inner.waiting.fetch_add(1, Ordering::Relaxed);
         let _waiting = Waiting(&self.inner.waiting);
         if before >= limit {

@@ -55,7 +55,11 @@ impl Writer for Notes {
         }
         let rows = parameters.as_ref().map_or(1, RecordBatch::num_rows) as u64;
         self.executed.lock().push((database.map(str::to_owned), sql.to_owned(), parameters));
-        Ok(WriteOutcome { affected_rows: rows, token: Some(token()), use_database: None })
+        Ok(WriteOutcome { affected_rows: rows, token: Some(token()), ..WriteOutcome::default() })
+    }
+
+    fn with_key(&self, key: &str) -> Result<std::sync::Arc<dyn Writer>> {
+        Err(Error::unsupported("notes have no keys").with("found", key))
     }
 
     async fn ingest(
@@ -66,7 +70,7 @@ impl Writer for Notes {
         let batches: Vec<RecordBatch> = batches.try_collect().await?;
         let rows = batches.iter().map(|b| b.num_rows() as u64).sum();
         self.ingested.lock().push((target, batches));
-        Ok(WriteOutcome { affected_rows: rows, token: Some(token()), use_database: None })
+        Ok(WriteOutcome { affected_rows: rows, token: Some(token()), ..WriteOutcome::default() })
     }
 }
 
@@ -105,8 +109,13 @@ pub(crate) async fn engine() -> (Engine, Arc<Notes>) {
     root.store().create(&log_key(position), segment).await.unwrap();
     let snapshots = SnapshotReader::new(root.clone(), SnapshotOptions::default());
     let notes = Arc::new(Notes::default());
-    let config =
-        EngineConfig { memory_bytes: 256 << 20, partitions: 1, timeout: Duration::from_secs(60), concurrency: 8 };
+    let config = EngineConfig {
+        memory_bytes: 256 << 20,
+        partitions: 1,
+        timeout: Duration::from_secs(60),
+        concurrency: 8,
+        waiting: 80,
+    };
     (Engine::new(root, Arc::new(snapshots), notes.clone(), config), notes)
 }
 

@@ -9,6 +9,10 @@ use crate::session::Session;
 ///
 /// A reply to a write carries its token here; a query that brings it back sees that write, or fails.
 pub(crate) const TOKEN_HEADER: &str = "x-tidelake-token";
+/// The request header that names a statement that writes, so that a copy of it is not written again.
+pub(crate) const KEY_HEADER: &str = "idempotency-key";
+/// The reply header that says `true` of such a copy.
+pub(crate) const REPLAYED_HEADER: &str = "idempotency-replayed";
 /// The headers that name the database of unqualified tables, weakest first.
 pub(crate) const DATABASE_HEADERS: [&str; 2] = ["schema", "database"];
 /// The header that names the session's time zone.
@@ -30,6 +34,7 @@ where
     if let Some(zone) = header(TIME_ZONE_HEADER).last() {
         session.time_zone = time_zone(zone)?;
     }
+    session.idempotency_key = header(KEY_HEADER).last().map(str::to_owned);
     for list in header(TOKEN_HEADER) {
         session.tokens.extend(tokens(list)?);
     }

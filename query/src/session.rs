@@ -24,10 +24,29 @@ pub struct Session {
     pub tokens: Vec<Token>,
     /// The meaning of double quotes.
     pub double_quotes: DoubleQuotes,
+    /// The key of a statement that writes: copies of it under this key are not written again.
+    pub idempotency_key: Option<String>,
 }
 
 impl Default for Session {
     fn default() -> Self {
-        Self { database: None, time_zone: Tz::UTC, tokens: Vec::new(), double_quotes: DoubleQuotes::Identifier }
+        Self {
+            database: None,
+            time_zone: Tz::UTC,
+            tokens: Vec::new(),
+            double_quotes: DoubleQuotes::Identifier,
+            idempotency_key: None,
+        }
+    }
+}
+
+impl Session {
+    /// The session of one part of a request that is written in parts: each has a key of its own.
+    pub(crate) fn part(&self, number: usize) -> Self {
+        let idempotency_key = self.idempotency_key.as_ref().map(|key| match number {
+            0 => key.clone(),
+            _ => format!("{key}#{number}"),
+        });
+        Self { idempotency_key, ..self.clone() }
     }
 }

@@ -1,5 +1,7 @@
 //! The door to the write path: a query node holds one and never sees the crate behind it.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -14,6 +16,8 @@ pub struct WriteOutcome {
     pub token: Option<Token>,
     /// The database that a USE statement chose.
     pub use_database: Option<String>,
+    /// Whether this was a copy of an earlier request under its idempotency key: nothing was written now.
+    pub replayed: bool,
 }
 
 /// What a bulk ingest does when its table exists.
@@ -52,6 +56,13 @@ pub trait Writer: Send + Sync + 'static {
     async fn execute(&self, database: Option<&str>, sql: &str, parameters: Option<RecordBatch>)
     -> Result<WriteOutcome>;
 
+    /// A writer for one request under an idempotency key: of all copies of the request one is written, and the others
+    /// get its answer. Changes of definitions take no notice of it.
+    ///
+    /// # Errors
+    /// Invalid for a text that cannot be a key; Unsupported where nothing is written.
+    fn with_key(&self, key: &str) -> Result<Arc<dyn Writer>>;
+
     /// Writes batches into one supertable, all visible together.
     ///
     /// # Errors
@@ -73,6 +84,10 @@ impl Writer for ReadOnlyWriter {
         let verb = sql.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
         Err(Error::unsupported("this node only reads; send writing statements to an ingest endpoint")
             .with("statement", verb))
+    }
+
+    fn with_key(&self, _: &str) -> Result<Arc<dyn Writer>> {
+        Ok(Arc::new(Self))
     }
 
     async fn ingest(&self, target: IngestTarget, _: BoxStream<'static, Result<RecordBatch>>) -> Result<WriteOutcome> {

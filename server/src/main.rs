@@ -6,6 +6,7 @@ mod client;
 mod compact;
 mod demo;
 mod inspect;
+mod memory;
 mod serve;
 mod settings;
 mod shell;

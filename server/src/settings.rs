@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, path::Path, path::PathBuf
 
 use serde::Deserialize;
 
+use crate::memory;
+
 /// One layer of settings as it was written; every layer has the same names.
 ///
 /// Values are text until [`Settings::resolve`] checks them, so that one start lists every fault of every layer.
@@ -32,13 +34,38 @@ pub(crate) struct Layer {
     /// The largest request body after decompression [default: 64MiB]
     #[arg(long, env = "TIDELAKE_MAX_BODY", value_name = "SIZE")]
     pub(crate) max_body: Option<Text>,
-    /// Rows that wait to be stored, at most; beyond it writers are told to come back [default: 256MiB]
+    /// The longest line of line protocol [default: 1MiB]
+    #[arg(long, env = "TIDELAKE_MAX_LINE", value_name = "SIZE")]
+    pub(crate) max_line: Option<Text>,
+    /// Decoded rows of one bulk ingest, which becomes visible whole [default: 1GiB]
+    #[arg(long, env = "TIDELAKE_MAX_BULK", value_name = "SIZE")]
+    pub(crate) max_bulk: Option<Text>,
+    /// Tables of a database beyond which rows create no more [default: 10000]
+    #[arg(long, env = "TIDELAKE_MAX_TABLES", value_name = "COUNT")]
+    pub(crate) max_tables: Option<Text>,
+    /// Columns of a table beyond which rows add no more, at most 4096 [default: 1024]
+    #[arg(long, env = "TIDELAKE_MAX_COLUMNS", value_name = "COUNT")]
+    pub(crate) max_columns: Option<Text>,
+    /// Connections at once; more wait to be accepted [default: 4096]
+    #[arg(long, env = "TIDELAKE_MAX_CONNECTIONS", value_name = "COUNT")]
+    pub(crate) max_connections: Option<Text>,
+    /// All headers of one request, at least 8KiB [default: 64KiB]
+    #[arg(long, env = "TIDELAKE_MAX_HEADER", value_name = "SIZE")]
+    pub(crate) max_header: Option<Text>,
+    /// How long a client may take to send the headers of a request, from the end of the one before [default: 60s]
+    #[arg(long, env = "TIDELAKE_HEADER_TIMEOUT", value_name = "DURATION")]
+    pub(crate) header_timeout: Option<Text>,
+    /// How long a client may pause while it sends a body [default: 30s]
+    #[arg(long, env = "TIDELAKE_BODY_TIMEOUT", value_name = "DURATION")]
+    pub(crate) body_timeout: Option<Text>,
+    /// Rows that wait to be stored, at most; beyond it writers are told to come back [default: an eighth of the memory,
+    /// at most 256MiB]
     #[arg(long, env = "TIDELAKE_INGEST_BUFFER", value_name = "SIZE")]
     pub(crate) ingest_buffer: Option<Text>,
     /// How often the log is folded into data files [default: 5s]
     #[arg(long, env = "TIDELAKE_FOLD_INTERVAL", value_name = "DURATION")]
     pub(crate) fold_interval: Option<Text>,
-    /// Memory of all queries together; they spill beyond it [default: 2GiB]
+    /// Memory of all queries together; they spill beyond it [default: three eighths of the memory]
     #[arg(long, env = "TIDELAKE_QUERY_MEMORY", value_name = "SIZE")]
     pub(crate) query_memory: Option<Text>,
     /// The longest a query may take [default: 5m]
@@ -47,7 +74,10 @@ pub(crate) struct Layer {
     /// Queries that run at once; more wait [default: 16]
     #[arg(long, env = "TIDELAKE_QUERY_CONCURRENCY", value_name = "COUNT")]
     pub(crate) query_concurrency: Option<Text>,
-    /// Decoded log segments kept in memory [default: 256MiB]
+    /// Queries that wait for their turn; more are told to come back [default: 160]
+    #[arg(long, env = "TIDELAKE_QUERY_QUEUE", value_name = "COUNT")]
+    pub(crate) query_queue: Option<Text>,
+    /// Decoded log segments kept in memory [default: an eighth of the memory, at most 256MiB]
     #[arg(long, env = "TIDELAKE_TAIL_CACHE", value_name = "SIZE")]
     pub(crate) tail_cache: Option<Text>,
     /// How old the state may be that a query without a token sees [default: 0s on a directory, 1s elsewhere]
@@ -102,11 +132,20 @@ pub(crate) struct Settings {
     pub(crate) flight_listen: Option<SocketAddr>,
     pub(crate) auto_create_database: bool,
     pub(crate) max_body: usize,
+    pub(crate) max_line: usize,
+    pub(crate) max_bulk: usize,
+    pub(crate) max_tables: usize,
+    pub(crate) max_columns: usize,
+    pub(crate) max_connections: usize,
+    pub(crate) max_header: usize,
+    pub(crate) header_timeout: Duration,
+    pub(crate) body_timeout: Duration,
     pub(crate) ingest_buffer: usize,
     pub(crate) fold_interval: Duration,
     pub(crate) query_memory: usize,
     pub(crate) query_timeout: Duration,
     pub(crate) query_concurrency: usize,
+    pub(crate) query_queue: usize,
     pub(crate) tail_cache: usize,
     pub(crate) max_staleness: Option<Duration>,
     pub(crate) log_format: LogFormat,
@@ -144,7 +183,37 @@ impl Settings {
                 None => check.fault("store-option", "name=value", option),
             }
         }
+        let memory = memory::limit();
+        let mut max_columns = check.or("max_columns", pick(&flags.max_columns, &below.max_columns), "1024", count);
+        if !(3..=4_096).contains(&max_columns) {
+            check.fault("max_columns", "3 to 4096", &max_columns.to_string());
+            max_columns = 1_024;
+        }
+        let mut max_header = check.or("max_header", pick(&flags.max_header, &below.max_header), "64KiB", size);
+        if !(8 << 10..=16 << 20).contains(&max_header) {
+            check.fault("max_header", "8KiB to 16MiB", &max_header.to_string());
+            max_header = 64 << 10;
+        }
         let settings = Settings {
+            max_columns,
+            max_header,
+            max_line: check.or("max_line", pick(&flags.max_line, &below.max_line), "1MiB", size),
+            max_bulk: check.or("max_bulk", pick(&flags.max_bulk, &below.max_bulk), "1GiB", size),
+            max_tables: check.or("max_tables", pick(&flags.max_tables, &below.max_tables), "10000", count),
+            max_connections: check.or(
+                "max_connections",
+                pick(&flags.max_connections, &below.max_connections),
+                "4096",
+                count,
+            ),
+            header_timeout: check.or(
+                "header_timeout",
+                pick(&flags.header_timeout, &below.header_timeout),
+                "60s",
+                duration,
+            ),
+            body_timeout: check.or("body_timeout", pick(&flags.body_timeout, &below.body_timeout), "30s", duration),
+            query_queue: check.or("query_queue", pick(&flags.query_queue, &below.query_queue), "160", count),
             store: pick(&flags.store, &below.store).unwrap_or_else(|| "./tidelake-data".to_owned()),
             store_options,
             listen: check.or("listen", pick(&flags.listen, &below.listen), "127.0.0.1:8086", address),
@@ -157,9 +226,19 @@ impl Settings {
                 boolean,
             ),
             max_body: check.or("max_body", pick(&flags.max_body, &below.max_body), "64MiB", size),
-            ingest_buffer: check.or("ingest_buffer", pick(&flags.ingest_buffer, &below.ingest_buffer), "256MiB", size),
+            ingest_buffer: check.or(
+                "ingest_buffer",
+                pick(&flags.ingest_buffer, &below.ingest_buffer),
+                &memory.share(1, 8, 256 << 20).to_string(),
+                size,
+            ),
             fold_interval: check.or("fold_interval", pick(&flags.fold_interval, &below.fold_interval), "5s", duration),
-            query_memory: check.or("query_memory", pick(&flags.query_memory, &below.query_memory), "2GiB", size),
+            query_memory: check.or(
+                "query_memory",
+                pick(&flags.query_memory, &below.query_memory),
+                &memory.share(3, 8, usize::MAX).to_string(),
+                size,
+            ),
             query_timeout: check.or("query_timeout", pick(&flags.query_timeout, &below.query_timeout), "5m", duration),
             query_concurrency: check.or(
                 "query_concurrency",
@@ -167,7 +246,12 @@ impl Settings {
                 "16",
                 count,
             ),
-            tail_cache: check.or("tail_cache", pick(&flags.tail_cache, &below.tail_cache), "256MiB", size),
+            tail_cache: check.or(
+                "tail_cache",
+                pick(&flags.tail_cache, &below.tail_cache),
+                &memory.share(1, 8, 256 << 20).to_string(),
+                size,
+            ),
             max_staleness: pick(&flags.max_staleness, &below.max_staleness)
                 .map(|v| check.or("max_staleness", Some(v), "0s", duration)),
             log_format: check.or("log_format", pick(&flags.log_format, &below.log_format), "text", log_format),

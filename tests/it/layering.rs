@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Room → rooms that it may use at run time (ARCHITECTURE.md).
-const ARROWS: [(&str, &[&str]); 8] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("tidelake-format", &[]),
     ("tidelake-ingest", &["tidelake-format"]),
     ("tidelake-query", &["tidelake-format"]),
@@ -15,6 +15,7 @@ const ARROWS: [(&str, &[&str]); 8] = [
     ("tidelake-tests", &["tidelake-format", "tidelake-loadtest"]),
     ("tidelake-powerloss", &[]),
     ("tidelake-simulation", &["tidelake-format", "tidelake-ingest"]),
+    ("tidelake-fuzz", &["tidelake-format", "tidelake-ingest", "tidelake-query"]),
 ];
 
 /// Room → crates that must not be among all that it is built from.

@@ -7,6 +7,7 @@ mod crash;
 mod documents;
 mod engines;
 mod layering;
+mod limits;
 mod soak;
 mod store_contract;
 mod w1;

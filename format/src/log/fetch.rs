@@ -14,8 +14,10 @@ use crate::{
     store::Store,
 };
 
-/// How many segments are read at once.
-const PARALLEL: usize = 16;
+/// How many segments are read at once, when they are large and when they are small.
+const PARALLEL: std::ops::RangeInclusive<usize> = 16..=1_024;
+/// The bytes that are read at once, about.
+const AT_ONCE_BYTES: u64 = 32 << 20;
 /// Segments up to this size are decoded in place: a hop to another thread costs more.
 const INLINE_BYTES: usize = 64 << 10;
 /// A segment modified this long after its writer started is void for all.
@@ -26,7 +28,8 @@ pub(crate) const VOID_MS: i64 = 2 * 86_400_000;
 pub(crate) enum Fetched {
     /// Its rows count.
     Segment(Arc<TailSegment>),
-    /// It was written too long after its writer started: its number is taken, its rows do not count.
+    /// It was written too long after its writer started, or a commit made it void: its number is taken, its rows do
+    /// not count. A void of a commit has a watermark, which knows the start better.
     Void { writer_start_ms: i64 },
     /// It cannot be decoded.
     Fault(Fault),
@@ -37,11 +40,18 @@ pub(crate) enum Fetched {
 /// # Errors
 /// [`Kind::NotFound`] when one is gone (folded and collected since it was listed); [`Kind::Unavailable`].
 pub(crate) async fn fetch(store: &Store, wanted: Vec<Pending>) -> Result<Vec<(Pending, Fetched)>> {
+    // A tail of many small segments costs one round trip, not one for each handful.
+    let largest = wanted.iter().map(|p| p.bytes).max().unwrap_or_default().max(1);
+    let parallel = usize::try_from(AT_ONCE_BYTES / largest).unwrap_or(usize::MAX);
+    let parallel = parallel.clamp(*PARALLEL.start(), *PARALLEL.end());
     let fetches = wanted.into_iter().map(|pending| async move { Ok((pending, fetch_one(store, &pending).await?)) });
-    futures::stream::iter(fetches).buffered(PARALLEL).try_collect().await
+    futures::stream::iter(fetches).buffered(parallel).try_collect().await
 }
 
 async fn fetch_one(store: &Store, pending: &Pending) -> Result<Fetched> {
+    if pending.is_void {
+        return Ok(Fetched::Void { writer_start_ms: pending.modified_ms });
+    }
     let key = layout::log_key(pending.position);
     let mut fault = None;
     // A bad read may be the network's fault: a second one tells.

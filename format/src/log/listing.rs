@@ -1,5 +1,5 @@
 //! What lies in the log, and which of it counts: of each writer the segments from its watermark to the first
-//! number that is missing.
+//! number that is missing; of the writer of a bulk ingest all of them once its end is there, none before.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::{
     error::{Error, Kind, Result},
     ids::{Position, WriterId},
     layout,
-    meta::Catalog,
+    meta::{Catalog, Watermark},
     store::{ObjectMeta, Store},
 };
 
@@ -33,6 +33,8 @@ pub(crate) struct Pending {
     /// Its time in the order of segments: last-modified, never less than that of the one before in its writer.
     pub(crate) time_ms: i64,
     pub(crate) bytes: u64,
+    /// Whether the version says that its rows do not count.
+    pub(crate) is_void: bool,
 }
 
 /// The log as it was when it was looked at.
@@ -59,6 +61,14 @@ impl Listing {
         let found: Vec<WriterId> = names.iter().filter_map(|n| n.parse().ok()).collect();
         self.writers.retain(|writer, _| found.contains(writer));
         for writer in found {
+            if writer.is_bulk() {
+                // Its end has a number that nobody can guess; it is listed until that is folded.
+                let is_done = catalog.watermark(writer).is_some_and(|w| w.next > Position::END);
+                let listed = if is_done { Vec::new() } else { store.list(&layout::log_prefix(writer)).await? };
+                let named = |m: &ObjectMeta| Some((layout::parse_log(m.location.as_ref())?.seq, Listed::from(m)));
+                self.writers.insert(writer, listed.iter().filter_map(named).collect());
+                continue;
+            }
             if let Some(segments) = self.writers.get_mut(&writer) {
                 let mut seq = first_missing(segments, catalog.watermark(writer).map_or(0, |w| w.next));
                 loop {
@@ -84,11 +94,26 @@ impl Listing {
         let mut is_complete = true;
         for (writer, segments) in &mut self.writers {
             let Some(watermark) = now.watermark(*writer) else { continue };
-            let asked = first_missing(segments, before.watermark(*writer).map_or(0, |w| w.next));
-            is_complete &= asked >= watermark.next;
+            if !writer.is_bulk() {
+                let asked = first_missing(segments, before.watermark(*writer).map_or(0, |w| w.next));
+                is_complete &= asked >= watermark.next;
+            }
             *segments = segments.split_off(&watermark.next);
         }
         is_complete
+    }
+
+    /// Bulk ingests of which nothing counts, without an end or with a void one, that began before a moment, and when.
+    pub(crate) fn abandoned(&self, catalog: &Catalog, before_ms: i64) -> Vec<(WriterId, i64)> {
+        let abandoned = |(writer, segments): (&WriterId, &BTreeMap<u64, Listed>)| {
+            let watermark = catalog.watermark(*writer);
+            let began_ms = segments.values().map(|s| s.modified_ms).min()?;
+            let has_end =
+                segments.keys().any(|seq| *seq >= Position::END && watermark.is_none_or(|w| !w.is_void(*seq)));
+            let is_over = watermark.is_some_and(|w| w.next > Position::END);
+            (writer.is_bulk() && !has_end && !is_over && began_ms < before_ms).then_some((*writer, began_ms))
+        };
+        self.writers.iter().filter_map(abandoned).collect()
     }
 
     /// Whether anything of a writer is in the log.
@@ -110,6 +135,10 @@ impl Listing {
         let mut pending = Vec::new();
         for (writer, segments) in &self.writers {
             let watermark = catalog.watermark(*writer);
+            if writer.is_bulk() {
+                pending.extend(bulk(*writer, segments, watermark));
+                continue;
+            }
             let mut time_ms = watermark.map_or(i64::MIN, |w| w.time_ms);
             let next = watermark.map_or(0, |w| w.next);
             for ((seq, listed), expected) in segments.range(next..).zip(next..) {
@@ -118,12 +147,35 @@ impl Listing {
                 }
                 time_ms = time_ms.max(listed.modified_ms);
                 let position = Position { writer: *writer, seq: *seq };
-                pending.push(Pending { position, modified_ms: listed.modified_ms, time_ms, bytes: listed.bytes });
+                let is_void = watermark.is_some_and(|w| w.is_void(*seq));
+                let Listed { modified_ms, bytes } = *listed;
+                pending.push(Pending { position, modified_ms, time_ms, bytes, is_void });
             }
         }
         pending.sort_unstable_by_key(|p| (p.time_ms, p.position));
         pending
     }
+}
+
+/// The segments of a bulk ingest, all at the place of its end; none without it, when it is folded, or void.
+fn bulk(writer: WriterId, segments: &BTreeMap<u64, Listed>, watermark: Option<&Watermark>) -> Vec<Pending> {
+    let Some((end, last)) = segments.range(Position::END..).next_back() else { return Vec::new() };
+    let is_over = watermark.is_some_and(|w| *end < w.next || w.is_void(*end));
+    let parts = segments.range(..Position::END);
+    // A list that is read page by page may hold the end and miss a part that was put while it was read.
+    let is_whole = parts.clone().count() as u64 == end - Position::END
+        && parts.clone().zip(0..).all(|((seq, _), expected)| *seq == expected);
+    if is_over || !is_whole {
+        return Vec::new();
+    }
+    let pending = |(seq, listed): (&u64, &Listed)| Pending {
+        position: Position { writer, seq: *seq },
+        modified_ms: last.modified_ms,
+        time_ms: last.modified_ms,
+        bytes: listed.bytes,
+        is_void: false,
+    };
+    parts.chain([(end, last)]).map(pending).collect()
 }
 
 /// The first number from `next` on that is missing.

@@ -99,7 +99,7 @@ async fn a_cut_takes_old_segments_in_order_and_the_next_one_goes_on() {
     // a1 is never before a0; stamps decide between a0 and b1.
     assert_eq!(taken(&cut), [b0, a0, a1, b1]);
     assert_eq!(cut.segments[2].modified_ms, place.epoch_ms + 1_000);
-    let mark = |next, time| Watermark { next, start_ms: place.epoch_ms, time_ms: place.epoch_ms + time };
+    let mark = |next, time| Watermark { next, time_ms: place.epoch_ms + time, ..Watermark::unfolded(place.epoch_ms) };
     assert_eq!(cut.watermarks, [(A, mark(2, 1_000)), (B, mark(2, 1_000))]);
     let catalog = fold(&place.root, &cut).await.unwrap();
     assert_eq!(catalog.watermark(A), Some(&mark(2, 1_000)));
@@ -203,7 +203,7 @@ async fn a_segment_written_long_after_its_writer_started_is_void_and_its_number_
 async fn a_watermark_is_forgotten_three_days_after_its_writer_once_its_segments_are_gone() {
     let place = Place::new().await;
     let day = 86_400_000;
-    let mark = |start_ms| Watermark { next: 1, start_ms, time_ms: start_ms };
+    let mark = |start_ms| Watermark { next: 1, time_ms: start_ms, ..Watermark::unfolded(start_ms) };
     let old = place.epoch_ms - 4 * day;
     let gone = WriterId(1);
     place
@@ -223,4 +223,61 @@ async fn a_watermark_is_forgotten_three_days_after_its_writer_once_its_segments_
     let catalog = fold(&place.root, &cut).await.unwrap();
     assert_eq!((catalog.version, catalog.watermark(gone)), (Version(3), None));
     assert!(catalog.watermark(A).is_some());
+}
+
+#[tokio::test]
+async fn a_bulk_ingest_is_taken_whole_at_the_place_of_its_end_and_not_before() {
+    let place = Place::new().await;
+    let bulk = WriterId::bulk(7);
+    let parts = [place.put(bulk, 0, 0, 0).await, place.put(bulk, 1, 100, 0).await];
+    let a0 = place.put(A, 0, 300, 0).await;
+    let open = cut(&place.root, MARGIN, u64::MAX).await.unwrap();
+    assert_eq!(taken(&open), [a0], "no end, no rows");
+    let end = place.put(bulk, Position::END + 2, 500, 0).await;
+    let b0 = place.put(B, 0, 600, 0).await;
+    for max_bytes in [u64::MAX, 1] {
+        let whole = cut(&place.root, MARGIN, max_bytes).await.unwrap();
+        let all = [a0, parts[0], parts[1], end, b0];
+        assert_eq!(taken(&whole), if max_bytes == 1 { &all[..1] } else { &all[..] });
+    }
+    fold(&place.root, &open).await.unwrap();
+    let small = cut(&place.root, MARGIN, 1).await.unwrap();
+    assert_eq!(taken(&small), [parts[0], parts[1], end], "a bound on bytes does not split it");
+    let catalog = fold(&place.root, &small).await.unwrap();
+    assert_eq!(catalog.watermark(bulk).unwrap().next, Position::END + 3);
+    assert_eq!(taken(&cut(&place.root, MARGIN, u64::MAX).await.unwrap()), [b0]);
+}
+
+#[tokio::test]
+async fn an_end_that_misses_a_part_waits_for_it_and_a_void_one_never_counts() {
+    let place = Place::new().await;
+    let (late, void) = (WriterId::bulk(1), WriterId::bulk(2));
+    let end = place.put(late, Position::END + 2, 500, 0).await;
+    let first = place.put(late, 0, 0, 0).await;
+    place.put(void, 0, 0, 0).await;
+    let gone = place.put(void, Position::END + 1, 500, 0).await;
+    let start_ms = place.epoch_ms;
+    place.root.commit(&[], |d| Ok(assert!(d.void(gone, start_ms)))).await.unwrap();
+    assert!(cut(&place.root, MARGIN, u64::MAX).await.unwrap().is_empty());
+    let second = place.put(late, 1, 100, 0).await;
+    let whole = cut(&place.root, MARGIN, u64::MAX).await.unwrap();
+    assert_eq!(taken(&whole), [first, second, end]);
+    fold(&place.root, &whole).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_bulk_ingest_without_an_end_is_void_after_a_day() {
+    let place = Place::new().await;
+    let (young, old) = (WriterId::bulk(1), WriterId::bulk(2));
+    let day = 86_400_000;
+    let now_ms = place.root.store().clock_ms().await.unwrap() - place.epoch_ms;
+    place.put(young, 0, now_ms - day + 60_000, 0).await;
+    place.put(old, 0, now_ms - day - 60_000, 0).await;
+    let cut = cut(&place.root, MARGIN, u64::MAX).await.unwrap();
+    assert!(cut.segments.is_empty());
+    let catalog = fold(&place.root, &cut).await.unwrap();
+    assert_eq!((catalog.watermark(young), catalog.watermark(old).unwrap().next), (None, u64::MAX));
+    // Its end, if it ever comes, is under the watermark.
+    place.put(old, Position::END + 1, now_ms, 0).await;
+    assert!(super::cut(&place.root, MARGIN, u64::MAX).await.unwrap().is_empty());
 }

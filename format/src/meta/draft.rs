@@ -12,7 +12,7 @@ use super::{
 use crate::{
     chain::Change,
     error::{Error, Result},
-    ids::{DatabaseId, FileId, TableId, Version, WriterId},
+    ids::{DatabaseId, FileId, Position, TableId, Version, WriterId},
     schema::{Database, Role, Supertable, check_name},
     types::{Precision, Type},
 };
@@ -234,6 +234,20 @@ impl Draft {
         if digit.get(&writer) != Some(&watermark) {
             Arc::make_mut(digit).insert(writer, watermark);
         }
+    }
+
+    /// Makes a position void: its rows never count. False where it is folded already, which stands.
+    pub fn void(&mut self, position: Position, start_ms: i64) -> bool {
+        let known = self.catalog.watermark(position.writer).cloned();
+        let mut watermark = known.unwrap_or_else(|| Watermark::unfolded(start_ms));
+        if position.seq < watermark.next {
+            return false;
+        }
+        if let Err(at) = watermark.voids.binary_search(&position.seq) {
+            watermark.voids.insert(at, position.seq);
+            self.set_watermark(position.writer, watermark);
+        }
+        true
     }
 
     /// Forgets a writer.

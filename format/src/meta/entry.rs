@@ -81,7 +81,7 @@ impl PartitionSummary {
 }
 
 /// How far the log of one writer is folded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watermark {
     /// The first number that is not folded.
     pub next: u64,
@@ -89,4 +89,19 @@ pub struct Watermark {
     pub start_ms: i64,
     /// The time of its last folded segment: that of the next one is never less.
     pub time_ms: i64,
+    /// Numbers whose rows do not count, whenever they are written: a copy of the request gave up on them. Ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub voids: Vec<u64>,
+}
+
+impl Watermark {
+    /// The watermark of a writer of which nothing is folded.
+    pub fn unfolded(start_ms: i64) -> Self {
+        Self { next: 0, start_ms, time_ms: i64::MIN, voids: Vec::new() }
+    }
+
+    /// Whether the rows of a number do not count.
+    pub fn is_void(&self, seq: u64) -> bool {
+        self.voids.binary_search(&seq).is_ok()
+    }
 }

@@ -49,11 +49,14 @@ pub struct GarbageOptions {
     pub orphans_ms: i64,
     /// How old an orphan was at the last commit, at least. Default 6 h: no commit names an older file.
     pub unnamed_ms: i64,
+    /// Idempotency keys, after their last attempt. Default 24 h: a copy that comes later is a new request.
+    pub keys_ms: i64,
 }
 
 impl Default for GarbageOptions {
     fn default() -> Self {
-        Self { segments_ms: 60_000, versions_ms: 3_600_000, orphans_ms: 24 * 3_600_000, unnamed_ms: 6 * 3_600_000 }
+        const HOUR: i64 = 3_600_000;
+        Self { segments_ms: 60_000, versions_ms: HOUR, orphans_ms: 24 * HOUR, unnamed_ms: 6 * HOUR, keys_ms: 24 * HOUR }
     }
 }
 
@@ -68,6 +71,8 @@ pub struct Collected {
     pub removed: u64,
     /// Objects that no version names.
     pub orphans: u64,
+    /// Idempotency keys.
+    pub keys: u64,
 }
 
 /// Collects with the default times.
@@ -125,6 +130,7 @@ impl Collector {
         }
         if sweep == Sweep::Full {
             collected.segments += self.late_segments(&newest).await?;
+            collected.keys = self.keys(now_ms).await?;
             collected.orphans = self.orphans(now_ms, kept, &newest).await?;
         }
         Ok(collected)
@@ -258,6 +264,20 @@ impl Collector {
             keys.extend(names.into_iter().map(|(part, id)| key_of(table, partition, part, id)));
         }
         Ok(keys)
+    }
+
+    /// Deletes idempotency keys whose last attempt is old: as long as one is young, all attempts stay.
+    async fn keys(&self, now_ms: i64) -> Result<u64> {
+        let mut families: BTreeMap<String, (i64, Vec<String>)> = BTreeMap::new();
+        for meta in self.root.store().list(layout::IDEM).await? {
+            let (key, modified_ms) = (meta.location.to_string(), meta.last_modified.timestamp_millis());
+            let family = families.entry(key.split('.').next().unwrap_or_default().to_owned());
+            let (newest_ms, keys) = family.or_insert((i64::MIN, Vec::new()));
+            *newest_ms = modified_ms.max(*newest_ms);
+            keys.push(key);
+        }
+        let limit = now_ms.saturating_sub(self.options.keys_ms);
+        self.delete(families.into_values().filter(|(ms, _)| *ms <= limit).flat_map(|(_, keys)| keys).collect()).await
     }
 
     async fn orphans(&self, now_ms: i64, kept: &[(Version, i64)], newest: &Catalog) -> Result<u64> {

@@ -187,7 +187,10 @@ fn watermarks_never_go_back(base: &Catalog, draft: &Draft) -> Result<(), String>
         }
         for (writer, new) in new.iter() {
             if let Some(old) = old.get(writer)
-                && (new.next < old.next || new.time_ms < old.time_ms || new.start_ms != old.start_ms)
+                && (new.next < old.next
+                    || new.time_ms < old.time_ms
+                    || new.start_ms != old.start_ms
+                    || old.voids.iter().any(|seq| !new.is_void(*seq)))
             {
                 return Err(format!("writer {writer}: {old:?}, then {new:?}"));
             }

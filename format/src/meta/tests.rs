@@ -74,7 +74,7 @@ async fn a_root_reopened_has_the_same_catalog() {
             for partition in [3, -1, 3] {
                 d.add_file(table, file(&root, partition, d.version()))?;
             }
-            d.set_watermark(writer, Watermark { next: 4, start_ms: 1, time_ms: 2 });
+            d.set_watermark(writer, Watermark { next: 4, time_ms: 2, ..Watermark::unfolded(1) });
             Ok(())
         })
         .await
@@ -399,7 +399,7 @@ async fn an_unknown_outcome_is_told_and_found_out_later() {
 async fn each_invariant_refuses_what_would_break_it() {
     let (root, table) = root_with_table(Store::in_memory()).await;
     let writer = WriterId(9);
-    let mark = |next, time_ms| Watermark { next, start_ms: 1, time_ms };
+    let mark = |next, time_ms| Watermark { next, time_ms, ..Watermark::unfolded(1) };
     root.commit(&[(table, 0)], |d| {
         d.set_watermark(writer, mark(5, 5));
         d.add_file(table, file(&root, 0, d.version()))

@@ -175,6 +175,7 @@ impl Inner {
     async fn tail(&self, reading: &mut Reading, pending: &[Pending]) -> Result<(Vec<Arc<TailSegment>>, Vec<Fault>)> {
         let ambient = self.ambient();
         let is_kept = |kept: Option<&Kept>, p: &Pending| match kept {
+            _ if p.is_void => matches!(kept, Some(Kept::Void)),
             Some(Kept::Segment(segment)) => segment.modified_ms == p.time_ms,
             Some(Kept::Void) => true,
             Some(Kept::Fault(_, since)) => since.age(ambient) < FAULT_AGE,

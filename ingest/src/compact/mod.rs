@@ -159,8 +159,9 @@ impl Inner {
         let catalog = self.root.refresh().await?;
         let mut found = (0, 0);
         for object in self.root.store().list(layout::LOG).await? {
-            let unfolded =
-                |p: &tidelake_format::ids::Position| catalog.watermark(p.writer).is_none_or(|w| p.seq >= w.next);
+            let unfolded = |p: &tidelake_format::ids::Position| {
+                !p.is_part() && catalog.watermark(p.writer).is_none_or(|w| p.seq >= w.next)
+            };
             if parse_log(object.location.as_ref()).filter(unfolded).is_some() {
                 found = (found.0 + object.size, found.1 + 1);
             }
@@ -211,7 +212,7 @@ impl Inner {
         let start = Instant::now();
         let mut wanted = Vec::new();
         for object in self.root.store().list(layout::LOG).await? {
-            wanted.extend(parse_log(object.location.as_ref()));
+            wanted.extend(parse_log(object.location.as_ref()).filter(|p| !p.is_part()));
         }
         let (mut report, mut lost) = (CompactReport::default(), 0);
         loop {

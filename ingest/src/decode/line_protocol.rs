@@ -92,8 +92,21 @@ impl std::str::FromStr for LinePrecision {
 /// that is finer than the database's precision is cut towards the past; one that InfluxDB's range of nanoseconds
 /// does not hold is refused, as is a row older than the database keeps.
 pub fn decode(body: &[u8], lookup: &dyn Lookup, database: &Database, precision: LinePrecision, now: i64) -> Decoded {
+    decode_within(body, lookup, database, precision, now, usize::MAX)
+}
+
+/// [`decode`] with a limit on the length of a line, up to its first line break: a longer one is rejected.
+pub fn decode_within(
+    body: &[u8],
+    lookup: &dyn Lookup,
+    database: &Database,
+    precision: LinePrecision,
+    now: i64,
+    longest: usize,
+) -> Decoded {
     let mut decoder = Decoder {
         body,
+        longest,
         request: Request::new(lookup, database, now),
         places: Vec::new(),
         cache: HashMap::new(),
@@ -170,6 +183,8 @@ struct Decoder<'a> {
     tags: Vec<(ColumnId, Type, Cow<'a, str>)>,
     scale: Scale,
     now: i64,
+    /// The longest line that is read.
+    longest: usize,
 }
 
 impl<'a> Decoder<'a> {
@@ -185,6 +200,15 @@ impl<'a> Decoder<'a> {
                 b' ' | b'\t' | b'\r' | 0 => at += 1,
                 b'#' => at = memchr(b'\n', &body[at..]).map_or(body.len(), |n| at + n),
                 _ => {
+                    let window = body.get(at..at.saturating_add(self.longest).saturating_add(1));
+                    if window.is_some_and(|window| memchr(b'\n', window).is_none()) {
+                        let end = line_end(body, at);
+                        let reason = format!("the line is longer than the limit of {} bytes", self.longest);
+                        self.reject(line, at, end, Refused::Value(reason));
+                        line += memchr_iter(b'\n', &body[at..end]).count();
+                        at = end;
+                        continue;
+                    }
                     let (end, may_break) = match self.line(at) {
                         Ok(read) => {
                             self.request.accepted += 1;

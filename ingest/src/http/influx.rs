@@ -33,8 +33,8 @@ pub(super) async fn write_v1(State(ingest): State<Ingest>, uri: Uri, headers: He
         return refused_v1(StatusCode::BAD_REQUEST, "database is required");
     };
     match write(&ingest, database, &parameters, &headers, body).await {
-        Ok(written) if written.rejected.is_empty() => reply::taken(written.token),
-        Ok(written) => reply::with_token(refused_v1(StatusCode::BAD_REQUEST, &partial_write(&written)), written.token),
+        Ok(written) if written.dropped == 0 => reply::taken(&written),
+        Ok(written) => reply::with_token(refused_v1(StatusCode::BAD_REQUEST, &partial_write(&written)), &written),
         Err(Fault::TooLarge { limit }) => refused_v1(StatusCode::PAYLOAD_TOO_LARGE, &too_large(limit)),
         // The one answer that makes every v1 client wait and send again.
         Err(Fault::Error(error)) if error.kind().is_retryable() => {
@@ -57,11 +57,11 @@ pub(super) async fn write_v2(State(ingest): State<Ingest>, uri: Uri, headers: He
         return refused_v2(StatusCode::BAD_REQUEST, "bucket is required");
     }
     match write(&ingest, database, &parameters, &headers, body).await {
-        Ok(written) if written.rejected.is_empty() => reply::taken(written.token),
+        Ok(written) if written.dropped == 0 => reply::taken(&written),
         Ok(written) => {
             let lines: Vec<Value> = written.rejected.iter().take(NAMED).map(line_v2).collect();
             let body = json!({ "code": "invalid", "message": partial_write(&written), "errors": lines });
-            reply::with_token(reply::json(StatusCode::BAD_REQUEST, &body), written.token)
+            reply::with_token(reply::json(StatusCode::BAD_REQUEST, &body), &written)
         }
         Err(Fault::TooLarge { limit }) => refused_v2(StatusCode::PAYLOAD_TOO_LARGE, &too_large(limit)),
         Err(Fault::Error(error)) => refused_v2(reply::status(error.kind()), &text(&error)),
@@ -78,6 +78,7 @@ async fn write(
     let precision: LinePrecision = parameters.get("precision").map_or("", String::as_str).parse()?;
     let durability = if flag(parameters, "no_sync") { Durability::Buffered } else { Durability::Stored };
     let (body, reservation) = body::read(headers, body, ingest.config().body_bytes, ingest.budget()).await?;
+    let ingest = ingest.with_key(reply::key(headers)?);
     Ok(ingest.write_line_protocol_reserved(database, body, precision, durability, reservation).await?)
 }
 
@@ -89,17 +90,17 @@ fn partial_write(written: &Written) -> String {
     {
         return only.reason.clone();
     }
-    let alone = rejected.len() as u64 + written.accepted == 1;
+    let alone = written.dropped + written.accepted == 1;
     let named = rejected.iter().take(NAMED).map(|r| match r.line {
         0 => r.reason.clone(),
         _ if alone => r.reason.clone(),
         line => format!("line {line}: {}", r.reason),
     });
     let mut text = named.collect::<Vec<_>>().join("\n");
-    if rejected.len() > NAMED {
-        text += &format!("\nand {} more", rejected.len() - NAMED);
+    if written.dropped > NAMED as u64 {
+        text += &format!("\nand {} more", written.dropped - NAMED as u64);
     }
-    format!("partial write: {text} dropped={}", rejected.len())
+    format!("partial write: {text} dropped={}", written.dropped)
 }
 
 fn line_v2(rejected: &Rejected) -> Value {

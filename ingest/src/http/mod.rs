@@ -23,6 +23,12 @@ use crate::write::Ingest;
 /// The response header with the token that a query brings to see the write.
 pub const TOKEN_HEADER: &str = "x-tidelake-token";
 
+/// The request header that names a request, so that a copy of it is answered and not written again; 1 to 255 bytes.
+pub const KEY_HEADER: &str = "idempotency-key";
+
+/// The response header of an answer to such a copy: `true`.
+pub const REPLAYED_HEADER: &str = "idempotency-replayed";
+
 /// `/write`, `/api/v2/write`, `/api/put`, `/query`, `/ping` and their aliases over one [`Ingest`].
 pub fn router(ingest: Ingest) -> Router {
     let ids = ingest.clone();

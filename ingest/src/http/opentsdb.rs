@@ -41,6 +41,7 @@ async fn put_points(ingest: &Ingest, database: Option<String>, uri: &Uri, header
     let durability = if flag(&parameters, "no_sync") { Durability::Buffered } else { Durability::Stored };
     let written = async {
         let (body, reservation) = body::read(headers, body, ingest.config().body_bytes, ingest.budget()).await?;
+        let ingest = ingest.with_key(reply::key(headers)?);
         Ok(ingest.write_opentsdb_reserved(&database, body, durability, reservation).await?)
     };
     match written.await {
@@ -54,7 +55,7 @@ async fn put_points(ingest: &Ingest, database: Option<String>, uri: &Uri, header
 }
 
 fn answer(written: &Written, summary: bool, details: bool) -> Response {
-    let failed = written.rejected.len();
+    let failed = written.dropped;
     let status = if failed == 0 { StatusCode::OK } else { StatusCode::BAD_REQUEST };
     let response = if details {
         let point = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_else(|_| json!(text));
@@ -69,14 +70,14 @@ fn answer(written: &Written, summary: bool, details: bool) -> Response {
         let first = &written.rejected[0];
         let details = format!(
             "{failed} of {} failed, the first at place {}: {}; append \"details\" to the put request for all",
-            failed as u64 + written.accepted,
+            failed + written.accepted,
             first.line,
             first.reason
         );
         let error = json!({ "code": 400, "message": "One or more data points had errors", "details": details });
         reply::json(status, &json!({ "error": error }))
     };
-    reply::with_token(response, written.token)
+    reply::with_token(response, written)
 }
 
 fn refused(status: StatusCode, message: &str, error: Option<&Error>) -> Response {

@@ -6,13 +6,14 @@ use axum::{
     Json,
     body::Body,
     extract::Query,
-    http::{HeaderName, HeaderValue, StatusCode, Uri, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
 use serde_json::json;
-use tidelake_format::{Kind, ids::Token};
+use tidelake_format::{Error, Kind};
 
-use super::TOKEN_HEADER;
+use super::{KEY_HEADER, REPLAYED_HEADER, TOKEN_HEADER};
+use crate::write::{IdempotencyKey, Written};
 
 /// What clients of InfluxDB take for the server's version: that of the dialect, then ours.
 const VERSION: &str = concat!("1.8.10-tidelake-", env!("CARGO_PKG_VERSION"));
@@ -46,17 +47,28 @@ pub(super) fn json(status: StatusCode, body: &serde_json::Value) -> Response {
     response
 }
 
-/// Adds the token of a write.
-pub(super) fn with_token(mut response: Response, token: Option<Token>) -> Response {
-    if let Some(value) = token.and_then(|t| HeaderValue::from_str(&t.to_string()).ok()) {
-        response.headers_mut().insert(HeaderName::from_static(TOKEN_HEADER), value);
+/// The idempotency key of a request.
+pub(super) fn key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Error> {
+    let Some(value) = headers.get(KEY_HEADER) else { return Ok(None) };
+    let text = value.to_str().map_err(|e| Error::invalid("an idempotency key is ASCII text").source(e))?;
+    IdempotencyKey::new(text).map(Some)
+}
+
+/// Adds the token of a write, and whether it was a copy of an earlier one.
+pub(super) fn with_token(mut response: Response, written: &Written) -> Response {
+    let headers = response.headers_mut();
+    if let Some(value) = written.token.and_then(|t| HeaderValue::from_str(&t.to_string()).ok()) {
+        headers.insert(HeaderName::from_static(TOKEN_HEADER), value);
+    }
+    if written.replayed {
+        headers.insert(HeaderName::from_static(REPLAYED_HEADER), HeaderValue::from_static("true"));
     }
     response
 }
 
 /// An empty answer to a write that was taken whole.
-pub(super) fn taken(token: Option<Token>) -> Response {
-    with_token(StatusCode::NO_CONTENT.into_response(), token)
+pub(super) fn taken(written: &Written) -> Response {
+    with_token(StatusCode::NO_CONTENT.into_response(), written)
 }
 
 /// Adds the headers that InfluxDB's clients look for.

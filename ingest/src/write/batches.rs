@@ -8,15 +8,20 @@ use tidelake_format::{
     Error, Result,
     ids::{DatabaseId, TableId, Token},
     meta::Draft,
-    rows::Block,
     schema::TBNAME,
 };
 use tokio::time::{Instant, sleep_until};
 
-use super::{Durability, Ingest, Written, lane::PROBE_AGE, rows::block_bytes};
+use super::{
+    Durability, Ingest, Written,
+    bulk::Bulk,
+    idempotent::{Known, digest},
+    lane::PROBE_AGE,
+    rows::block_bytes,
+};
 use crate::decode;
 
-/// Decoded bytes that are collected for one segment: rows of a stream up to this size are visible all at once.
+/// Decoded bytes that are collected for one segment.
 const SEGMENT_BYTES: usize = 32 << 20;
 
 /// What a bulk ingest does when its table exists.
@@ -55,21 +60,29 @@ pub struct IngestTarget {
 }
 
 impl Ingest {
-    /// Writes batches into one supertable: up to 32 MiB of rows become visible all at once, more in steps.
+    /// Writes batches into one supertable; all rows become visible at once, or none.
     ///
     /// The table is created from the schema of the first batch, where it is to be created.
     ///
     /// # Errors
-    /// Invalid naming batch, row and column that do not fit (what was written before that batch stays), or when the
-    /// table exists or does not, against the target's wish; NotFound for the database; Unavailable when the buffer is
+    /// Invalid naming batch, row and column that do not fit, or when the table exists or does not, against the target's
+    /// wish, or when the whole is larger than `bulk_bytes`; NotFound for the database; Unavailable when the buffer is
     /// full or the store does not confirm in time.
     pub async fn ingest_batches(
         &self,
         target: IngestTarget,
         batches: impl Stream<Item = Result<RecordBatch>> + Send,
     ) -> Result<Written> {
+        let digest = digest(&[b"batches", target.database.as_bytes(), target.table.as_bytes()]);
+        let claim = match self.known(digest).await? {
+            Some(Known::Written(written)) => return Ok(written),
+            Some(Known::Free(claim)) => Some(claim),
+            None => None,
+        };
         let mut batches = pin!(batches);
-        let (mut written, mut blocks, mut bytes) = (Written::default(), Vec::new(), 0);
+        let (mut written, mut blocks, mut bytes, mut total) = (Written::default(), Vec::new(), 0, 0);
+        let mut held = self.reserve(1).await?;
+        let mut bulk: Option<Bulk> = None;
         let mut table: Option<TableId> = None;
         let mut quiet = Instant::now();
         let (_, database) = self.database(&target.database, Instant::now()).await?;
@@ -105,21 +118,33 @@ impl Ingest {
             }
             written.accepted += decoded.accepted as u64;
             written.rejected.extend(decoded.rejected);
-            bytes += decoded.blocks.iter().map(block_bytes).sum::<usize>();
+            let more = decoded.blocks.iter().map(block_bytes).sum::<usize>();
+            (bytes, total) = (bytes + more, total + more);
+            if total > self.shared.config.bulk_bytes {
+                return Err(Error::invalid("a bulk ingest is too large; nothing of it was written, send it in parts")
+                    .with("table", &target.table)
+                    .with("limit_bytes", self.shared.config.bulk_bytes));
+            }
+            self.shared.budget.grow(&mut held, bytes).await?;
             blocks.extend(decoded.blocks);
             if bytes >= SEGMENT_BYTES {
-                written.token = self.flush(std::mem::take(&mut blocks)).await?.or(written.token);
+                bulk.get_or_insert_with(|| Bulk::new(self)).put(self, std::mem::take(&mut blocks)).await?;
                 bytes = 0;
+                held = self.reserve(1).await?;
             }
         }
-        written.token = self.flush(blocks).await?.or(written.token);
+        written.dropped = written.rejected.len() as u64;
+        let claim = claim.map(|claim| claim.of(written.accepted, &written.rejected));
+        let token = match bulk {
+            Some(bulk) => bulk.end(self, blocks, claim).await.map(|position| Some(Token::Position(position))),
+            None => self.submit(blocks, held, Durability::Stored, None, claim).await,
+        };
+        match token {
+            Ok(token) => written.token = token,
+            Err(error) => written = self.overtaken(error, digest).await?,
+        }
         sleep_until(quiet).await; // until no writer acknowledges rows for a table that was replaced
         Ok(written)
-    }
-
-    async fn flush(&self, blocks: Vec<Block>) -> Result<Option<Token>> {
-        let reservation = self.reserve(1).await?;
-        self.submit(blocks, reservation, Durability::Stored, None).await
     }
 
     /// The table of a bulk ingest, as it is to be at its start, and whether another one was dropped for it.

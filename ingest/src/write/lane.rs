@@ -1,14 +1,15 @@
 //! A writer of the log: one id, numbers without holes, one PUT in flight.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use arrow::datatypes::FieldRef;
+use futures::future::join_all;
 use metrics::{counter, histogram};
 use tidelake_format::{
     Error, Result,
     ids::{Position, WriterId},
     layout::log_key,
-    meta::Catalog,
+    meta::{Catalog, Root},
     offload::offload,
     rows::Block,
     schema::field_id,
@@ -18,6 +19,7 @@ use tidelake_format::{
 use tokio::time::{Instant, sleep};
 
 use super::{
+    idempotent::ACKNOWLEDGE_WITHIN,
     probe::Probe,
     queue::{Entry, Queue},
     series::was_dropped,
@@ -33,8 +35,8 @@ const ID_LIFE: Duration = Duration::from_secs(86_400);
 const ID_VOID: Duration = Duration::from_secs(2 * 86_400 - 3_600);
 /// Rows are acknowledged only on an answer about the newest version that was asked for less than this ago.
 pub(crate) const PROBE_AGE: Duration = Duration::from_secs(2);
-/// A probe goes beside a PUT when the last one is older than this, so that few acknowledgements wait for one.
-const PROBE_EARLY: Duration = Duration::from_secs(1);
+/// A probe goes beside a PUT when the last one is older than this.
+const PROBE_EARLY: Duration = PROBE_AGE;
 /// Groups of more bytes than this are encoded on a thread for blocking work.
 const ENCODE_INLINE: usize = 256 << 10;
 /// The longest wait between two attempts at an uncertain PUT.
@@ -43,6 +45,7 @@ const RETRY_MAX: Duration = Duration::from_secs(5);
 /// Takes groups from a queue and puts them, one after another.
 #[derive(Debug)]
 pub(crate) struct Lane {
+    root: Root,
     store: Store,
     probe: Probe,
     id: WriterId,
@@ -53,11 +56,12 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new(store: Store, probe: Probe) -> Self {
+    pub(crate) fn new(root: Root, probe: Probe) -> Self {
+        let store = root.store().clone();
         let start_ms = store.ambient().wall_ms();
         let started = Moment::now(store.ambient().as_ref());
         let id = WriterId(store.ambient().random_id());
-        Self { store, probe, id, next: 0, started, start_ms, stamp_ms: start_ms }
+        Self { root, store, probe, id, next: 0, started, start_ms, stamp_ms: start_ms }
     }
 
     /// Writes groups until the queue is closed and empty.
@@ -71,15 +75,25 @@ impl Lane {
     /// Writes a group and answers everybody in it. When the group cannot be encoded, each request is tried alone, so
     /// that one cannot fail another.
     async fn write(&mut self, group: Vec<Entry>) {
+        let (claiming, group): (Vec<_>, Vec<_>) = group.into_iter().partition(|e| e.claim.is_some());
+        if !group.is_empty() {
+            self.write_plain(group).await;
+        }
+        if !claiming.is_empty() {
+            self.write_claiming(claiming).await;
+        }
+    }
+
+    async fn write_plain(&mut self, group: Vec<Entry>) {
         let blocks = group.iter().flat_map(|e| e.blocks.iter().cloned()).collect();
         let bytes = group.iter().map(|e| e.bytes).sum();
         match self.put(blocks, bytes).await {
-            Ok(position) => self.acknowledge(group, position).await,
+            Ok(position) => self.acknowledge(group, position, None).await,
             Err(error) if group.len() == 1 => group.into_iter().for_each(|e| refuse(e, &error)),
             Err(_) => {
                 for entry in group {
                     match self.put(entry.blocks.clone(), entry.bytes).await {
-                        Ok(position) => self.acknowledge(vec![entry], position).await,
+                        Ok(position) => self.acknowledge(vec![entry], position, None).await,
                         Err(error) => refuse(entry, &error),
                     }
                 }
@@ -87,7 +101,71 @@ impl Lane {
         }
     }
 
-    /// Puts one segment, however long that takes; a probe of the chain goes beside it when one is due.
+    /// Claims the keys of a group for the next position, puts there the rows of those that were free, and answers.
+    ///
+    /// The position of a claim holds the rows of all who claimed it or nothing: whatever goes wrong in between, this
+    /// writer takes a new id and never uses it.
+    async fn write_claiming(&mut self, group: Vec<Entry>) {
+        if self.started.age(self.store.ambient().as_ref()) > ID_LIFE {
+            self.renew();
+        }
+        // Copies that share a group would claim with the same bytes, as if one of them had lost its reply.
+        let copy = || Error::conflict("a copy of this request came first");
+        let mut keys = HashSet::new();
+        let is_first = |e: &Entry| e.claim.as_ref().is_some_and(|claim| keys.insert(claim.key.clone()));
+        let (group, copies): (Vec<_>, Vec<_>) = group.into_iter().partition(is_first);
+        let claimed = Moment::now(self.store.ambient().as_ref());
+        let position = Position { writer: self.id, seq: self.next };
+        let claims = group.iter().map(|entry| {
+            let claim = entry.claim.as_ref().expect("every request of this group has a key");
+            claim.make(&self.root, position, self.start_ms)
+        });
+        let claims = join_all(claims).await;
+        copies.into_iter().for_each(|entry| refuse(entry, &copy()));
+        let (mut ours, mut uncertain) = (Vec::new(), false);
+        for (entry, claim) in group.into_iter().zip(claims) {
+            match claim {
+                Ok(Created::New | Created::Ours) => ours.push(entry),
+                Ok(Created::Lost) => refuse(entry, &copy()),
+                Err(error) => {
+                    uncertain = true;
+                    refuse(entry, &error);
+                }
+            }
+        }
+        if ours.is_empty() {
+            if uncertain {
+                self.renew();
+            }
+            return;
+        }
+        let bytes = ours.iter().map(|e| e.bytes).sum();
+        let blocks: Vec<Block> = ours.iter().flat_map(|e| e.blocks.iter().cloned()).collect();
+        let put = async {
+            if uncertain {
+                return Err(Error::unavailable("the claim of another request's idempotency key is uncertain"));
+            }
+            let blocks = Arc::new(blocking(bytes, move || segment::concat_blocks(blocks)).await?);
+            match self.put_next(&blocks, bytes).await? {
+                true => Ok(()),
+                false => Err(Error::unavailable("the writer id is not usable any more")),
+            }
+        };
+        match put.await {
+            Ok(()) => {
+                self.next += 1;
+                self.acknowledge(ours, position, Some(claimed)).await;
+            }
+            Err(error) => {
+                self.renew();
+                let again =
+                    Error::unavailable("send the request again with the same idempotency key").with("reason", &error);
+                ours.into_iter().for_each(|e| refuse(e, &again));
+            }
+        }
+    }
+
+    /// Puts one segment, however long that takes.
     ///
     /// # Errors
     /// Internal when the blocks cannot be encoded: nothing was put.
@@ -97,29 +175,38 @@ impl Lane {
             if self.started.age(self.store.ambient().as_ref()) > ID_LIFE {
                 self.renew();
             }
-            self.stamp_ms = self.stamp_ms.max(self.store.ambient().wall_ms());
             let position = Position { writer: self.id, seq: self.next };
-            let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ms: self.stamp_ms };
-            let shared = blocks.clone();
-            let encoded = blocking(bytes, move || segment::encode(&header, &shared)).await?;
-            let size = encoded.len() as u64;
-
-            let before = Instant::now();
-            let key = log_key(position);
-            let put = create(&self.store, &key, encoded);
-            let (created, _) = tokio::join!(put, self.probe.catalog(PROBE_EARLY));
-            histogram!(PUT_SECONDS).record(before.elapsed().as_secs_f64());
-            let void = self.started.age(self.store.ambient().as_ref()) > ID_VOID;
-            if created == Created::Lost || void {
-                tracing::warn!(position = %position, void, "the writer id is not usable any more; taking a new one");
-                self.renew();
-                continue;
+            if self.put_next(&blocks, bytes).await? {
+                self.next += 1;
+                return Ok(position);
             }
-            self.next += 1;
-            counter!(SEGMENTS).increment(1);
-            counter!(SEGMENT_BYTES).increment(size);
-            return Ok(position);
+            self.renew();
         }
+    }
+
+    /// Puts a segment under the next number, a probe of the chain beside it when one is due. False where this id is
+    /// of no use any more: the number holds something else, or the segment is void by its writer's age.
+    async fn put_next(&mut self, blocks: &Arc<Vec<Block>>, bytes: usize) -> Result<bool> {
+        self.stamp_ms = self.stamp_ms.max(self.store.ambient().wall_ms());
+        let position = Position { writer: self.id, seq: self.next };
+        let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ms: self.stamp_ms };
+        let shared = blocks.clone();
+        let encoded = blocking(bytes, move || segment::encode(&header, &shared)).await?;
+        let size = encoded.len() as u64;
+
+        let before = Instant::now();
+        let key = log_key(position);
+        let put = create(&self.store, &key, encoded);
+        let (created, _) = tokio::join!(put, self.probe.catalog(PROBE_EARLY));
+        histogram!(PUT_SECONDS).record(before.elapsed().as_secs_f64());
+        let void = self.started.age(self.store.ambient().as_ref()) > ID_VOID;
+        if created == Created::Lost || void {
+            tracing::warn!(position = %position, void, "the writer id is not usable any more; taking a new one");
+            return Ok(false);
+        }
+        counter!(SEGMENTS).increment(1);
+        counter!(SEGMENT_BYTES).increment(size);
+        Ok(true)
     }
 
     fn renew(&mut self) {
@@ -130,8 +217,9 @@ impl Lane {
         self.stamp_ms = self.stamp_ms.max(self.start_ms);
     }
 
-    /// Answers the requests of a segment that is in the store, on an answer about the catalog that is fresh enough.
-    async fn acknowledge(&self, group: Vec<Entry>, position: Position) {
+    /// Answers the requests of a segment that is in the store, on an answer about the catalog that is fresh enough;
+    /// those that `claimed` a key only while no copy can have given up on them.
+    async fn acknowledge(&self, group: Vec<Entry>, position: Position, claimed: Option<Moment>) {
         let mut wait = Duration::from_millis(50);
         let catalog = loop {
             match self.probe.catalog(PROBE_AGE).await {
@@ -143,8 +231,13 @@ impl Lane {
                 }
             }
         };
+        let late = claimed.is_some_and(|at| at.age(self.store.ambient().as_ref()) >= ACKNOWLEDGE_WITHIN);
+        let late =
+            late.then(|| Error::unavailable("this took too long; send the request again with its idempotency key"));
         for entry in group {
-            match dropped(&entry, &catalog) {
+            let refused = dropped(&entry, &catalog);
+            let refused = refused.or_else(|| late.as_ref().map(|e| Error::new(e.kind(), e.message())));
+            match refused {
                 Some(error) => refuse(entry, &error),
                 None => {
                     counter!(ROWS).increment(entry.rows());
@@ -210,7 +303,11 @@ async fn create(store: &Store, key: &str, bytes: bytes::Bytes) -> Created {
     }
 }
 
-async fn blocking<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+/// Runs what takes long for its bytes on a thread for such work.
+pub(super) async fn blocking<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     if bytes <= ENCODE_INLINE {
         return work();
     }

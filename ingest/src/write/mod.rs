@@ -1,12 +1,18 @@
 //! Writing: requests are decoded on their own task, join the open group, and are acknowledged when the log segment
 //! of their group is in the store.
 //!
+//! A stream of batches too large for one segment goes past the groups (`bulk`).
+//!
 //! On the way: `rows` (requests of rows), `statement` (TDengine's SQL) and `batches` (Arrow) decode; `schema`
 //! commits what they lack; `budget` bounds what waits; `queue` is the open group; `lane` puts it; `probe` knows how
-//! old the catalog is; `series` finds the supertable of a series.
+//! old the catalog is; `series` finds the supertable of a series; `idempotent` answers copies of a request.
 
 mod batches;
 mod budget;
+mod bulk;
+#[cfg(test)]
+mod counts;
+mod idempotent;
 mod lane;
 mod probe;
 mod queue;
@@ -34,6 +40,7 @@ use tokio::task::JoinHandle;
 
 pub use self::batches::{IfAbsent, IfExists, IngestTarget};
 pub(crate) use self::budget::{Budget, Reservation};
+pub use self::idempotent::IdempotencyKey;
 use self::{lane::Lane, probe::Probe, queue::Queue, schema::SchemaChanges, series::SeriesDirectory};
 use crate::{
     compact::{CompactReport, CompactRequest, Compactor},
@@ -56,10 +63,14 @@ pub enum Durability {
 pub struct Written {
     /// Rows (lines, points) that were kept.
     pub accepted: u64,
-    /// Those that were not, in the order of the request.
+    /// Those that were not, in the order of the request; for a copy of an earlier request the first 100 of them.
     pub rejected: Vec<Rejected>,
+    /// How many were not.
+    pub dropped: u64,
     /// What a later query brings to see them; `None` when nothing was stored, or not yet.
     pub token: Option<Token>,
+    /// Whether this request was a copy of an earlier one under its idempotency key: nothing was written now.
+    pub replayed: bool,
 }
 
 /// What a statement did.
@@ -71,6 +82,8 @@ pub struct Executed {
     pub token: Option<Token>,
     /// The database that a USE statement chose.
     pub use_database: Option<String>,
+    /// Whether this statement was a copy of an earlier one under its idempotency key: nothing was written now.
+    pub replayed: bool,
 }
 
 /// Decoded segments that the directory of series keeps in memory, in bytes.
@@ -82,6 +95,7 @@ const TAIL_CACHE: usize = 32 << 20;
 pub struct Ingest {
     shared: Arc<Shared>,
     time_zone: Tz,
+    key: Option<IdempotencyKey>,
     tasks: Arc<Tasks>,
 }
 
@@ -123,7 +137,7 @@ impl Drop for Tasks {
 /// One lane after another: a panic costs the group that met it, which nobody acknowledges, and no more.
 async fn write_forever(shared: Arc<Shared>) {
     loop {
-        let lane = Lane::new(shared.root.store().clone(), shared.probe.clone());
+        let lane = Lane::new(shared.root.clone(), shared.probe.clone());
         let run = lane.run(shared.queue.clone(), shared.config.clone());
         if AssertUnwindSafe(run).catch_unwind().await.is_ok() {
             return;
@@ -146,7 +160,7 @@ impl Ingest {
             budget: Budget::new(config.buffer_bytes, millis(config.buffer_wait_ms)),
             queue: Arc::default(),
             probe: Probe::new(root.clone()),
-            schema: SchemaChanges::new(root.clone()),
+            schema: SchemaChanges::new(root.clone(), schema::Limits { tables: config.tables, columns: config.columns }),
             directory: Arc::new(SeriesDirectory::new(reader, config.series_names)),
             compactor: Compactor::new(root.clone(), config.compact.clone()),
             root,
@@ -160,13 +174,21 @@ impl Ingest {
         if shared.config.compact.background {
             tasks.background.lock().extend(shared.compactor.spawn());
         }
-        Ok(Self { shared, time_zone: Tz::UTC, tasks: Arc::new(tasks) })
+        Ok(Self { shared, time_zone: Tz::UTC, key: None, tasks: Arc::new(tasks) })
     }
 
     /// The same handle, for statements whose timestamps without a zone mean this one. UTC otherwise.
     #[must_use]
     pub fn in_time_zone(&self, time_zone: Tz) -> Self {
         Self { time_zone, ..self.clone() }
+    }
+
+    /// The same handle, for one request under an idempotency key: of all copies of it, sent to whatever process within
+    /// a day, one is written, and the others get its answer. Such a request is acknowledged when its rows are in the
+    /// store, never from the buffer; it costs one GET and one PUT more. Changes of definitions take no notice of it.
+    #[must_use]
+    pub fn with_key(&self, key: Option<IdempotencyKey>) -> Self {
+        Self { key, ..self.clone() }
     }
 
     /// The root that it writes to.

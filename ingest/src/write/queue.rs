@@ -10,7 +10,7 @@ use tidelake_format::{
 };
 use tokio::sync::{Notify, oneshot};
 
-use super::budget::Reservation;
+use super::{budget::Reservation, idempotent::Claim};
 
 /// One request's rows on their way into a segment.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(crate) struct Entry {
     pub(crate) resolved: Option<Version>,
     /// What holds their place in the buffer, until they are in the store.
     pub(crate) reservation: Reservation,
+    /// The idempotency key that is to be claimed first; Conflict for the waiter where a copy has it.
+    pub(crate) claim: Option<Claim>,
     /// Who waits; `None` was acknowledged from the buffer.
     pub(crate) waiter: Option<oneshot::Sender<Result<Position>>>,
 }
@@ -132,7 +134,8 @@ mod tests {
 
     async fn entry(bytes: usize, waits: bool) -> Entry {
         let reservation = Budget::new(1 << 20, Duration::ZERO).reserve(1).await.unwrap();
-        Entry { blocks: Vec::new(), bytes, resolved: None, reservation, waiter: waits.then(|| oneshot::channel().0) }
+        let waiter = waits.then(|| oneshot::channel().0);
+        Entry { blocks: Vec::new(), bytes, resolved: None, reservation, claim: None, waiter }
     }
 
     #[tokio::test]

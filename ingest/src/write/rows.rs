@@ -14,7 +14,13 @@ use tidelake_format::{
 };
 use tokio::{sync::oneshot, time::Instant};
 
-use super::{Durability, Ingest, Written, budget::Reservation, queue::Entry, series::View};
+use super::{
+    Durability, Ingest, Written,
+    budget::Reservation,
+    idempotent::{Claim, Known, digest},
+    queue::Entry,
+    series::View,
+};
 use crate::{
     config::millis,
     decode::{
@@ -56,9 +62,10 @@ impl Ingest {
         durability: Durability,
         reservation: Reservation,
     ) -> Result<Written> {
-        let ambient = self.shared.ambient().clone();
+        let (ambient, longest) = (self.shared.ambient().clone(), self.shared.config.line_bytes);
         self.write_text(database, body, durability, reservation, move |body, lookup, db| {
-            Ok(line_protocol::decode(body, lookup, db, precision, ambient.wall_ticks(db.precision)))
+            let now = ambient.wall_ticks(db.precision);
+            Ok(line_protocol::decode_within(body, lookup, db, precision, now, longest))
         })
         .await
     }
@@ -96,6 +103,12 @@ impl Ingest {
     ) -> Result<Written> {
         let start = Instant::now();
         counter!(BODY_BYTES).increment(body.len() as u64);
+        let digest = if self.key.is_some() { digest(&[b"rows", database.as_bytes(), &body]) } else { 0 };
+        let claim = match self.known(digest).await? {
+            Some(Known::Written(written)) => return Ok(written),
+            Some(Known::Free(claim)) => Some(claim),
+            None => None,
+        };
         let (mut catalog, db) = self.database_or_create(database, start).await?;
         for _ in 0..ROUNDS {
             let view = View { catalog: catalog.clone(), directory: self.shared.directory.clone() };
@@ -117,8 +130,12 @@ impl Ingest {
                 }
             }
             counter!(REJECTED).increment(decoded.rejected.len() as u64);
-            let token = self.submit(decoded.blocks, reservation, durability, None).await?;
-            return Ok(Written { accepted: decoded.accepted as u64, rejected: decoded.rejected, token });
+            let (accepted, dropped) = (decoded.accepted as u64, decoded.rejected.len() as u64);
+            let claim = claim.map(|claim| claim.of(accepted, &decoded.rejected));
+            return match self.submit(decoded.blocks, reservation, durability, None, claim).await {
+                Ok(token) => Ok(Written { accepted, rejected: decoded.rejected, dropped, token, replayed: false }),
+                Err(error) => self.overtaken(error, digest).await,
+            };
         }
         Err(Error::unavailable("other requests keep changing the same tables").with("database", database))
     }
@@ -128,25 +145,26 @@ impl Ingest {
     }
 
     /// Hands rows to the log and waits as long as `durability` says. No token without rows or series, nor from the
-    /// buffer.
+    /// buffer. Under a claim they are always stored; Conflict says that a copy has claimed the key meanwhile.
     pub(crate) async fn submit(
         &self,
         blocks: Vec<Block>,
         mut reservation: Reservation,
         durability: Durability,
         resolved: Option<Version>,
+        claim: Option<Claim>,
     ) -> Result<Option<Token>> {
         if blocks.iter().all(|b| b.is_empty() && b.series.is_empty()) {
             return Ok(None);
         }
         let bytes = blocks.iter().map(block_bytes).sum();
         self.shared.budget.grow(&mut reservation, bytes).await?;
-        if durability == Durability::Buffered {
-            self.shared.queue.push(Entry { blocks, bytes, resolved, reservation, waiter: None })?;
+        if durability == Durability::Buffered && claim.is_none() {
+            self.shared.queue.push(Entry { blocks, bytes, resolved, reservation, claim, waiter: None })?;
             return Ok(None);
         }
         let (waiter, answer) = oneshot::channel();
-        self.shared.queue.push(Entry { blocks, bytes, resolved, reservation, waiter: Some(waiter) })?;
+        self.shared.queue.push(Entry { blocks, bytes, resolved, reservation, claim, waiter: Some(waiter) })?;
         let unknown = || Error::unavailable("the store did not confirm the rows in time; they may be written yet");
         match tokio::time::timeout(millis(self.shared.config.confirm_ms), answer).await {
             Ok(Ok(position)) => Ok(Some(Token::Position(position?))),

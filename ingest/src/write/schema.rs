@@ -7,6 +7,7 @@ use tidelake_format::{
     Error, Result,
     ids::DatabaseId,
     meta::{Catalog, Draft, Root},
+    schema::Supertable,
 };
 use tokio::sync::oneshot;
 
@@ -16,6 +17,7 @@ use crate::decode::SchemaChange;
 #[derive(Debug)]
 pub(crate) struct SchemaChanges {
     root: Root,
+    limits: Limits,
     waiting: Mutex<Vec<Waiting>>,
     turn: tokio::sync::Mutex<()>,
 }
@@ -27,9 +29,38 @@ struct Waiting {
     answer: oneshot::Sender<Result<Arc<Catalog>>>,
 }
 
+/// How far rows may widen a schema.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Tables of a database.
+    pub(crate) tables: usize,
+    /// Columns of a table.
+    pub(crate) columns: usize,
+}
+
+impl Limits {
+    fn check_columns(self, table: &Supertable) -> Result<()> {
+        if table.columns.len() <= self.columns {
+            return Ok(());
+        }
+        Err(Error::invalid("too many columns: rows may not add more to this table")
+            .with("table", &table.name)
+            .with("limit", self.columns))
+    }
+
+    fn check_tables(self, draft: &Draft, database: DatabaseId, name: &str) -> Result<()> {
+        if draft.catalog().tables(database).count() < self.tables {
+            return Ok(());
+        }
+        Err(Error::invalid("too many tables: rows may not create more in this database")
+            .with("table", name)
+            .with("limit", self.tables))
+    }
+}
+
 impl SchemaChanges {
-    pub(crate) fn new(root: Root) -> Self {
-        Self { root, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    pub(crate) fn new(root: Root, limits: Limits) -> Self {
+        Self { root, limits, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
     /// Commits changes that some rows need and returns a catalog that has them; what somebody else did meanwhile
@@ -46,7 +77,8 @@ impl SchemaChanges {
             Err(oneshot::error::TryRecvError::Empty) => {}
             // Whoever had the turn took the changes along and was cancelled; this task has the turn now.
             Err(oneshot::error::TryRecvError::Closed) => {
-                let (result, catalog) = self.root.commit(&[], |draft| Ok(apply(draft, database, &changes))).await?;
+                let (result, catalog) =
+                    self.root.commit(&[], |draft| Ok(apply(draft, database, &changes, self.limits))).await?;
                 return result.map(|()| catalog);
             }
         }
@@ -54,7 +86,10 @@ impl SchemaChanges {
         let committed = self
             .root
             .commit(&[], |draft| {
-                Ok(waiting.iter().map(|w| apply(draft, w.database, &w.changes)).collect::<Vec<Result<()>>>())
+                Ok(waiting
+                    .iter()
+                    .map(|w| apply(draft, w.database, &w.changes, self.limits))
+                    .collect::<Vec<Result<()>>>())
             })
             .await;
         match committed {
@@ -74,11 +109,18 @@ impl SchemaChanges {
 }
 
 /// Makes those of the changes that are still to be made; each is made as a whole or not at all.
-fn apply(draft: &mut Draft, database: DatabaseId, changes: &[SchemaChange]) -> Result<()> {
+fn apply(draft: &mut Draft, database: DatabaseId, changes: &[SchemaChange], limits: Limits) -> Result<()> {
     for change in changes {
         match change {
             SchemaChange::CreateTable { name, columns } => match draft.catalog().table(database, name).cloned() {
                 None => {
+                    limits.check_tables(draft, database, name)?;
+                    if columns.len() > limits.columns {
+                        return Err(Error::invalid("too many columns for one table")
+                            .with("table", name)
+                            .with("limit", limits.columns)
+                            .with("found", columns.len()));
+                    }
                     draft.create_table(database, name, columns.iter().cloned())?;
                 }
                 Some(table) => {
@@ -89,6 +131,7 @@ fn apply(draft: &mut Draft, database: DatabaseId, changes: &[SchemaChange]) -> R
                         }
                     }
                     if changed != *table {
+                        limits.check_columns(&changed)?;
                         draft.put_table(changed)?;
                     }
                 }
@@ -98,6 +141,7 @@ fn apply(draft: &mut Draft, database: DatabaseId, changes: &[SchemaChange]) -> R
                 if let Some(table) = found.filter(|t| t.column(name).is_none()) {
                     let mut changed = table.as_ref().clone();
                     changed.add_column(name, *role, *ty)?;
+                    limits.check_columns(&changed)?;
                     draft.put_table(changed)?;
                 }
             }
@@ -128,7 +172,7 @@ mod tests {
             draft.create_database("db", Precision::Nano, Database::DEFAULT_KEEP_MS, Database::DEFAULT_PARTITION_MS)
         };
         let (database, _) = root.commit(&[], create).await.unwrap();
-        (SchemaChanges::new(root), database.id)
+        (SchemaChanges::new(root, Limits { tables: 100, columns: 100 }), database.id)
     }
 
     #[tokio::test]

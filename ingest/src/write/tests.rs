@@ -348,3 +348,117 @@ async fn batches_go_into_tables_that_are_created_kept_or_replaced_as_asked() {
     write(vec![5], IfAbsent::Create, IfExists::Replace).await.unwrap();
     assert_eq!(rows(&store, "db", "bulk", &[]).await.len(), 100);
 }
+
+fn bulk_batch(from: i64, rows: i64, pad: usize) -> arrow::array::RecordBatch {
+    use arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampNanosecondArray};
+    let text = "x".repeat(pad);
+    let columns: [(&str, ArrayRef); 3] = [
+        ("ts", Arc::new(TimestampNanosecondArray::from_iter_values(from..from + rows))),
+        ("v", Arc::new(StringArray::from_iter_values((0..rows).map(|_| &text)))),
+        ("tbname", Arc::new(StringArray::from_iter_values((0..rows).map(|i| format!("d{}", i % 7))))),
+    ];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+fn bulk_target() -> IngestTarget {
+    IngestTarget {
+        database: "db".into(),
+        table: "bulk".into(),
+        if_absent: IfAbsent::Create,
+        if_exists: IfExists::Append,
+    }
+}
+
+/// Parts of some 17 MiB: two make a segment.
+const PART_ROWS: i64 = 300;
+
+fn part(number: i64) -> arrow::array::RecordBatch {
+    bulk_batch(number * PART_ROWS, PART_ROWS, 60_000)
+}
+
+async fn count(store: &Store) -> usize {
+    let root = Root::open(store.clone()).await.unwrap();
+    let db = root.catalog().database("db").unwrap().id;
+    if root.catalog().table(db, "bulk").is_none() {
+        return 0;
+    }
+    rows(store, "db", "bulk", &[]).await.len()
+}
+
+#[tokio::test]
+async fn a_bulk_ingest_of_several_segments_shows_all_at_once_also_to_who_folds_in_between() {
+    let store = Store::in_memory();
+    let ingest = nano(&store, config()).await;
+    let (send, batches) = futures::channel::mpsc::unbounded();
+    let writer = ingest.with_key(Some(IdempotencyKey::new("bulk").unwrap()));
+    let running = tokio::spawn(async move { writer.ingest_batches(bulk_target(), batches).await });
+    for number in 0..5 {
+        send.unbounded_send(Ok(part(number))).unwrap();
+        let wanted = (number as usize + 1) / 2;
+        tokio::time::timeout(Duration::from_secs(60), async {
+            while segments(&store).await < wanted {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await
+        .unwrap();
+        assert_eq!(count(&store).await, 0, "after {number} parts");
+    }
+    ingest.compact(CompactRequest::Fold).await.unwrap();
+    assert_eq!((segments(&store).await, count(&store).await), (2, 0), "a fold takes nothing of it");
+    drop(send);
+    let written = running.await.unwrap().unwrap();
+    assert_eq!((written.accepted, written.replayed), (5 * PART_ROWS as u64, false));
+    assert_eq!(count(&store).await, 5 * PART_ROWS as usize);
+    assert_eq!(rows(&store, "db", "bulk", &[written.token.unwrap()]).await.len(), 5 * PART_ROWS as usize);
+    ingest.compact(CompactRequest::Fold).await.unwrap();
+    assert_eq!(count(&store).await, 5 * PART_ROWS as usize);
+    let again = ingest.with_key(Some(IdempotencyKey::new("bulk").unwrap()));
+    let copy = again.ingest_batches(bulk_target(), futures::stream::iter([Ok(part(0))])).await.unwrap();
+    assert!(copy.replayed);
+    assert_eq!((copy.accepted, copy.token), (written.accepted, written.token));
+}
+
+#[tokio::test]
+async fn a_bulk_ingest_that_dies_before_its_end_or_is_too_large_leaves_nothing_to_see() {
+    let store = Store::in_memory();
+    let ingest = nano(&store, IngestConfig { bulk_bytes: 80 << 20, ..config() }).await;
+    let broken = (0..5).map(|number| match number {
+        4 => Err(tidelake_format::Error::unavailable("the client went away")),
+        _ => Ok(part(number)),
+    });
+    let error = ingest.ingest_batches(bulk_target(), futures::stream::iter(broken)).await.unwrap_err();
+    assert_eq!(error.message(), "the client went away");
+    assert_eq!((segments(&store).await, count(&store).await), (2, 0));
+    let large = futures::stream::iter((0..6).map(|number| Ok(part(number))));
+    let error = ingest.ingest_batches(bulk_target(), large).await.unwrap_err();
+    assert_eq!((error.kind(), error.context("limit_bytes")), (Kind::Invalid, Some("83886080")));
+    assert_eq!(count(&store).await, 0);
+    // What is in parts does not hold up what comes later.
+    ingest.ingest_batches(bulk_target(), futures::stream::iter([Ok(bulk_batch(0, 10, 1))])).await.unwrap();
+    assert_eq!(count(&store).await, 10);
+    ingest.compact(CompactRequest::Fold).await.unwrap();
+    assert_eq!(count(&store).await, 10);
+}
+
+#[tokio::test]
+async fn lines_columns_and_tables_over_a_limit_are_refused_by_name_and_the_rest_is_written() {
+    let store = Store::in_memory();
+    let limits = IngestConfig { line_bytes: 64, columns: 4, tables: 2, ..config() };
+    let ingest = nano(&store, limits).await;
+    let long = format!("cpu value=1,text=\"{}\" 1\ncpu value=2 2\ncpu v=\"{}", "x".repeat(64), "y".repeat(64));
+    let written = line(&ingest, &long, Durability::Stored).await.unwrap();
+    assert_eq!(written.accepted, 1);
+    assert_eq!(written.rejected.iter().map(|r| r.line).collect::<Vec<_>>(), [1, 3]);
+    assert!(written.rejected.iter().all(|r| r.reason.contains("limit of 64 bytes")), "{written:?}");
+    line(&ingest, "cpu b=1,c=1 3", Durability::Stored).await.unwrap();
+    let error = line(&ingest, "cpu d=1 4", Durability::Stored).await.unwrap_err();
+    assert_eq!((error.kind(), error.context("limit")), (Kind::Invalid, Some("4")), "{error}");
+    let error = line(&ingest, "wide a=1,b=1,c=1,d=1 4", Durability::Stored).await.unwrap_err();
+    assert_eq!((error.kind(), error.context("limit")), (Kind::Invalid, Some("4")), "{error}");
+    line(&ingest, "mem value=1 5", Durability::Stored).await.unwrap();
+    let error = line(&ingest, "disk value=1 5", Durability::Stored).await.unwrap_err();
+    assert_eq!((error.kind(), error.context("limit")), (Kind::Invalid, Some("2")), "{error}");
+    line(&ingest, "cpu value=1 6", Durability::Stored).await.unwrap();
+    assert_eq!(rows(&store, "db", "cpu", &[]).await.len(), 3);
+}

@@ -23,6 +23,8 @@ const OPERATORS: usize = 300;
 const LOGICAL: usize = 5_000;
 /// The most arms of a set operation.
 const ARMS: usize = 200;
+/// The most items between two parentheses, as in IN (…), and of a list of columns.
+const ITEMS: usize = 50_000;
 
 /// What was counted at one level of parentheses.
 #[derive(Default)]
@@ -32,6 +34,7 @@ struct Level {
     deepest: usize,
     logical: usize,
     arms: usize,
+    items: usize,
 }
 
 impl Level {
@@ -65,6 +68,7 @@ pub(crate) fn check(tokens: &[Tok]) -> Result<()> {
         let Some(level) = levels.last_mut() else { continue };
         match &tok.token {
             Token::Comma => {
+                level.items += 1;
                 level.end_operand();
                 level.logical = 0;
             }
@@ -99,6 +103,7 @@ pub(crate) fn check(tokens: &[Tok]) -> Result<()> {
         }
         for (what, found, limit) in [
             ("operators", level.operators + level.inner, OPERATORS),
+            ("items", level.items, ITEMS),
             ("AND and OR", level.logical, LOGICAL),
             ("arms of UNION, EXCEPT and INTERSECT", level.arms, ARMS),
         ] {

@@ -85,6 +85,7 @@ impl Handle {
             time_zone: request::time_zone(&self.time_zone)?,
             tokens,
             double_quotes: DoubleQuotes::Identifier,
+            idempotency_key: call.idempotency_key.clone(),
         })
     }
 }

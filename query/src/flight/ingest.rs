@@ -35,7 +35,7 @@ impl FlightSql {
     ) -> Result<WriteOutcome> {
         let target = target(session, &command)?;
         let batches = decoded(data).and_then(|batch| async move { plain_batch(&batch) });
-        self.engine.writer().ingest(target, batches.boxed()).await
+        self.engine.writer(session)?.ingest(target, batches.boxed()).await
     }
 }
 

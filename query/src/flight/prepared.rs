@@ -148,10 +148,13 @@ impl FlightSql {
         }
         let mut total: Option<WriteOutcome> = None;
         let mut batches = decoded(data);
+        let mut number = 0;
         while let Some(batch) = batches.try_next().await? {
-            let outcome = self.update(&session, &kept.prepared, vec![batch]).await?;
-            let before = total.take().unwrap_or_default();
+            let outcome = self.update(&session.part(number), &kept.prepared, vec![batch]).await?;
+            number += 1;
+            let before = total.take().unwrap_or(WriteOutcome { replayed: true, ..WriteOutcome::default() });
             total = Some(WriteOutcome {
+                replayed: outcome.replayed && before.replayed,
                 affected_rows: before.affected_rows + outcome.affected_rows,
                 token: outcome.token.or(before.token),
                 use_database: outcome.use_database.or(before.use_database),

@@ -5,10 +5,10 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
-use tidelake_format::{Result, ids::Token};
+use tidelake_format::Result;
 use tonic::metadata::MetadataMap;
 
-use crate::{request, session::Session};
+use crate::{request, session::Session, writer::WriteOutcome};
 
 const COOKIE: &str = "tidelake-session";
 /// How long a client keeps the cookie. Go's client drops a cookie that does not say so.
@@ -61,10 +61,13 @@ pub(super) fn forget(reply: &mut MetadataMap) {
     set(reply, "set-cookie", &format!("{COOKIE}=; Max-Age=0"));
 }
 
-/// Puts the token of a write into the reply's header.
-pub(super) fn hand_out(token: Option<&Token>, reply: &mut MetadataMap) {
-    if let Some(token) = token {
+/// Puts the token of a write into the reply's header, and whether it was a copy.
+pub(super) fn hand_out(outcome: &WriteOutcome, reply: &mut MetadataMap) {
+    if let Some(token) = outcome.token {
         set(reply, request::TOKEN_HEADER, &token.to_string());
+    }
+    if outcome.replayed {
+        set(reply, request::REPLAYED_HEADER, "true");
     }
 }
 

@@ -177,9 +177,10 @@ impl FlightSql {
             return Err(unbound(prepared));
         }
         let mut total = WriteOutcome::default();
-        for batch in bound.into_iter().filter(|b| b.num_rows() > 0) {
+        for (i, batch) in bound.into_iter().filter(|b| b.num_rows() > 0).enumerate() {
             let bound = parameters::bind(prepared, &batch)?;
-            let outcome = self.update_once(session, prepared, Some(bound)).await?;
+            let outcome = self.update_once(&session.part(i), prepared, Some(bound)).await?;
+            total.replayed = outcome.replayed && (i == 0 || total.replayed);
             total.affected_rows += outcome.affected_rows;
             total.token = outcome.token.or(total.token);
             total.use_database = outcome.use_database.or(total.use_database);
@@ -223,7 +224,7 @@ fn updated(session: &Session, outcome: &WriteOutcome) -> Result<Response<FlightS
 
 /// Tells the client in headers what a write means for its later calls.
 pub(super) fn note(session: &Session, outcome: &WriteOutcome, reply: &mut tonic::metadata::MetadataMap) {
-    sessions::hand_out(outcome.token.as_ref(), reply);
+    sessions::hand_out(outcome, reply);
     if let Some(database) = &outcome.use_database {
         let session = Session { database: Some(database.clone()), ..session.clone() };
         sessions::remember(&session, reply);

@@ -23,7 +23,7 @@ use axum::{
 use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use serde::Deserialize;
 use serde_json::Value;
-use tidelake_format::{Error, Result, ids::Token};
+use tidelake_format::{Error, Result};
 
 use super::{error, output::Format};
 use crate::{
@@ -108,14 +108,14 @@ async fn respond(engine: &Engine, asked: Asked, headers: &HeaderMap, access: Acc
         None => Format::accepted(&accept(headers)),
     };
     let session = session_of(&asked, headers)?;
-    let (schema, batches, token) = match run(engine, &session, &asked, access).await? {
+    let (schema, batches, written) = match run(engine, &session, &asked, access).await? {
         Outcome::Rows(rows) => (rows.schema(), rows.map_err(from_datafusion).boxed(), None),
         Outcome::Updated(outcome) => affected(outcome)?,
     };
     let body = format.body(schema, session.time_zone, batches).await?;
     let mut response = (StatusCode::OK, [(header::CONTENT_TYPE, format.content_type())], body).into_response();
-    if let Some(token) = token {
-        hand_out(&token, response.headers_mut());
+    if let Some(outcome) = written {
+        hand_out(&outcome, response.headers_mut());
     }
     Ok(response)
 }
@@ -133,17 +133,20 @@ async fn run(engine: &Engine, session: &Session, asked: &Asked, access: Access) 
 }
 
 /// The one row of a write.
-type Rows = (SchemaRef, BoxStream<'static, Result<RecordBatch>>, Option<Token>);
+type Rows = (SchemaRef, BoxStream<'static, Result<RecordBatch>>, Option<WriteOutcome>);
 
 pub(super) fn affected(outcome: WriteOutcome) -> Result<Rows> {
     let batch = wire::affected_rows(outcome.affected_rows)?;
-    Ok((batch.schema(), stream::iter([Ok(batch)]).boxed(), outcome.token))
+    Ok((batch.schema(), stream::iter([Ok(batch)]).boxed(), Some(outcome)))
 }
 
-/// Puts the token of a write into the reply's header.
-pub(super) fn hand_out(token: &Token, headers: &mut HeaderMap) {
-    if let Ok(value) = HeaderValue::from_str(&token.to_string()) {
+/// Puts the token of a write into the reply's header, and whether it was a copy.
+pub(super) fn hand_out(outcome: &WriteOutcome, headers: &mut HeaderMap) {
+    if let Some(value) = outcome.token.and_then(|t| HeaderValue::from_str(&t.to_string()).ok()) {
         headers.insert(request::TOKEN_HEADER, value);
+    }
+    if outcome.replayed {
+        headers.insert(request::REPLAYED_HEADER, HeaderValue::from_static("true"));
     }
 }
 

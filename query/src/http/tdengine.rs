@@ -134,7 +134,7 @@ async fn respond(
     }
     let statement = std::str::from_utf8(statement)
         .map_err(|e| Error::invalid("a statement is UTF-8 text").with("byte", e.valid_up_to()).source(e))?;
-    let (schema, batches, token) = match engine.query(&session, statement).await?.1 {
+    let (schema, batches, written) = match engine.query(&session, statement).await?.1 {
         Outcome::Rows(rows) => (rows.schema(), rows.map_err(from_datafusion).boxed(), None),
         Outcome::Updated(outcome) => affected(outcome)?,
     };
@@ -142,8 +142,8 @@ async fn respond(
     let body = body(document, batches).await?;
     let mut response =
         (StatusCode::OK, [(header::CONTENT_TYPE, "application/json; charset=utf-8")], body).into_response();
-    if let Some(token) = token {
-        hand_out(&token, response.headers_mut());
+    if let Some(outcome) = written {
+        hand_out(&outcome, response.headers_mut());
     }
     Ok(response)
 }

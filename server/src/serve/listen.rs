@@ -1,8 +1,9 @@
 //! One listener for HTTP/1.1, HTTP/2 and gRPC, with a graceful end.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
-use axum::Router;
+use axum::{Router, body::Body, extract::Request, middleware};
+use futures::{StreamExt, stream};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -13,10 +14,24 @@ use tokio::{
     net::TcpListener,
     sync::{Semaphore, watch},
     task::JoinSet,
+    time::{Instant, timeout_at},
 };
 
-/// Connections at once; more wait in the listener's backlog.
-const CONNECTIONS: usize = 16_384;
+/// What clients may take of this process.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Connections at once; more wait in the listener's backlog.
+    pub(super) connections: usize,
+    /// All headers of a request.
+    pub(super) header_bytes: usize,
+    /// The longest that the headers of a request take.
+    pub(super) header_timeout: Duration,
+    /// The longest pause in a body.
+    pub(super) body_timeout: Duration,
+}
+
+/// A body may take this many times as long as the longest pause in it.
+const SLOWEST: u32 = 20;
 /// How long requests may go on after a stop.
 const DRAIN: Duration = Duration::from_secs(20);
 
@@ -26,13 +41,32 @@ pub(super) fn flight_router(engine: &Engine) -> Router {
     Router::new().route_service("/arrow.flight.protocol.FlightService/{*method}", service)
 }
 
+/// The same routes for clients that may be slow, but not silent: a body that pauses for too long breaks off.
+pub(super) fn patient(router: Router, limits: Limits) -> Router {
+    router.layer(middleware::map_request(move |request: Request| async move {
+        request.map(|body| {
+            let until = Instant::now() + limits.body_timeout.saturating_mul(SLOWEST);
+            let pieces = stream::unfold(Some(body.into_data_stream()), move |body| async move {
+                let mut body = body?;
+                let by = until.min(Instant::now() + limits.body_timeout);
+                match timeout_at(by, body.next()).await {
+                    Ok(piece) => Some((piece?.map_err(io::Error::other), Some(body))),
+                    Err(_) => Some((Err(io::Error::new(io::ErrorKind::TimedOut, "the client is too slow")), None)),
+                }
+            });
+            Body::from_stream(pieces)
+        })
+    }))
+}
+
 /// Serves until `stopped` turns true, then lets open requests finish within [`DRAIN`].
 pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
+    limits: Limits,
     mut stopped: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let slots = std::sync::Arc::new(Semaphore::new(CONNECTIONS));
+    let slots = std::sync::Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -55,7 +89,12 @@ pub(super) async fn serve(
         connections.spawn(async move {
             let _slot = slot;
             let mut builder = auto::Builder::new(TokioExecutor::new());
-            builder.http1().timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(60)).pipeline_flush(true);
+            builder
+                .http1()
+                .timer(TokioTimer::new())
+                .header_read_timeout(limits.header_timeout)
+                .max_buf_size(limits.header_bytes)
+                .pipeline_flush(true);
             builder
                 .http2()
                 .timer(TokioTimer::new())
@@ -63,6 +102,7 @@ pub(super) async fn serve(
                 .initial_connection_window_size(32 << 20)
                 .max_frame_size(1 << 20)
                 .max_concurrent_streams(1_024)
+                .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
                 .keep_alive_interval(Duration::from_secs(30));
             let connection = builder.serve_connection(TokioIo::new(stream), service);
             tokio::pin!(connection);

@@ -77,8 +77,15 @@ impl Server {
                 partitions: std::thread::available_parallelism().map_or(1, usize::from),
                 timeout: settings.query_timeout,
                 concurrency: settings.query_concurrency,
+                waiting: settings.query_queue,
             },
         );
+        let limits = listen::Limits {
+            connections: settings.max_connections,
+            header_bytes: settings.max_header,
+            header_timeout: settings.header_timeout,
+            body_timeout: settings.body_timeout,
+        };
         let flight = listen::flight_router(&engine);
         let http = Router::new()
             .merge(tidelake_ingest::http::router(ingest.clone()))
@@ -91,9 +98,9 @@ impl Server {
         let mut tasks = Vec::new();
         if let Some(flight_address) = settings.flight_listen {
             let listener = bind(flight_address).await?;
-            tasks.push(tokio::spawn(listen::serve(listener, flight.clone(), stopped.clone())));
+            tasks.push(tokio::spawn(listen::serve(listener, flight.clone(), limits, stopped.clone())));
         }
-        tasks.push(tokio::spawn(listen::serve(listener, http.merge(flight), stopped)));
+        tasks.push(tokio::spawn(listen::serve(listener, listen::patient(http, limits).merge(flight), limits, stopped)));
         Ok(Self { address, ingest, store, stop, tasks })
     }
 
@@ -129,10 +136,16 @@ pub(crate) fn ingest_config(settings: &Settings) -> IngestConfig {
     let mut config = IngestConfig {
         buffer_bytes: settings.ingest_buffer,
         body_bytes: settings.max_body,
+        bulk_bytes: settings.max_bulk,
+        line_bytes: settings.max_line,
+        tables: settings.max_tables,
+        columns: settings.max_columns,
         auto_create_database: settings.auto_create_database,
         ..IngestConfig::default()
     };
     config.group_bytes = config.group_bytes.min(config.buffer_bytes);
+    // A body is held in the buffer.
+    config.body_bytes = config.body_bytes.min(config.buffer_bytes);
     config.compact.fold_age_ms = u64::try_from(settings.fold_interval.as_millis()).unwrap_or(u64::MAX);
     config.compact.interval_ms = config.compact.fold_age_ms.clamp(100, config.compact.interval_ms);
     config

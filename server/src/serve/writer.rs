@@ -1,10 +1,12 @@
 //! The query side's door to the write path.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use tidelake_format::{Error, Result};
-use tidelake_ingest::write::{self, Ingest};
+use tidelake_ingest::write::{self, IdempotencyKey, Ingest};
 use tidelake_query::writer::{IfExists, IngestTarget, WriteOutcome, Writer};
 
 /// Hands writing statements and batches to the write path of this process.
@@ -27,7 +29,16 @@ impl Writer for IngestWriter {
         parameters: Option<RecordBatch>,
     ) -> Result<WriteOutcome> {
         let done = self.ingest.execute(database, sql, parameters.as_ref()).await?;
-        Ok(WriteOutcome { affected_rows: done.affected_rows, token: done.token, use_database: done.use_database })
+        Ok(WriteOutcome {
+            affected_rows: done.affected_rows,
+            token: done.token,
+            use_database: done.use_database,
+            replayed: done.replayed,
+        })
+    }
+
+    fn with_key(&self, key: &str) -> Result<Arc<dyn Writer>> {
+        Ok(Arc::new(Self::new(self.ingest.with_key(Some(IdempotencyKey::new(key)?)))))
     }
 
     async fn ingest(
@@ -50,6 +61,11 @@ impl Writer for IngestWriter {
             },
         };
         let written = self.ingest.ingest_batches(target, batches).await?;
-        Ok(WriteOutcome { affected_rows: written.accepted, token: written.token, use_database: None })
+        Ok(WriteOutcome {
+            affected_rows: written.accepted,
+            token: written.token,
+            use_database: None,
+            replayed: written.replayed,
+        })
     }
 }

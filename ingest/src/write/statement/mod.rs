@@ -18,7 +18,12 @@ use tidelake_format::{
 };
 use tokio::time::Instant;
 
-use super::{Durability, Executed, Ingest, lane::PROBE_AGE, series::View};
+use super::{
+    Durability, Executed, Ingest, Written,
+    idempotent::{Known, digest},
+    lane::PROBE_AGE,
+    series::View,
+};
 use crate::{
     decode::{
         Decoded,
@@ -84,7 +89,7 @@ impl Ingest {
         let (decoded, catalog): (Decoded, _) = self.read(database, start, false, read).await?;
         self.register(&catalog, &decoded.blocks)?;
         let reservation = self.reserve(1).await?;
-        let token = self.submit(decoded.blocks, reservation, Durability::Stored, Some(catalog.version)).await?;
+        let token = self.submit(decoded.blocks, reservation, Durability::Stored, Some(catalog.version), None).await?;
         Ok(Executed { token, ..Executed::default() })
     }
 
@@ -97,6 +102,18 @@ impl Ingest {
     ) -> Result<Executed> {
         counter!(BODY_BYTES).increment(sql.len() as u64);
         let reservation = self.reserve(sql.len()).await?;
+        let bound = parameters.map_or([0; 2], |p| [p.num_rows() as u64, p.num_columns() as u64]);
+        let digest = digest(&[
+            b"statement",
+            database.unwrap_or_default().as_bytes(),
+            sql.as_bytes(),
+            &bound.map(u64::to_le_bytes).concat(),
+        ]);
+        let claim = match self.known(digest).await? {
+            Some(Known::Written(written)) => return Ok(replayed(written)),
+            Some(Known::Free(claim)) => Some(claim),
+            None => None,
+        };
         let mut asked: BTreeSet<(DatabaseId, String)> = BTreeSet::new();
         for _ in 0..ROUNDS {
             let (inserted, catalog) = self.read_insert(database, sql, parameters, start).await?;
@@ -122,8 +139,15 @@ impl Ingest {
                 }
             }
             self.register(&catalog, &decoded.blocks)?;
-            let token = self.submit(decoded.blocks, reservation, Durability::Stored, Some(catalog.version)).await?;
-            return Ok(Executed { affected_rows: decoded.accepted as u64, token, use_database: None });
+            let affected_rows = decoded.accepted as u64;
+            let claim = claim.map(|claim| claim.of(affected_rows, &[]));
+            return match self
+                .submit(decoded.blocks, reservation, Durability::Stored, Some(catalog.version), claim)
+                .await
+            {
+                Ok(token) => Ok(Executed { affected_rows, token, ..Executed::default() }),
+                Err(error) => self.overtaken(error, digest).await.map(replayed),
+            };
         }
         Err(Error::unavailable("other requests keep changing the same tables"))
     }
@@ -226,6 +250,11 @@ impl Ingest {
         let name = name.ok_or_else(|| Error::invalid("Database not specified").with("table", &table.name))?;
         self.database(name, start).await
     }
+}
+
+/// The answer to a copy of a statement.
+fn replayed(written: Written) -> Executed {
+    Executed { affected_rows: written.accepted, token: written.token, use_database: None, replayed: written.replayed }
 }
 
 fn no_database(name: &str) -> Error {

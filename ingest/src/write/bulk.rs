@@ -1,0 +1,123 @@
+//! A bulk ingest that does not fit one segment: a writer of its own, whose segments count when its end is there.
+
+use std::time::Duration;
+
+use metrics::counter;
+use tidelake_format::{
+    Error, Result,
+    ids::{Position, WriterId},
+    layout::log_key,
+    rows::Block,
+    segment::{self, SegmentHeader},
+    store::{Created, Moment},
+};
+use tokio::time::{sleep, timeout};
+
+use super::{
+    Ingest,
+    idempotent::{ACKNOWLEDGE_WITHIN, Claim},
+    lane::{PROBE_AGE, blocking},
+    rows::block_bytes,
+};
+use crate::{
+    config::millis,
+    metrics::{ROWS, SEGMENT_BYTES, SEGMENTS},
+};
+
+/// Without an end it is void a day after its first segment; no end is acknowledged that is anywhere near.
+const LONGEST: Duration = Duration::from_secs(20 * 3_600);
+/// The wait between two looks at a chain that does not answer.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// The segments of one ingest so far.
+#[derive(Debug)]
+pub(crate) struct Bulk {
+    writer: WriterId,
+    started: Moment,
+    /// The start of its writer, and the stamp of all its segments.
+    start_ms: i64,
+    parts: u64,
+}
+
+impl Bulk {
+    pub(crate) fn new(ingest: &Ingest) -> Self {
+        let ambient = ingest.shared.root.store().ambient();
+        Self {
+            writer: WriterId::bulk(ambient.random()),
+            started: Moment::now(ambient.as_ref()),
+            start_ms: ambient.wall_ms(),
+            parts: 0,
+        }
+    }
+
+    /// Puts rows that count once the end is there.
+    ///
+    /// # Errors
+    /// Unavailable when the store does not take them in time; nothing of the ingest will ever count then.
+    pub(crate) async fn put(&mut self, ingest: &Ingest, blocks: Vec<Block>) -> Result<()> {
+        self.create(ingest, self.parts, blocks).await?;
+        self.parts += 1;
+        Ok(())
+    }
+
+    /// Puts the last rows and makes all of them count; under a claim, of its key first.
+    ///
+    /// # Errors
+    /// Conflict when a copy has claimed the key, NotFound when the table was dropped meanwhile, Unavailable when the
+    /// outcome is unknown.
+    pub(crate) async fn end(self, ingest: &Ingest, blocks: Vec<Block>, claim: Option<Claim>) -> Result<Position> {
+        let (root, ambient) = (&ingest.shared.root, ingest.shared.root.store().ambient().as_ref());
+        let position = Position { writer: self.writer, seq: Position::END + self.parts };
+        let late = || Error::unavailable("this bulk ingest took too long; send it again");
+        let claimed = Moment::now(ambient);
+        if let Some(claim) = &claim
+            && claim.make(root, position, self.start_ms).await? == Created::Lost
+        {
+            return Err(Error::conflict("a copy of this request came first"));
+        }
+        if self.started.age(ambient) > LONGEST {
+            return Err(late());
+        }
+        let tables: Vec<_> = blocks.iter().map(|b| b.table).collect();
+        self.create(ingest, position.seq, blocks).await?;
+        let catalog = async {
+            loop {
+                match ingest.shared.probe.catalog(PROBE_AGE).await {
+                    Ok(catalog) => return catalog,
+                    Err(error) => tracing::warn!(%error, "no answer about the newest version; a bulk ingest waits"),
+                }
+                sleep(LOOK_AGAIN).await;
+            }
+        };
+        let unknown = || Error::unavailable("the store did not confirm the rows in time; they may be written");
+        let catalog = timeout(millis(ingest.shared.config.confirm_ms), catalog).await.map_err(|_| unknown())?;
+        if let Some(gone) = tables.iter().find(|t| catalog.table_by_id(**t).is_none()) {
+            return Err(
+                Error::not_found("the table was dropped while its rows were being written").with("table", gone.0)
+            );
+        }
+        let expired = claim.is_some() && claimed.age(ambient) >= ACKNOWLEDGE_WITHIN;
+        if expired || self.started.age(ambient) > LONGEST {
+            return Err(late());
+        }
+        Ok(position)
+    }
+
+    async fn create(&self, ingest: &Ingest, seq: u64, blocks: Vec<Block>) -> Result<()> {
+        let rows: u64 = blocks.iter().map(|b| b.len() as u64).sum();
+        let bytes: usize = blocks.iter().map(block_bytes).sum();
+        let position = Position { writer: self.writer, seq };
+        let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ms: self.start_ms };
+        let encode = move || segment::encode(&header, &segment::concat_blocks(blocks)?);
+        let encoded = blocking(bytes, encode).await?;
+        let size = encoded.len() as u64;
+        let created = ingest.shared.root.store().create(&log_key(position), encoded).await?;
+        if created == Created::Lost {
+            return Err(Error::unavailable("somebody else has the id of this bulk ingest; send it again"));
+        }
+        counter!(SEGMENTS).increment(1);
+        counter!(SEGMENT_BYTES).increment(size);
+        counter!(ROWS).increment(rows);
+        Ok(())
+    }
+}

@@ -1,0 +1,281 @@
+//! Requests with an idempotency key: a copy of one is answered as the first was, and its rows are not written again.
+//!
+//! An attempt claims its key by creating an object that names the position where its rows will be, puts the segment
+//! there, and acknowledges only within [`ACKNOWLEDGE_WITHIN`] of the claim. A copy that finds the claim and the rows
+//! has its answer. One that finds no rows [`GIVE_UP_MS`] after the claim, when nobody can acknowledge them any more,
+//! makes the position void by a commit and claims the next key. So of all attempts at most one counts.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use tidelake_format::{
+    Error, Kind, Result,
+    ids::{Position, Token},
+    layout::{idem_attempt_key, log_key},
+    meta::Root,
+    store::Created,
+};
+use tokio::time::sleep;
+
+use super::{Ingest, Written};
+use crate::decode::Rejected;
+
+/// Rows are acknowledged under a claim that is younger than this only.
+pub(crate) const ACKNOWLEDGE_WITHIN: Duration = Duration::from_secs(50);
+/// A claim without rows may be given up when it is this old by the store's clock.
+const GIVE_UP_MS: i64 = 60_000;
+/// The coarsest last-modified of a store.
+const TICK_MS: i64 = 1_000;
+/// How long a key is known for.
+const KEPT_MS: i64 = 24 * 3_600_000;
+/// A segment modified this long after its writer started is void for all.
+const VOID_MS: i64 = 2 * 24 * 3_600_000;
+/// The waits in which a copy that comes while the first one is under way looks again.
+const LOOKS_MS: [u64; 5] = [20, 50, 100, 200, 400];
+/// Each attempt after the first takes a minute and a writer that died.
+const ATTEMPTS: u32 = 2_000;
+/// How long the store may take to create a claim.
+const CLAIM_DEADLINE: Duration = Duration::from_secs(20);
+/// Rejected lines that a copy's answer names.
+const NAMED: usize = 100;
+
+/// The idempotency key of a request, as its client chose it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct IdempotencyKey(Arc<str>);
+
+impl IdempotencyKey {
+    /// The longest key, in bytes.
+    pub const MAX_BYTES: usize = 255;
+
+    /// A key of 1 to 255 bytes of text.
+    ///
+    /// # Errors
+    /// Invalid for an empty or longer text.
+    pub fn new(text: &str) -> Result<Self> {
+        if (1..=Self::MAX_BYTES).contains(&text.len()) {
+            return Ok(Self(text.into()));
+        }
+        Err(Error::invalid("an idempotency key has 1 to 255 bytes").with("found", text.len()))
+    }
+}
+
+/// A claim in the making: which key, which attempt, for what.
+#[derive(Debug, Clone)]
+pub(crate) struct Claim {
+    pub(crate) key: IdempotencyKey,
+    attempt: u32,
+    digest: u128,
+    accepted: u64,
+    dropped: u64,
+    rejected: Vec<Rejected>,
+}
+
+/// The object of a claim.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Record {
+    /// Where the rows are, or will be.
+    position: Position,
+    /// When the writer of that position started.
+    start_ms: i64,
+    /// What was asked for: 32 hexadecimal digits.
+    digest: String,
+    /// What the answer says.
+    accepted: u64,
+    dropped: u64,
+    rejected: Vec<(usize, String, String)>,
+}
+
+/// What a request is, so that a key used for another one is noticed.
+pub(crate) fn digest(parts: &[&[u8]]) -> u128 {
+    let mut hash = xxhash_rust::xxh3::Xxh3::new();
+    for part in parts {
+        hash.update(&(part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.digest128()
+}
+
+/// What is known of a key.
+#[derive(Debug)]
+pub(crate) enum Known {
+    /// The rows are in the store: the answer.
+    Written(Written),
+    /// Nobody's rows count: claim this.
+    Free(Claim),
+}
+
+/// What one look at the last attempt finds.
+enum Look {
+    There,
+    Void,
+    Late,
+    Absent,
+}
+
+impl Claim {
+    /// The claim of what a decoded request will write.
+    pub(crate) fn of(mut self, accepted: u64, rejected: &[Rejected]) -> Self {
+        self.accepted = accepted;
+        self.dropped = rejected.len() as u64;
+        self.rejected = rejected.iter().take(NAMED).cloned().collect();
+        self
+    }
+
+    /// Claims the key for a position, on which nothing is put yet.
+    ///
+    /// # Errors
+    /// Unavailable when the outcome is unknown: the position must not be used.
+    pub(crate) async fn make(&self, root: &Root, position: Position, start_ms: i64) -> Result<Created> {
+        let rejected = self.rejected.iter().map(|r| (r.line, r.reason.clone(), r.text.clone())).collect();
+        let record = Record {
+            position,
+            start_ms,
+            digest: format!("{:032x}", self.digest),
+            accepted: self.accepted,
+            dropped: self.dropped,
+            rejected,
+        };
+        let bytes = serde_json::to_vec(&record).map_err(|e| Error::internal("a claim has no JSON").source(e))?;
+        let key = idem_attempt_key(&self.key.0, self.attempt);
+        root.store().create_within(&key, bytes.into(), CLAIM_DEADLINE).await
+    }
+}
+
+impl Ingest {
+    /// Looks at what is known of the handle's key; `None` for a handle without one.
+    ///
+    /// # Errors
+    /// Invalid when the key was used for another request; Unavailable while another copy may still be at it.
+    pub(crate) async fn known(&self, digest: u128) -> Result<Option<Known>> {
+        match &self.key {
+            None => Ok(None),
+            Some(key) => look(&self.shared.root, key, digest).await.map(Some),
+        }
+    }
+
+    /// The answer of the copy that came first, for one that lost the race to claim the key.
+    ///
+    /// # Errors
+    /// As [`Ingest::known`].
+    pub(crate) async fn overtaken(&self, error: Error, digest: u128) -> Result<Written> {
+        if error.kind() != Kind::Conflict {
+            return Err(error);
+        }
+        match self.known(digest).await? {
+            Some(Known::Written(written)) => Ok(written),
+            Some(Known::Free(_)) | None => Err(under_way()),
+        }
+    }
+}
+
+fn under_way() -> Error {
+    Error::unavailable("another copy of this request is being written; send it again with the same idempotency key")
+}
+
+/// What is known of a key.
+async fn look(root: &Root, key: &IdempotencyKey, digest: u128) -> Result<Known> {
+    let mut waits = LOOKS_MS.into_iter();
+    loop {
+        let (attempt, last) = last_attempt(root, key).await?;
+        let claim =
+            |attempt| Claim { key: key.clone(), attempt, digest, accepted: 0, dropped: 0, rejected: Vec::new() };
+        let Some((record, claimed_ms)) = last else { return Ok(Known::Free(claim(1))) };
+        // A clock that differs decides only whether a key is forgotten somewhat before or after its day.
+        if root.store().ambient().wall_ms().saturating_sub(claimed_ms) > KEPT_MS {
+            return Ok(Known::Free(claim(attempt + 1)));
+        }
+        if record.digest != format!("{digest:032x}") {
+            return Err(Error::invalid("this idempotency key was used for another request"));
+        }
+        let look = match look_at(root, &record, claimed_ms).await? {
+            Look::Absent => match waits.next() {
+                Some(ms) => {
+                    sleep(Duration::from_millis(ms)).await;
+                    continue;
+                }
+                None if root.store().clock_ms().await? < claimed_ms + GIVE_UP_MS + TICK_MS => {
+                    return Err(under_way());
+                }
+                // Nobody acknowledges it any more; what was put in time is there now.
+                None => look_at(root, &record, claimed_ms).await?,
+            },
+            look => look,
+        };
+        let there = match look {
+            Look::There => true,
+            Look::Void => false,
+            Look::Late | Look::Absent => give_up(root, &record).await?,
+        };
+        return Ok(if there { Known::Written(record.answer()) } else { Known::Free(claim(attempt + 1)) });
+    }
+}
+
+/// The last attempt at a key, its number and when it was made; 0 and none where there is none.
+async fn last_attempt(root: &Root, key: &IdempotencyKey) -> Result<(u32, Option<(Record, i64)>)> {
+    let mut last = (0, None);
+    for attempt in 1..=ATTEMPTS {
+        let name = idem_attempt_key(&key.0, attempt);
+        let (bytes, meta) = match root.store().get_with_meta(&name).await {
+            Ok(found) => found,
+            Err(e) if e.kind() == Kind::NotFound => return Ok(last),
+            Err(e) => return Err(e),
+        };
+        let record: Record = serde_json::from_slice(&bytes)
+            .map_err(|e| Error::corrupt("an idempotency key cannot be read").with("key", &name).source(e))?;
+        last = (attempt, Some((record, meta.last_modified.timestamp_millis())));
+    }
+    Err(Error::unavailable("too many attempts at one idempotency key").with("limit", ATTEMPTS))
+}
+
+/// Whether the rows of a claim are in the store for good.
+async fn look_at(root: &Root, record: &Record, claimed_ms: i64) -> Result<Look> {
+    let Position { writer, seq } = record.position;
+    // First the log, then the version: a segment that was folded in between is under the watermark.
+    let found = match root.store().head(&log_key(record.position)).await {
+        Ok(meta) => Some(meta.last_modified.timestamp_millis()),
+        Err(e) if e.kind() == Kind::NotFound => None,
+        Err(e) => return Err(e),
+    };
+    let catalog = root.refresh().await?;
+    let watermark = catalog.watermark(writer);
+    Ok(match (watermark, found) {
+        (Some(watermark), _) if watermark.is_void(seq) => Look::Void,
+        (Some(watermark), _) if seq < watermark.next => Look::There,
+        (_, Some(ms)) if ms.saturating_sub(record.start_ms) > VOID_MS => Look::Void,
+        // In time: every copy that gives up looks later than this, and sees it.
+        (_, Some(ms)) if ms.saturating_sub(claimed_ms) < GIVE_UP_MS => Look::There,
+        (_, Some(_)) => Look::Late,
+        (_, None) => Look::Absent,
+    })
+}
+
+/// Makes the position of a claim void, whatever is put there; true where its rows were folded first, and count.
+async fn give_up(root: &Root, record: &Record) -> Result<bool> {
+    let position = record.position;
+    let change = |draft: &mut tidelake_format::meta::Draft| {
+        let was_void = draft.catalog().watermark(position.writer).is_some_and(|w| w.is_void(position.seq));
+        Ok(!was_void && !draft.void(position, record.start_ms))
+    };
+    let (there, _) = root.commit(&[], change).await?;
+    if !there {
+        tracing::info!(%position, "gave up an attempt under an idempotency key whose writer went away");
+    }
+    Ok(there)
+}
+
+impl Record {
+    /// The answer that the first copy got, or would have got.
+    fn answer(self) -> Written {
+        let rejected = self.rejected.into_iter().map(|(line, reason, text)| Rejected { line, reason, text }).collect();
+        Written {
+            accepted: self.accepted,
+            rejected,
+            dropped: self.dropped,
+            token: Some(Token::Position(self.position)),
+            replayed: true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
+};
+
+use bytes::Bytes;
+use futures::future::join_all;
+use tidelake_format::{
+    Kind, Result,
+    store::{
+        Ambient, Store, System,
+        faults::{Fault, Operation},
+    },
+};
+
+use super::*;
+use crate::{
+    compact::CompactRequest,
+    decode::line_protocol::LinePrecision,
+    testing::{config, nano, open, rows},
+    write::Durability,
+};
+
+fn keyed(ingest: &Ingest, key: &str) -> Ingest {
+    ingest.with_key(Some(IdempotencyKey::new(key).unwrap()))
+}
+
+async fn line(ingest: &Ingest, text: &str) -> Result<Written> {
+    ingest.write_line_protocol("db", Bytes::from(text.to_owned()), LinePrecision::Nano, Durability::Stored).await
+}
+
+async fn value(store: &Store) -> String {
+    rows(store, "db", "cpu", &[]).await[&("cpu".to_owned(), 1)]["value"].clone()
+}
+
+/// A wall clock that can be moved: a process that was frozen.
+#[derive(Debug, Default)]
+struct Later(AtomicI64);
+
+impl Ambient for Later {
+    fn wall_ns(&self) -> i64 {
+        System.wall_ns() + self.0.load(Ordering::SeqCst) * 1_000_000
+    }
+
+    fn random(&self) -> u64 {
+        System.random()
+    }
+}
+
+#[tokio::test]
+async fn a_copy_of_a_batch_changes_nothing_and_says_so() {
+    let store = Store::in_memory();
+    let (a, b) = (nano(&store, config()).await, nano(&store, config()).await);
+    let first = line(&keyed(&a, "A"), "cpu value=1 1").await.unwrap();
+    assert!(!first.replayed);
+    sleep(Duration::from_millis(5)).await; // writes within a tick of the store are concurrent
+    let second = line(&keyed(&a, "B"), "cpu value=2 1").await.unwrap();
+    assert!(!second.replayed);
+    for ingest in [&a, &b] {
+        // Without the key this would bring the older value back.
+        let again = line(&keyed(ingest, "A"), "cpu value=1 1").await.unwrap();
+        assert!(again.replayed);
+        assert_eq!((again.accepted, again.token), (1, first.token));
+    }
+    assert_eq!(value(&store).await, "2.0");
+    // Folded, and after a restart, too.
+    a.compact(CompactRequest::Fold).await.unwrap();
+    let c = open(&store, config()).await;
+    assert!(line(&keyed(&c, "A"), "cpu value=1 1").await.unwrap().replayed);
+    assert_eq!(value(&store).await, "2.0");
+    sleep(Duration::from_millis(5)).await;
+    line(&c, "cpu value=1 1").await.unwrap();
+    assert_eq!(value(&store).await, "1.0", "without a key a copy is a new write");
+}
+
+#[tokio::test]
+async fn a_key_of_another_request_is_refused() {
+    let store = Store::in_memory();
+    let ingest = keyed(&nano(&store, config()).await, "A");
+    line(&ingest, "cpu value=1 1").await.unwrap();
+    let error = line(&ingest, "cpu value=1 2").await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid, "{error}");
+    assert_eq!(rows(&store, "db", "cpu", &[]).await.len(), 1);
+    assert!(IdempotencyKey::new("").is_err() && IdempotencyKey::new(&"x".repeat(256)).is_err());
+}
+
+#[tokio::test]
+async fn a_copy_hears_which_lines_were_refused_the_first_time() {
+    let store = Store::in_memory();
+    let ingest = keyed(&nano(&store, config()).await, "A");
+    let body = "cpu value=1 1\nbad\n".to_owned() + &"worse\n".repeat(150);
+    let first = line(&ingest, &body).await.unwrap();
+    let again = line(&ingest, &body).await.unwrap();
+    assert!(again.replayed);
+    assert_eq!((again.accepted, again.dropped), (first.accepted, 151));
+    assert_eq!(again.rejected[..], first.rejected[..100]);
+    // Nothing kept, nothing to remember.
+    let none = keyed(&ingest, "B");
+    assert_eq!(line(&none, "bad").await.unwrap().dropped, 1);
+    assert!(!line(&none, "bad").await.unwrap().replayed);
+}
+
+#[tokio::test]
+async fn of_copies_at_once_over_two_processes_one_is_written() {
+    let store = Store::in_memory();
+    let (a, b) = (nano(&store, config()).await, nano(&store, config()).await);
+    line(&a, "cpu value=0 1").await.unwrap();
+    for round in 0..20 {
+        let (key, text) = (format!("K{round}"), format!("cpu value={round} {}", 10 + round));
+        let copies = (0..6).map(|i| {
+            let (ingest, text) = (keyed(if i % 2 == 0 { &a } else { &b }, &key), text.clone());
+            async move {
+                loop {
+                    match line(&ingest, &text).await {
+                        Err(e) if e.kind() == Kind::Unavailable => {}
+                        other => return other.unwrap(),
+                    }
+                }
+            }
+        });
+        let answers = join_all(copies).await;
+        assert_eq!(answers.iter().filter(|w| !w.replayed).count(), 1, "{answers:?}");
+        assert!(answers.iter().all(|w| w.token == answers[0].token && w.accepted == 1));
+    }
+    a.compact(CompactRequest::Fold).await.unwrap();
+    assert_eq!(rows(&store, "db", "cpu", &[]).await.len(), 21);
+}
+
+/// Stops a request at one of its requests to the store, before or after it took effect; the process is gone then.
+async fn die_at(beneath: &Store, nth: usize, after: bool, text: &str) -> bool {
+    let puts = Arc::new(AtomicUsize::new(0));
+    let (seen, dead) = (puts.clone(), Arc::new(AtomicBool::new(false)));
+    let gone = dead.clone();
+    let ingest = open(beneath, config()).await;
+    drop(ingest);
+    let store = beneath.with_faults(move |request| {
+        let ours = request.operation == Operation::Put;
+        if gone.load(Ordering::SeqCst) {
+            return Fault::Late(Duration::from_secs(1_000_000));
+        }
+        if ours && seen.fetch_add(1, Ordering::SeqCst) == nth {
+            gone.store(true, Ordering::SeqCst);
+            return if after { Fault::LostReply } else { Fault::Late(Duration::from_secs(1_000_000)) };
+        }
+        Fault::None
+    });
+    let ingest = open(&store, config()).await;
+    let copy = keyed(&ingest, "A");
+    let ended = tokio::time::timeout(Duration::from_millis(200), line(&copy, text)).await;
+    drop((copy, ingest));
+    let died = dead.load(Ordering::SeqCst);
+    assert_eq!(died, !matches!(ended, Ok(Ok(_))));
+    died
+}
+
+#[tokio::test]
+async fn whatever_step_the_first_copy_dies_at_the_second_one_is_written_once() {
+    let mut deaths = 0;
+    for after in [false, true] {
+        for nth in 0..4 {
+            let store = Store::in_memory();
+            let other = nano(&store, config()).await;
+            line(&other, "cpu value=0 5").await.unwrap();
+            let died = die_at(&store, nth, after, "cpu value=1 1").await;
+            deaths += usize::from(died);
+            let copy = keyed(&other, "A");
+            let claimed = !store.list("idem").await.unwrap().is_empty();
+            let put = store.list("log").await.unwrap().len() == 2;
+            let answer = line(&copy, "cpu value=1 1").await;
+            match (claimed, put) {
+                (true, false) => {
+                    let error = answer.unwrap_err();
+                    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+                    continue; // what happens a minute later is another test
+                }
+                (true, true) => assert!(answer.unwrap().replayed),
+                (false, _) => assert!(!answer.unwrap().replayed),
+            }
+            sleep(Duration::from_millis(5)).await;
+            line(&other, "cpu value=2 1").await.unwrap();
+            assert!(line(&copy, "cpu value=1 1").await.unwrap().replayed);
+            assert_eq!(value(&store).await, "2.0");
+        }
+    }
+    assert_eq!(deaths, 4, "a claim and a segment, before and after");
+}
+
+#[tokio::test]
+async fn a_minute_later_a_copy_gives_up_on_the_first_one_whose_late_rows_never_count() {
+    let directory = tempfile::tempdir().unwrap();
+    let beneath = Store::open(directory.path().to_str().unwrap(), &[]).unwrap();
+    let other = nano(&beneath, config()).await;
+    line(&other, "cpu value=0 5").await.unwrap();
+    let frozen = Arc::new(Later::default());
+    let store = beneath.with_ambient(frozen.clone()).with_faults(|request| {
+        let segment = request.operation == Operation::Put && request.key.contains("log/");
+        if segment { Fault::Late(Duration::from_secs(4)) } else { Fault::None }
+    });
+    let first = keyed(&open(&store, config()).await, "A");
+    let first = tokio::spawn(async move { line(&first, "cpu value=1 1").await });
+    let claims = || beneath.list("idem");
+    while claims().await.unwrap().is_empty() {
+        sleep(Duration::from_millis(5)).await;
+    }
+    // A minute passes.
+    frozen.0.store(61_000, Ordering::SeqCst);
+    let claim = directory.path().join(claims().await.unwrap()[0].location.to_string());
+    let past = std::time::SystemTime::now() - Duration::from_secs(62);
+    std::fs::File::options().write(true).open(claim).unwrap().set_modified(past).unwrap();
+    let copy = keyed(&other, "A");
+    assert!(!line(&copy, "cpu value=1 1").await.unwrap().replayed);
+    assert_eq!(claims().await.unwrap().len(), 2);
+    sleep(Duration::from_millis(5)).await;
+    line(&other, "cpu value=2 1").await.unwrap();
+    let error = first.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    assert_eq!(beneath.list("log").await.unwrap().len(), 4, "the late segment is in the log");
+    for _ in 0..2 {
+        assert_eq!(value(&beneath).await, "2.0");
+        assert!(line(&copy, "cpu value=1 1").await.unwrap().replayed);
+        other.compact(CompactRequest::Fold).await.unwrap();
+    }
+    // The void outlives the fold, as long as the key may be asked for.
+    let catalog = other.root().refresh().await.unwrap();
+    assert_eq!(catalog.watermarks().map(|(_, w)| w.voids.len()).sum::<usize>(), 1);
+}

@@ -1,0 +1,93 @@
+//! How much memory this process may use: what its control group allows, else what the machine has.
+
+use std::path::Path;
+
+/// A machine that does not say how much memory it has, has this.
+const UNKNOWN: usize = 4 << 30;
+/// No share is less.
+const LEAST: usize = 64 << 20;
+
+/// Bytes of memory that this process may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limit(usize);
+
+impl Limit {
+    /// `numerator / denominator` of it, between 64 MiB and `most`.
+    pub(crate) fn share(self, numerator: usize, denominator: usize, most: usize) -> usize {
+        (self.0 / denominator).saturating_mul(numerator).clamp(LEAST.min(most), most)
+    }
+}
+
+/// What the system says.
+pub(crate) fn limit() -> Limit {
+    limit_under(Path::new("/"))
+}
+
+/// The smallest limit of the control groups that this process is in (version 2 or 1) and the machine's memory.
+fn limit_under(root: &Path) -> Limit {
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).ok();
+    let number = |text: Option<String>| text?.trim().parse::<usize>().ok();
+    let machine = read("proc/meminfo").and_then(|text| {
+        let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1_024)
+    });
+    let groups = read("proc/self/cgroup").unwrap_or_default();
+    let mut found = vec![machine];
+    for line in groups.lines().take(64) {
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
+        let (base, file) = match controllers {
+            "" => ("sys/fs/cgroup", "memory.max"),
+            c if c.split(',').any(|c| c == "memory") => ("sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            _ => continue,
+        };
+        // In a container the group is the root of what it sees, whatever its path says.
+        let mut path = Path::new(path.trim_start_matches('/'));
+        loop {
+            found.push(number(read(&format!("{base}/{}/{file}", path.display()))));
+            match path.parent() {
+                Some(parent) => path = parent,
+                None => break,
+            }
+        }
+    }
+    Limit(found.into_iter().flatten().filter(|n| *n > 0).min().unwrap_or(UNKNOWN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn under(files: &[(&str, &str)]) -> Limit {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        limit_under(root.path())
+    }
+
+    #[test]
+    fn the_smallest_limit_of_control_groups_and_machine_counts() {
+        let machine = ("proc/meminfo", "MemTotal:       8388608 kB\nMemFree: 1 kB\n");
+        let group = ("proc/self/cgroup", "0::/a/b\n");
+        assert_eq!(under(&[]), Limit(UNKNOWN));
+        assert_eq!(under(&[machine]), Limit(8 << 30));
+        assert_eq!(under(&[machine, group, ("sys/fs/cgroup/a/b/memory.max", "max\n")]), Limit(8 << 30));
+        assert_eq!(under(&[machine, group, ("sys/fs/cgroup/a/memory.max", "1073741824\n")]), Limit(1 << 30));
+        assert_eq!(under(&[machine, group, ("sys/fs/cgroup/memory.max", "536870912")]), Limit(512 << 20));
+        let first = ("proc/self/cgroup", "7:cpu:/x\n5:memory,y:/docker/1\n");
+        let limit = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "2147483648");
+        assert_eq!(under(&[machine, first, limit]), Limit(2 << 30));
+        let none = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712");
+        assert_eq!(under(&[machine, first, none]), Limit(8 << 30));
+    }
+
+    #[test]
+    fn shares_are_bounded_on_both_sides() {
+        assert_eq!(Limit(8 << 30).share(3, 8, usize::MAX), 3 << 30);
+        assert_eq!(Limit(8 << 30).share(1, 8, 256 << 20), 256 << 20);
+        assert_eq!(Limit(128 << 20).share(1, 8, 256 << 20), LEAST);
+    }
+}

@@ -1,0 +1,144 @@
+//! Limits over the wire: who goes over one is told so, and everybody else is served on.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+use tidelake_tests::{Http, Server};
+
+fn start(directory: &tempfile::TempDir) -> Server {
+    let arguments = [
+        ["--max-body", "1MiB"],
+        ["--max-line", "1KiB"],
+        ["--max-header", "8KiB"],
+        ["--header-timeout", "1s"],
+        ["--body-timeout", "1s"],
+        ["--max-columns", "5"],
+        ["--max-tables", "3"],
+    ];
+    Server::start(directory.path().to_str().unwrap(), arguments.into_iter().flatten())
+}
+
+/// Sends some bytes, then nothing more, and reads what comes until the server closes.
+fn converse(server: &Server, bytes: &[u8]) -> (String, Duration) {
+    let started = Instant::now();
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.write_all(bytes).unwrap();
+    let mut reply = Vec::new();
+    let mut buffer = [0; 4_096];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => reply.extend_from_slice(&buffer[..n]),
+            Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => break,
+            Err(e) => panic!("{e} after {:?}", started.elapsed()),
+        }
+        // An answer is enough: a connection may be kept for the next request.
+        if reply.windows(4).any(|w| w == b"\r\n\r\n") {
+            break;
+        }
+    }
+    (String::from_utf8_lossy(&reply).into_owned(), started.elapsed())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_long_too_slow_or_too_much_is_refused_and_the_server_serves_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(&directory);
+    let http = Http::new(&server.url());
+    let served = |text: &'static str| {
+        let http = http.clone();
+        async move {
+            let reply = http.post("/write?db=lim", &[], text).await.unwrap();
+            assert_eq!(reply.status, 204, "{}", reply.body);
+        }
+    };
+    served("m a=1").await;
+
+    // Headers that never end, and a body that pauses.
+    let (_, took) = converse(&server, b"POST /write?db=lim HTTP/1.1\r\nhost: x\r\n");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    let head = b"POST /write?db=lim HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\nm a=2";
+    let (reply, took) = converse(&server, head);
+    assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 4"), "{reply}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    served("m a=3").await;
+
+    // Headers that are too large.
+    let large = format!("GET /ping HTTP/1.1\r\nhost: x\r\nx-large: {}\r\n\r\n", "x".repeat(64 << 10));
+    let (reply, _) = converse(&server, large.as_bytes());
+    assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 431"), "{reply}");
+
+    let long = format!("m text=\"{}\"", "x".repeat(2_000));
+    for (body, words) in [
+        (long.as_str(), "longer than the limit of 1024 bytes"),
+        ("m b=1,c=1,d=1,e=1,f=1", "too many columns"),
+        ("wide b=1,c=1,d=1,e=1,f=1", "too many columns"),
+    ] {
+        let reply = http.post("/write?db=lim", &[], body.to_owned()).await.unwrap();
+        assert_eq!(reply.status, 400, "{}", reply.body);
+        assert!(reply.body.contains(words), "{}", reply.body);
+    }
+    served("m2 a=1").await;
+    served("m3 a=1").await;
+    let reply = http.post("/write?db=lim", &[], "m4 a=1").await.unwrap();
+    assert_eq!(reply.status, 400, "{}", reply.body);
+    assert!(reply.body.contains("too many tables"), "{}", reply.body);
+
+    let deep = format!("select {}1{}", "(".repeat(500), ")".repeat(500));
+    let list = format!("select 1 where 1 in (1{})", ",1".repeat(200_000));
+    for sql in [deep, list, "x".repeat(5 << 20)] {
+        let reply = http.post("/api/v1/sql", &[], sql).await.unwrap();
+        assert_eq!(reply.status, 400, "{}", reply.body);
+    }
+    served("m a=4").await;
+    assert_eq!(http.sql("select count(*) from lim.m").await, [[serde_json::json!(3)]]);
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_a_request_is_answered_as_one_on_every_http_path_and_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let client = reqwest::Client::new();
+    let requests = [
+        ("/write?db=idem&precision=ms", "m a=1 1"),
+        ("/api/v2/write?bucket=idem&precision=ms", "m a=2 2"),
+        ("/api/put?db=idem", r#"{"metric":"p","timestamp":1563249700,"value":1,"tags":{"a":"b"}}"#),
+        ("/rest/sql/idem", "insert into d1 using s tags(1) values(1563249700000, 1)"),
+        ("/api/v1/sql?db=idem", "insert into d1 using s tags(1) values(1563249701000, 1)"),
+    ];
+    for round in 0..3 {
+        let server = start(&directory);
+        if round == 0 {
+            let http = Http::new(&server.url());
+            for sql in ["create database idem precision 'ms'", "create stable idem.s(ts timestamp, v int) tags(t int)"]
+            {
+                assert_eq!(http.post("/rest/sql", &[], sql).await.unwrap().status, 200);
+            }
+        }
+        let mut tokens = Vec::new();
+        for (i, (path, body)) in requests.iter().enumerate() {
+            for copy in 0..2 {
+                let request = client.post(format!("{}{path}", server.url())).header("idempotency-key", format!("k{i}"));
+                let reply = request.body(*body).send().await.unwrap();
+                let (status, headers) = (reply.status(), reply.headers().clone());
+                let text = reply.text().await.unwrap();
+                assert!(status.is_success() && !text.contains("\"desc\""), "{path}: {status} {text}");
+                let replayed = headers.get("idempotency-replayed").is_some_and(|v| v == "true");
+                assert_eq!(replayed, round > 0 || copy > 0, "{path}, round {round}, copy {copy}");
+                tokens.push(headers["x-tidelake-token"].to_str().unwrap().to_owned());
+            }
+        }
+        assert!(tokens.chunks(2).all(|pair| pair[0] == pair[1]), "{tokens:?}");
+        let other = client.post(format!("{}/write?db=idem", server.url())).header("idempotency-key", "k0");
+        let refused = other.body("m a=9 9").send().await.unwrap();
+        assert_eq!(refused.status(), 400);
+        let http = Http::new(&server.url());
+        assert_eq!(http.sql("select count(*) from idem.m").await, [[serde_json::json!(2)]]);
+        assert_eq!(http.sql("select count(*) from idem.s").await, [[serde_json::json!(2)]]);
+        server.kill();
+    }
+}
