@@ -394,7 +394,7 @@ async fn a_bulk_ingest_of_several_segments_shows_all_at_once_also_to_who_folds_i
     let running = tokio::spawn(async move { writer.ingest_batches(bulk_target(), batches).await });
     for number in 0..5 {
         send.unbounded_send(Ok(part(number))).unwrap();
-        let wanted = (number as usize + 1) / 2;
+        let wanted = (number as usize).div_ceil(2);
         tokio::time::timeout(Duration::from_secs(60), async {
             while segments(&store).await < wanted {
                 tokio::time::sleep(Duration::from_millis(5)).await;

@@ -55,7 +55,7 @@ struct Source<'a> {
 }
 
 enum Origin<'a> {
-    File(FileEntry, TagManifest),
+    File(Box<FileEntry>, Box<TagManifest>),
     Block(Position, &'a Block),
 }
 
@@ -155,7 +155,7 @@ impl Ingest {
             let key = tags_key(table.id, file.partition, file.tags.id);
             let manifest = TagManifest::decode(&key, &root.store().get(&key).await?)?;
             let (deletes, set) = (Deletes::of_file(table, file.clean), manifest.series().clone());
-            Ok::<_, Error>(Source { deletes, set, origin: Origin::File(file, manifest) })
+            Ok::<_, Error>(Source { deletes, set, origin: Origin::File(Box::new(file), Box::new(manifest)) })
         };
         let mut sources: Vec<Source<'a>> = stream::iter(files).map(load).buffered(PARALLEL).try_collect().await?;
         for (position, block) in blocks_of(snapshot, table.id)? {
