@@ -9,6 +9,7 @@ mod engines;
 mod layering;
 mod limits;
 mod soak;
+mod statements;
 mod store_contract;
 mod w1;
 mod writers;

@@ -1,9 +1,14 @@
 //! SHOW and DESCRIBE as queries of `information_schema`.
 
+use arrow::{
+    array::{Array, ArrayRef, AsArray},
+    util::display::array_value_to_string,
+};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use tidelake_format::{
     Error, Result,
     schema::{Database, Role, Supertable},
+    types::Type,
 };
 
 use super::{
@@ -201,11 +206,11 @@ impl Show {
             Show::CreateDatabase(name) => {
                 let database = find_database(Some(name), session, info)?;
                 let create = format!(
-                    "CREATE DATABASE `{}` PRECISION '{}' KEEP {}d DURATION {}d",
-                    database.name,
+                    "CREATE DATABASE {} PRECISION '{}' KEEP {} DURATION {}",
+                    quoted(&database.name),
                     database.precision,
-                    database.keep_ms / 86_400_000,
-                    database.partition_ms / 86_400_000,
+                    duration(database.keep_ms),
+                    duration(database.partition_ms),
                 );
                 format!(
                     "SELECT {} AS \"Database\", {} AS \"Create Database\"",
@@ -215,12 +220,12 @@ impl Show {
             }
             Show::CreateTable { database, table } => {
                 let database = find_database(database.as_deref(), session, info)?;
-                let table = find_table(&database, table, info).await?;
-                format!(
-                    "SELECT {} AS \"Table\", {} AS \"Create Table\"",
-                    literal(&table.name),
-                    literal(&create_table(&table))
-                )
+                let found = find_table(&database, table, info).await?;
+                let (name, create) = match names::table(info, &database, table) {
+                    Some(_) => (found.name.clone(), create_table(&found)),
+                    None => (table.clone(), create_subtable(&found, table, &database, info).await?),
+                };
+                format!("SELECT {} AS \"Table\", {} AS \"Create Table\"", literal(&name), literal(&create))
             }
             Show::Tags { database, table } => {
                 let database = find_database(database.as_deref(), session, info)?;
@@ -272,13 +277,69 @@ async fn find_table(database: &Database, name: &str, info: &dyn CatalogInfo) -> 
 fn create_table(table: &Supertable) -> String {
     let list = |role: fn(Role) -> bool| {
         let columns = table.columns.iter().filter(|c| role(c.role));
-        columns.map(|c| format!("`{}` {}", c.name, c.ty)).collect::<Vec<_>>().join(", ")
+        columns.map(|c| format!("{} {}", quoted(&c.name), c.ty)).collect::<Vec<_>>().join(", ")
     };
-    let mut create = format!("CREATE STABLE `{}` ({})", table.name, list(|r| r != Role::Tag));
+    let mut create = format!("CREATE STABLE {} ({})", quoted(&table.name), list(|r| r != Role::Tag));
     if table.tags().next().is_some() {
         create.push_str(&format!(" TAGS ({})", list(|r| r == Role::Tag)));
     }
+    if let Some(keep_ms) = table.keep_ms {
+        create.push_str(&format!(" KEEP {}", duration(keep_ms)));
+    }
     create
+}
+
+/// The statement that makes a subtable with the tags that it has now.
+async fn create_subtable(
+    table: &Supertable,
+    name: &str,
+    database: &Database,
+    info: &dyn CatalogInfo,
+) -> Result<String> {
+    let (mut tags, mut values) = (Vec::new(), Vec::new());
+    for set in info.series(table).await? {
+        let Some(row) = set.names().iter().position(|n| n == Some(name)) else { continue };
+        for tag in table.tags() {
+            tags.push(quoted(&tag.name));
+            values.push(match set.tag(tag.id).filter(|of| of.is_valid(row)) {
+                None => "NULL".to_owned(),
+                Some(of) => tag_literal(of, row, tag.ty, database)?,
+            });
+        }
+    }
+    let (table, name) = (quoted(&table.name), quoted(name));
+    Ok(format!("CREATE TABLE {name} USING {table} ({}) TAGS ({})", tags.join(", "), values.join(", ")))
+}
+
+/// The value of a tag as a literal that gives it again.
+fn tag_literal(values: &ArrayRef, row: usize, ty: Type, database: &Database) -> Result<String> {
+    if let Some(bytes) = values.as_binary_opt::<i32>() {
+        let digits: String = bytes.value(row).iter().map(|b| format!("{b:02x}")).collect();
+        return Ok(format!("'\\x{digits}'"));
+    }
+    if ty == Type::Timestamp {
+        let ticks = tidelake_format::merge::ticks(values).and_then(|ticks| ticks.get(row));
+        let ticks = ticks.ok_or_else(|| Error::internal("a tag is no timestamp").with("database", &database.name))?;
+        return Ok(ticks.to_string());
+    }
+    let text = array_value_to_string(values, row)?;
+    Ok(match ty {
+        Type::Binary(_) | Type::NChar(_) | Type::Json => {
+            format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+        }
+        _ => text,
+    })
+}
+
+/// A name in backticks.
+fn quoted(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
+/// A length of time as KEEP and DURATION take it: in days where it is whole ones, else in minutes.
+fn duration(ms: i64) -> String {
+    const DAY_MS: i64 = 86_400_000;
+    if ms % DAY_MS == 0 { format!("{}d", ms / DAY_MS) } else { format!("{}m", ms / 60_000) }
 }
 
 /// ` WHERE …` of a condition and a pattern.
