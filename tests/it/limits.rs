@@ -104,8 +104,8 @@ async fn a_copy_of_a_request_is_answered_as_one_on_every_http_path_and_after_a_r
     let directory = tempfile::tempdir().unwrap();
     let client = reqwest::Client::new();
     let requests = [
-        ("/write?db=idem&precision=ms", "m a=1 1"),
-        ("/api/v2/write?bucket=idem&precision=ms", "m a=2 2"),
+        ("/write?db=idem&precision=ms", "m a=1 1563249700001"),
+        ("/api/v2/write?bucket=idem&precision=ms", "m a=2 1563249700002"),
         ("/api/put?db=idem", r#"{"metric":"p","timestamp":1563249700,"value":1,"tags":{"a":"b"}}"#),
         ("/rest/sql/idem", "insert into d1 using s tags(1) values(1563249700000, 1)"),
         ("/api/v1/sql?db=idem", "insert into d1 using s tags(1) values(1563249701000, 1)"),

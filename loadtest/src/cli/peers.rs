@@ -202,7 +202,7 @@ mod tests {
         std::fs::write(root.join("data/1/0/5.tags"), "no Parquet").unwrap();
         let both = engines.measure(&set, Some(&root), &[10, 100], 2).unwrap();
         assert_eq!(verify_peers(&oracle, &[10, 100], &both), Verified { right: 2 * asked, wrong: vec![] });
-        assert!(both.iter().all(|sample| sample.millis.len() == 2 && sample.in_process));
+        assert!(both.iter().all(|sample| sample.millis.len() >= 2 && sample.in_process));
 
         let other = Oracle::new(Devices { seed: 6, ..set });
         assert!(!verify_peers(&other, &[100], &both).wrong.is_empty());

@@ -35,7 +35,7 @@ pub(super) async fn read(world: &World, process: &Process) {
     let staleness_ms = if process.number.is_multiple_of(2) { 0 } else { 1_000 };
     let options = SnapshotOptions {
         max_staleness: Some(Duration::from_millis(staleness_ms)),
-        tail_cache_bytes: [0, 1 << 20][usize::from(process.number % 3 > 0)],
+        tail_cache_bytes: [0, 1 << 20][usize::from(!process.number.is_multiple_of(3))],
     };
     let snapshots = SnapshotReader::new(root.clone(), options);
     let mut kept: Option<Kept> = None;
