@@ -81,7 +81,9 @@ impl Ingest {
         filter: &Filter,
         only: Option<&str>,
     ) -> Result<Counted> {
-        let sources = self.sources(snapshot, table, filter.range).await?;
+        // The tags of a series are those of its oldest rows, which may lie before the range.
+        let looked_at = if filter.series.is_some() { (i64::MIN, i64::MAX) } else { filter.range };
+        let sources = self.sources(snapshot, table, looked_at).await?;
         let masks = sources.iter().map(|s| s.deletes.mask(&s.set)).collect::<Result<Vec<_>>>()?;
         let sets = sources.iter().zip(&masks).map(|(s, mask)| mask.as_ref().map_or(&s.set, |m| &m.0));
         let order = series_order(&sets.collect::<Vec<_>>(), table, database.precision)?;
