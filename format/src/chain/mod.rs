@@ -68,8 +68,8 @@ impl Change {
 pub enum Appended {
     /// The version is in the store, and it is ours.
     Won(Arc<VersionObject>),
-    /// Somebody else has committed this version.
-    Lost,
+    /// Somebody else has committed this version: its object, for [`Chain::decode`].
+    Lost(Bytes),
 }
 
 /// One version, read: its bytes and the directory of its sections.
@@ -178,6 +178,19 @@ impl Chain {
             Err(e) if e.kind() == Kind::NotFound => return Ok(None),
             Err(e) => return Err(e),
         };
+        self.decode(version, bytes, near).await.map(Some)
+    }
+
+    /// [`Chain::load`] of an object that is at hand.
+    ///
+    /// # Errors
+    /// As [`Chain::load`].
+    pub async fn decode(
+        &self,
+        version: Version,
+        bytes: Bytes,
+        near: Option<&VersionObject>,
+    ) -> Result<Arc<VersionObject>> {
         let root: RootBody = codec::decode_root(version, &bytes)?;
         let known: BTreeMap<(Version, u64), &Arc<Page>> = near
             .iter()
@@ -201,7 +214,7 @@ impl Chain {
             };
             pages.push(page);
         }
-        Ok(Some(Arc::new(VersionObject { version, bytes, directory: Directory { pages }, refs: root.refs })))
+        Ok(Arc::new(VersionObject { version, bytes, directory: Directory { pages }, refs: root.refs }))
     }
 
     /// The versions that a version points into; `None` where there is no version of this number.
@@ -285,9 +298,9 @@ impl Chain {
     ) -> Result<Appended> {
         let object = Arc::new(self.encode(base, changes).await?);
         let key = layout::meta_key(object.version);
-        Ok(match self.store.create_within(&key, object.bytes.clone(), deadline).await? {
-            Created::New | Created::Ours => Appended::Won(object),
-            Created::Lost => Appended::Lost,
+        Ok(match self.store.create_or_read(&key, object.bytes.clone(), deadline).await? {
+            (Created::New | Created::Ours, _) => Appended::Won(object),
+            (Created::Lost, found) => Appended::Lost(found.unwrap_or_default()),
         })
     }
 

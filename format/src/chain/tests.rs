@@ -21,7 +21,7 @@ async fn commit(
 ) -> Arc<VersionObject> {
     match chain.append(base, changes.into_iter().collect(), DEADLINE).await.unwrap() {
         Appended::Won(object) => object,
-        Appended::Lost => panic!("lost"),
+        Appended::Lost(_) => panic!("lost"),
     }
 }
 
@@ -141,10 +141,10 @@ async fn a_lost_race_is_lost_and_a_lost_reply_is_won() {
     let zero = commit(&chain, None, []).await;
     commit(&chain, Some(&zero), [put("a", "theirs")]).await;
     let mine = chain.append(Some(&zero), [put("a", "mine")].into(), DEADLINE).await.unwrap();
-    assert!(matches!(mine, Appended::Lost));
+    assert!(matches!(mine, Appended::Lost(_)));
     // The same change by two committers is still two commits.
     let same = chain.append(Some(&zero), [put("a", "theirs")].into(), DEADLINE).await.unwrap();
-    assert!(matches!(same, Appended::Lost));
+    assert!(matches!(same, Appended::Lost(_)));
     let lost = std::sync::atomic::AtomicBool::new(false);
     let store = chain.store.with_faults(move |r| match r.operation {
         Operation::Put if !lost.swap(true, std::sync::atomic::Ordering::Relaxed) => Fault::LostReply,

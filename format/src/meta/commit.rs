@@ -10,10 +10,10 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::{
     sync::{mpsc, oneshot},
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
-use super::{Catalog, Draft, Root, invariants};
+use super::{Catalog, Draft, Root, invariants, root::Attempt};
 use crate::{
     error::{Error, Kind, Result},
     ids::TableId,
@@ -24,8 +24,11 @@ use crate::{
 pub(super) const COMMIT_DEADLINE: Duration = Duration::from_secs(60);
 /// The most changes of one version.
 const MOST: usize = 256;
-/// How long one of a group may take to run its change: the others wait for it.
-const TURN: Duration = Duration::from_secs(10);
+/// How long a group waits for one of it to run its change; one that takes longer joins a later group, which waits
+/// twice as long for it.
+const TURN: Duration = Duration::from_secs(1);
+/// The first wait after a lost race is as long as the attempt took, and at least this: attempts of many committers are
+/// not spread by waits shorter than they are.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
@@ -46,7 +49,9 @@ struct Waiter {
     touching: Vec<(TableId, i64)>,
     called: Moment,
     deadline: Instant,
-    turns: mpsc::Sender<Turn>,
+    /// How long a group waits for it.
+    turn: Duration,
+    turns: mpsc::UnboundedSender<Turn>,
 }
 
 /// What the committing task tells one who waits.
@@ -58,19 +63,32 @@ enum Turn {
     Done(Result<Arc<Catalog>>),
 }
 
+/// What came of one's turn.
+enum Ran {
+    /// The change ran, or refused (false).
+    Yes(Box<Draft>, bool),
+    /// Who waited was cancelled.
+    Gone,
+    /// Its task has not come to it yet: the draft comes back here when it has, and is of no use then.
+    Slow(oneshot::Receiver<(Box<Draft>, bool)>),
+}
+
 impl Waiter {
-    async fn run(&self, draft: Box<Draft>) -> Option<(Box<Draft>, bool)> {
-        let (back, returned) = oneshot::channel();
-        let turn = async {
-            self.turns.send(Turn::Run(draft, back)).await.ok()?;
-            returned.await.ok()
-        };
-        timeout(TURN, turn).await.ok().flatten()
+    async fn run(&self, draft: Box<Draft>) -> Ran {
+        let (back, mut returned) = oneshot::channel();
+        if self.turns.send(Turn::Run(draft, back)).is_err() {
+            return Ran::Gone;
+        }
+        match timeout(self.turn, &mut returned).await {
+            Ok(Ok((draft, went))) => Ran::Yes(draft, went),
+            Ok(Err(_)) => Ran::Gone,
+            Err(_) => Ran::Slow(returned),
+        }
     }
 
-    /// There is room for this: one turn at a time is under way.
+    /// Who waits may be gone. Not sent more often than there are turns, so what is in the channel is bounded.
     fn done(self, outcome: Result<Arc<Catalog>>) {
-        let _ = self.turns.try_send(Turn::Done(outcome));
+        let _ = self.turns.send(Turn::Done(outcome));
     }
 }
 
@@ -104,9 +122,10 @@ impl Root {
         touching: &[(TableId, i64)],
         mut change: impl FnMut(&mut Draft) -> Result<T> + Send,
     ) -> Result<(T, Arc<Catalog>)> {
-        let (turns, mut turn) = mpsc::channel(1);
+        let (turns, mut turn) = mpsc::unbounded_channel();
         let called = Moment::now(self.ambient());
-        self.enqueue(Waiter { touching: touching.to_vec(), called, deadline: Instant::now() + COMMIT_DEADLINE, turns });
+        let deadline = Instant::now() + COMMIT_DEADLINE;
+        self.enqueue(Waiter { touching: touching.to_vec(), called, deadline, turn: TURN, turns });
         let mut last: Option<Result<T>> = None;
         loop {
             match turn.recv().await {
@@ -114,7 +133,7 @@ impl Root {
                     let done = change(&mut draft);
                     let went = done.is_ok();
                     last = Some(done);
-                    // Nobody takes it back when this took too long: an error follows.
+                    // Nobody takes it back when this took too long: another turn follows.
                     let _ = back.send((draft, went));
                 }
                 Some(Turn::Done(Ok(catalog))) => {
@@ -127,6 +146,19 @@ impl Root {
         }
     }
 
+    /// Puts one whose task was too slow for its group in a later one, as soon as it has answered.
+    fn enqueue_again(&self, mut waiter: Waiter, answer: oneshot::Receiver<(Box<Draft>, bool)>) {
+        let root = self.clone();
+        waiter.turn *= 2;
+        tokio::spawn(async move {
+            match timeout_at(waiter.deadline, answer).await {
+                Ok(Ok(_)) => root.enqueue(waiter),
+                Ok(Err(_)) => {}
+                Err(_) => waiter.done(Err(late())),
+            }
+        });
+    }
+
     fn enqueue(&self, waiter: Waiter) {
         let mut waiting = self.queue().0.lock();
         waiting.waiters.push_back(waiter);
@@ -137,7 +169,7 @@ impl Root {
 
     /// Commits what a group wants as one version.
     async fn commit_group(&self, mut group: Vec<Waiter>) {
-        let mut wait = FIRST_WAIT;
+        let mut wait: Option<Duration> = None;
         let mut base = self.catalog();
         loop {
             let now = Instant::now();
@@ -156,7 +188,7 @@ impl Root {
                 },
                 Err(e) => return fail(group, &e),
             };
-            let (draft, refused) = run_all(draft, &mut group).await;
+            let (draft, refused) = self.run_all(draft, &mut group).await;
             let checked = draft.changes().and_then(|changes| match &changes {
                 None => Ok(None),
                 Some(_) => invariants::check(&draft, self.ambient().wall_ms()).map(|()| changes),
@@ -179,9 +211,9 @@ impl Root {
                 base = newest;
                 continue;
             };
-            match self.append(&base, *draft, changes, deadline).await {
-                Ok(Some(catalog)) => return group.into_iter().for_each(|w| w.done(Ok(catalog.clone()))),
-                Ok(None) => {}
+            let winner = match self.append(&base, *draft, changes, deadline).await {
+                Ok(Attempt::Won(catalog)) => return group.into_iter().for_each(|w| w.done(Ok(catalog.clone()))),
+                Ok(Attempt::Lost(winner)) => winner,
                 Err(e) if refused.iter().any(|r| *r) => {
                     // What was refused was not tried: it does not share the fate of what was.
                     let mut refused = refused.into_iter();
@@ -190,15 +222,42 @@ impl Root {
                     return self.commit_each(others).await;
                 }
                 Err(e) => return fail(group, &e),
-            }
-            let pause = wait.mul_f64((self.ambient().random() >> 11) as f64 / (1_u64 << 53) as f64);
-            wait = (wait * 2).min(LONGEST_WAIT);
+            };
+            // Who lost once goes on upon the winner, without a question. Who loses again is one of several, and will find
+            // the chain further on after a wait.
+            let winner = winner.filter(|_| wait.is_none());
+            let longest = wait.map_or_else(|| now.elapsed().max(FIRST_WAIT), |wait| wait * 2).min(LONGEST_WAIT);
+            wait = Some(longest);
+            let pause = longest.mul_f64((self.ambient().random() >> 11) as f64 / (1_u64 << 53) as f64);
             sleep(pause.min(deadline.saturating_duration_since(Instant::now()))).await;
-            match self.refresh().await {
-                Ok(newer) => base = newer,
-                Err(e) => return fail(group, &e),
-            }
+            base = match winner {
+                Some(winner) => winner,
+                None => match self.leap().await {
+                    Ok(newer) => newer,
+                    Err(e) => return fail(group, &e),
+                },
+            };
         }
+    }
+
+    /// Runs the change of each of a group on the draft; tells who refused. Who does not answer is taken out.
+    async fn run_all(&self, mut draft: Box<Draft>, group: &mut Vec<Waiter>) -> (Box<Draft>, Vec<bool>) {
+        let mut refused = Vec::with_capacity(group.len());
+        while refused.len() < group.len() {
+            let before = draft.clone();
+            match group[refused.len()].run(draft).await {
+                Ran::Yes(changed, true) => {
+                    draft = changed;
+                    refused.push(false);
+                    continue;
+                }
+                Ran::Yes(_, false) => refused.push(true),
+                Ran::Gone => drop(group.remove(refused.len())),
+                Ran::Slow(answer) => self.enqueue_again(group.remove(refused.len()), answer),
+            }
+            draft = before;
+        }
+        (draft, refused)
     }
 
     async fn commit_each(&self, group: Vec<Waiter>) {
@@ -241,29 +300,6 @@ impl Root {
 
 fn fail(group: Vec<Waiter>, error: &Error) {
     group.into_iter().for_each(|w| w.done(Err(copy(error))));
-}
-
-/// Runs the change of each of a group on the draft; tells who refused. Who does not answer is taken out.
-async fn run_all(mut draft: Box<Draft>, group: &mut Vec<Waiter>) -> (Box<Draft>, Vec<bool>) {
-    let mut refused = Vec::with_capacity(group.len());
-    while refused.len() < group.len() {
-        let before = draft.clone();
-        match group[refused.len()].run(draft).await {
-            Some((changed, true)) => {
-                draft = changed;
-                refused.push(false);
-            }
-            Some((_, false)) => {
-                draft = before;
-                refused.push(true);
-            }
-            None => {
-                draft = before;
-                group.remove(refused.len()).done(Err(late()));
-            }
-        }
-    }
-    (draft, refused)
 }
 
 /// Commits group after group until nobody waits.

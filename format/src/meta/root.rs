@@ -47,6 +47,14 @@ struct Inner {
     queue: Queue,
 }
 
+/// What became of an attempt to commit.
+pub(super) enum Attempt {
+    /// It is in, as this version.
+    Won(Arc<Catalog>),
+    /// Somebody else was first: the version after the base, where it is known.
+    Lost(Option<Arc<Catalog>>),
+}
+
 #[derive(Debug, Clone)]
 struct Known {
     catalog: Arc<Catalog>,
@@ -69,7 +77,7 @@ impl Root {
                     let empty = [(DATABASES.to_owned(), Change::json(&Databases::default())?)].into();
                     match chain.append(None, empty, COMMIT_DEADLINE).await? {
                         Appended::Won(object) => Some(object),
-                        Appended::Lost => None,
+                        Appended::Lost(_) => None,
                     }
                 }
             };
@@ -146,13 +154,17 @@ impl Root {
     /// # Errors
     /// As [`Root::open`]. A newest version that cannot be read is an error: no older one stands in for it.
     pub async fn refresh(&self) -> Result<Arc<Catalog>> {
+        self.ask(STEPS).await
+    }
+
+    async fn ask(&self, steps: usize) -> Result<Arc<Catalog>> {
         let asked = Moment::now(self.ambient());
         let _turn = self.inner.asking.lock().await;
         let known = self.inner.known.lock().clone();
         if known.confirmed.not_before(&asked) {
             return Ok(known.catalog);
         }
-        self.advance().await
+        self.advance(steps).await
     }
 
     /// Waits until a version is in the store.
@@ -199,44 +211,61 @@ impl Root {
         }
     }
 
-    /// One attempt to commit on top of `base`; `None` where somebody else was first.
+    /// One attempt to commit on top of `base`.
     pub(super) async fn append(
         &self,
         base: &Arc<Catalog>,
         draft: Draft,
         changes: std::collections::BTreeMap<String, Change>,
         deadline: Instant,
-    ) -> Result<Option<Arc<Catalog>>> {
+    ) -> Result<Attempt> {
         let object = base.object.as_ref().ok_or_else(|| Error::internal("a catalog in memory cannot be a base"))?;
         let (chain, asked) = (&self.inner.chain, Moment::now(self.ambient()));
         let left = deadline.saturating_duration_since(Instant::now());
         let won = match chain.append(Some(object), changes, left).await {
             Ok(Appended::Won(won)) => won,
-            Ok(Appended::Lost) => return Ok(None),
+            Ok(Appended::Lost(winner)) => return Ok(Attempt::Lost(self.take_over(base, winner).await)),
             // A version that the base points into is gone: the base is far from the newest.
-            Err(e) if e.kind() == Kind::NotFound => return Ok(None),
+            Err(e) if e.kind() == Kind::NotFound => return Ok(Attempt::Lost(None)),
             Err(e) => return Err(e),
         };
         if self.confirmed_age() > CONFIRMED && chain.newest().await? != Some(won.version()) {
             // The chain had gone on and the next version had been collected: what was just created is a stray.
             self.inner.store.delete(&layout::meta_key(won.version())).await?;
-            return Ok(None);
+            return Ok(Attempt::Lost(None));
         }
         let mut catalog = draft.into_catalog();
         catalog.object = Some(won);
         let catalog = Arc::new(catalog);
         self.learn(catalog.clone(), Some(asked));
-        Ok(Some(catalog))
+        Ok(Attempt::Won(catalog))
     }
 
-    /// Asks for newer versions. One caller at a time.
-    async fn advance(&self) -> Result<Arc<Catalog>> {
+    /// The version after `base` from its object, which somebody else has put; `None` where it cannot be read, which a
+    /// question to the store will explain.
+    async fn take_over(&self, base: &Catalog, winner: bytes::Bytes) -> Option<Arc<Catalog>> {
+        let chain = &self.inner.chain;
+        let object = chain.decode(base.version.next(), winner, base.object.as_deref()).await.ok()?;
+        let catalog = Arc::new(Catalog::load(chain, object, Some(base)).await.ok()?);
+        self.learn(catalog.clone(), None);
+        Some(catalog)
+    }
+
+    /// [`Root::refresh`] for who knows that the chain moves fast: a LIST and a GET, however far it has moved.
+    pub(super) async fn leap(&self) -> Result<Arc<Catalog>> {
+        // On a directory a question costs microseconds, and a list reads the names of all versions.
+        let steps = if self.inner.store.is_directory() { STEPS } else { 0 };
+        self.ask(steps).await
+    }
+
+    /// Asks for newer versions, for so many one by one before a LIST. One caller at a time.
+    async fn advance(&self, steps: usize) -> Result<Arc<Catalog>> {
         let chain = &self.inner.chain;
         for _ in 0..8 {
             let asked = Moment::now(self.ambient());
             let mut known = self.catalog();
             let mut must_list = self.confirmed_age() > CONFIRMED;
-            for _ in 0..STEPS {
+            for _ in 0..steps {
                 if must_list {
                     break;
                 }

@@ -52,6 +52,19 @@ impl Store {
     /// # Errors
     /// As [`Store::create`].
     pub async fn create_within(&self, key: &str, bytes: Bytes, deadline: Duration) -> Result<Created> {
+        Ok(self.create_or_read(key, bytes, deadline).await?.0)
+    }
+
+    /// [`Store::create_within`], and the object of somebody else where this found one.
+    ///
+    /// # Errors
+    /// As [`Store::create`].
+    pub(crate) async fn create_or_read(
+        &self,
+        key: &str,
+        bytes: Bytes,
+        deadline: Duration,
+    ) -> Result<(Created, Option<Bytes>)> {
         let deadline = Instant::now() + deadline;
         let mut wait = FIRST_WAIT;
         loop {
@@ -75,19 +88,19 @@ impl Store {
 
     /// One attempt: what was found, `None` where the store contradicts itself; the error is `Ok(fault)` where
     /// another attempt may do.
-    async fn attempt(&self, key: &str, bytes: &Bytes) -> Result<Option<Created>, Result<Error>> {
+    async fn attempt(&self, key: &str, bytes: &Bytes) -> Result<Option<(Created, Option<Bytes>)>, Result<Error>> {
         let shared = &self.shared;
         shared.counters.put(bytes.len());
         match shared.object.put_opts(&self.path(key).map_err(Err)?, bytes.clone().into(), PutMode::Create.into()).await
         {
-            Ok(_) => return Ok(Some(Created::New)),
+            Ok(_) => return Ok(Some((Created::New, None))),
             Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {}
             Err(e) if is_final(&e) => return Err(Err(failed(key, e))),
             Err(e) => return Err(Ok(failed(key, e))),
         }
         match self.get(key).await {
-            Ok(found) if found == *bytes => Ok(Some(Created::Ours)),
-            Ok(_) => Ok(Some(Created::Lost)),
+            Ok(found) if found == *bytes => Ok(Some((Created::Ours, None))),
+            Ok(found) => Ok(Some((Created::Lost, Some(found)))),
             Err(e) if e.kind() == crate::Kind::NotFound => Ok(None),
             Err(e) => Err(Ok(e)),
         }

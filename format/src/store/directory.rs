@@ -156,6 +156,10 @@ impl Inner {
     fn create_from(&self, staging: &FsPath, location: &Path, payload: &PutPayload) -> Result<()> {
         let target = self.path(location);
         let parent = target.parent().expect("an object has a name below the root").to_owned();
+        // Who comes second need not write and sync what it brings.
+        if target.exists() {
+            return Err(self.exists(location, &target, &parent, ErrorKind::AlreadyExists.into()));
+        }
         let mut file = match OpenOptions::new().write(true).create_new(true).open(staging) {
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 fs::create_dir_all(staging.parent().expect("staging files lie in a directory")).map_err(generic)?;
@@ -169,14 +173,7 @@ impl Inner {
             match fs::hard_link(staging, &target) {
                 Ok(()) => break,
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-                    match File::open(&target).and_then(|f| f.sync_all()) {
-                        // Deleted since: the caller finds that out when it reads back.
-                        Err(e) if e.kind() != ErrorKind::NotFound => return Err(generic(e)),
-                        _ => {}
-                    }
-                    self.forget(&parent);
-                    self.sync_chain(&parent)?;
-                    return Err(Error::AlreadyExists { path: location.to_string(), source: e.into() });
+                    return Err(self.exists(location, &target, &parent, e));
                 }
                 Err(e) if e.kind() == ErrorKind::NotFound && attempt < 8 => {
                     fs::create_dir_all(&parent).map_err(generic)?;
@@ -185,6 +182,20 @@ impl Inner {
             }
         }
         self.sync_chain(&parent)
+    }
+
+    /// What a creator is told whose key is taken, once what is there will stay.
+    fn exists(&self, location: &Path, target: &FsPath, parent: &FsPath, found: io::Error) -> Error {
+        match File::open(target).and_then(|f| f.sync_all()) {
+            // Deleted since: the caller finds that out when it reads back.
+            Err(e) if e.kind() != ErrorKind::NotFound => return generic(e),
+            _ => {}
+        }
+        self.forget(parent);
+        match self.sync_chain(parent) {
+            Ok(()) => Error::AlreadyExists { path: location.to_string(), source: found.into() },
+            Err(e) => e,
+        }
     }
 
     /// Syncs a directory, and those above it unless they are known to be synced.
