@@ -160,7 +160,7 @@ async fn one(
 }
 
 async fn is_live(root: &Root, table: TableId, file: &FileEntry) -> Result<bool> {
-    let catalog = root.refresh().await?;
+    let catalog = root.newest().await?;
     match root.files(&catalog, table, file.partition).await {
         Ok(files) => Ok(files.iter().any(|f| f.data.id == file.data.id && f.tags.id == file.tags.id)),
         Err(e) if e.kind() == Kind::NotFound => Ok(false),

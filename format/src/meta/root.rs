@@ -199,7 +199,7 @@ impl Root {
         let name = Section::Files(table, partition).name();
         match self.inner.files.read(&self.inner.chain, object, &name).await {
             Err(e) if e.kind() == Kind::NotFound => {
-                if self.refresh().await?.version > catalog.version {
+                if self.newest().await?.version > catalog.version {
                     return Err(e);
                 }
                 Err(Error::corrupt("the newest version points into one that is absent")
@@ -254,8 +254,16 @@ impl Root {
     /// [`Root::refresh`] for who knows that the chain moves fast: a LIST and a GET, however far it has moved.
     pub(super) async fn leap(&self) -> Result<Arc<Catalog>> {
         // On a directory a question costs microseconds, and a list reads the names of all versions.
-        let steps = if self.inner.store.is_directory() { STEPS } else { 0 };
-        self.ask(steps).await
+        if self.inner.store.is_directory() { self.refresh().await } else { self.newest().await }
+    }
+
+    /// [`Root::refresh`] by a LIST at once: right even where the version after the one known was collected before its
+    /// time, which a GET takes for one that never was.
+    ///
+    /// # Errors
+    /// As [`Root::refresh`].
+    pub(crate) async fn newest(&self) -> Result<Arc<Catalog>> {
+        self.ask(0).await
     }
 
     /// Asks for newer versions, for so many one by one before a LIST. One caller at a time.
