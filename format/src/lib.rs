@@ -4,12 +4,13 @@
 //!
 //! Pure (bytes in, values out): [`schema`], [`types`], [`rows`], [`layout`], [`segment`], [`mod@file`], [`tags`],
 //! [`merge`]. With the store: [`store`], [`chain`], [`meta`], [`log`], [`snapshot`],
-//! [`mod@check`].
+//! [`mod@check`], [`holders`].
 
 pub mod chain;
 pub mod check;
 pub mod error;
 pub mod file;
+pub mod holders;
 pub mod ids;
 pub mod layout;
 pub mod log;

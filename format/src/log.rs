@@ -47,6 +47,19 @@ impl Cut {
         self.watermarks.is_empty() && self.retired.is_empty()
     }
 
+    /// As [`Cut::apply`], for a fold that has also looked at the files of its base: applies only if there was no
+    /// other fold since.
+    ///
+    /// # Errors
+    /// [`Kind::Conflict`] when another fold has moved any watermark.
+    pub fn apply_alone(&self, draft: &mut Draft) -> Result<()> {
+        let moved = draft.catalog().watermarks().find(|(writer, w)| self.catalog.watermark(*writer) != Some(w));
+        if let Some((writer, _)) = moved {
+            return Err(Error::conflict("another fold was committed meanwhile").with("writer", writer));
+        }
+        self.apply(draft)
+    }
+
     /// Moves the watermarks in the commit of the fold.
     ///
     /// # Errors

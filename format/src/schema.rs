@@ -176,6 +176,8 @@ impl Supertable {
     pub const MAX_COLUMNS: usize = 4_096;
     /// The most tags of one table.
     pub const MAX_TAGS: usize = 128;
+    /// The most series of one table whose tags were set: each is read with the catalog.
+    pub const MAX_OVERRIDES: usize = 1_000_000;
 
     /// A new table from `(name, role, type)`; the first must be the time column.
     ///

@@ -7,6 +7,7 @@ pub mod config;
 pub mod decode;
 pub mod http;
 pub mod metrics;
+mod scalar;
 #[cfg(test)]
 mod testing;
 pub mod write;

@@ -74,6 +74,8 @@ pub(crate) struct Held {
     pub(crate) series: BTreeMap<String, BTreeMap<String, String>>,
     /// Rows of files, whatever deletes took of them.
     pub(crate) in_files: BTreeSet<(String, i64)>,
+    /// The series of each file that exist, with the tags that it shows for them.
+    pub(crate) shown: Vec<(String, BTreeMap<String, String>)>,
     /// Tombstones that are left.
     pub(crate) tombstones: usize,
 }
@@ -117,6 +119,7 @@ pub(crate) async fn read(store: &Store, database: &str, table: &str, tokens: &[T
             }
         }
     }
+    let in_files = sources.len();
     for (segment, block) in snapshot.blocks(table.id).unwrap() {
         let deletes = Deletes::of_segment(table, segment.position);
         sources.push((block.series.clone(), exists(block.series.len(), deletes.gone(&block.series))));
@@ -127,21 +130,28 @@ pub(crate) async fn read(store: &Store, database: &str, table: &str, tokens: &[T
         let columns: Vec<usize> = (1..block.rows.num_columns()).filter(known).collect();
         add(&mut rows, &deletes, &block.series, &of, &block.rows.project(&columns).unwrap());
     }
-    for (set, exists) in &sources {
+    for (n, (set, exists)) in sources.iter().enumerate() {
         for i in (0..set.len()).filter(|i| exists[*i]) {
             let name = set.names().value(i);
-            let tags = held.series.entry(name.to_owned()).or_default();
+            let mut shown = BTreeMap::new();
             for tag in table.tags() {
                 let of = format!("#{}", tag.name);
                 match table.overrides.get(name).and_then(|tags| tags.get(&tag.id)) {
-                    Some(Some(value)) => drop(tags.insert(of, value.to_string())),
+                    Some(Some(value)) => drop(shown.insert(of, value.to_string())),
                     Some(None) => {}
                     None => {
                         if let Some(values) = set.tag(tag.id).filter(|v| v.is_valid(i)) {
-                            tags.entry(of).or_insert_with(|| print(values, i));
+                            shown.insert(of, print(values, i));
                         }
                     }
                 }
+            }
+            let tags = held.series.entry(name.to_owned()).or_default();
+            for (tag, value) in &shown {
+                tags.entry(tag.clone()).or_insert_with(|| value.clone());
+            }
+            if n < in_files {
+                held.shown.push((name.to_owned(), shown));
             }
         }
     }

@@ -14,6 +14,7 @@ use clap::{Args, Subcommand};
 use indicatif::HumanBytes;
 use std::sync::Arc;
 use tidelake_format::{
+    holders::{Holder, State, Wanted, holders},
     ids::FileId,
     layout,
     meta::{Catalog, FileEntry, Root},
@@ -52,6 +53,21 @@ enum What {
     },
     /// The log segments that are in the store
     Log,
+    /// Every object that holds rows of a series and a range of time, named by a version or not: what is left of them
+    /// after a delete
+    Rows {
+        /// database.table
+        table: String,
+        /// Only this series
+        #[arg(long)]
+        series: Option<String>,
+        /// The first time: RFC 3339, or ticks of the database's precision
+        #[arg(long)]
+        from: Option<String>,
+        /// The last time
+        #[arg(long)]
+        to: Option<String>,
+    },
 }
 
 /// Prints what was asked for.
@@ -65,6 +81,12 @@ pub(crate) async fn run(args: InspectArgs) -> anyhow::Result<()> {
         What::Files { table } => files(&root, &catalog, &table).await?,
         What::Tags { table, file } => tags(&root, &catalog, &table, file).await?,
         What::Log => log(&root, &catalog).await?,
+        What::Rows { table, series, from, to } => {
+            let (database, table) = find(&catalog, &table)?;
+            let time = |text: Option<String>, open| text.map_or(Ok(open), |text| ticks(&text, database.precision));
+            let wanted = Wanted { series, range: (time(from, i64::MIN)?, time(to, i64::MAX)?) };
+            rows(&root, database, table, &wanted).await?
+        }
     };
     println!("{}", text.trim_end());
     Ok(())
@@ -225,4 +247,38 @@ async fn log(root: &Root, catalog: &Catalog) -> anyhow::Result<String> {
         writeln!(out, "{key}  {:>10} bytes  {state}", object.size)?;
     }
     Ok(if out.is_empty() { "the log is empty".to_owned() } else { out })
+}
+
+/// A time as ticks.
+fn ticks(text: &str, precision: Precision) -> anyhow::Result<i64> {
+    if let Ok(ticks) = text.parse() {
+        return Ok(ticks);
+    }
+    let time = chrono::DateTime::parse_from_rfc3339(text).with_context(|| {
+        format!("expected a time such as 2026-01-31T10:00:00Z or ticks of the database ({precision}), found {text:?}")
+    })?;
+    let nanos = i128::from(time.timestamp()) * 1_000_000_000 + i128::from(time.timestamp_subsec_nanos());
+    let ticks = nanos.div_euclid(1_000_000_000 / i128::from(precision.per_second()));
+    i64::try_from(ticks).with_context(|| format!("the time {text} is out of range at precision {precision}"))
+}
+
+async fn rows(root: &Root, database: &Database, table: &Supertable, wanted: &Wanted) -> anyhow::Result<String> {
+    let found = holders(root, table, database.precision, wanted).await?;
+    if found.is_empty() {
+        return Ok("no object holds such rows".to_owned());
+    }
+    let mut out = String::new();
+    for Holder { key, state, rows, unreadable } in &found {
+        let state = match state {
+            State::Log => "in the log",
+            State::Folded => "folded, to be collected",
+            State::Live => "live",
+            State::Unnamed => "in no version, to be collected",
+        };
+        match unreadable {
+            None => writeln!(out, "{key}  {rows:>12} rows  {state}")?,
+            Some(why) => writeln!(out, "{key}  may hold any: {why}  {state}")?,
+        }
+    }
+    Ok(out)
 }

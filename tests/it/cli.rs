@@ -94,6 +94,13 @@ async fn compact_and_inspect_work_without_a_server() {
     let tags = text(&process::run(["inspect", "--store", &store, "tags", "i.m", &id]));
     assert!(tags.contains("sum(v)") && tags.contains("| 2 "), "{tags}");
 
+    let rows = text(&process::run(["inspect", "--store", &store, "rows", "i.m", "--from", "1970-01-01T00:00:00Z"]));
+    assert!(rows.contains(".parquet") && rows.contains("2 rows  live"), "{rows}");
+    let rows = text(&process::run(["inspect", "--store", &store, "rows", "i.m", "--series", "nobody"]));
+    assert_eq!(rows.trim(), "no object holds such rows");
+    let output = process::run(["inspect", "--store", &store, "rows", "i.m", "--to", "yesterday"]);
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("yesterday"));
+
     let sound = text(&process::run(["check", "--store", &store]));
     assert!(sound.contains("1 data files with 2 rows") && sound.contains("0 faults"), "{sound}");
     // A bit of a page flips.

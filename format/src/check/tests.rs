@@ -11,7 +11,7 @@ use super::*;
 use crate::{
     file::{DataFileOptions, DataFileWriter, EncodedFile},
     ids::{FileId, Position, TableId, WriterId},
-    meta::{FileEntry, ObjectRef},
+    meta::FileEntry,
     rows::{Block, SeriesSet},
     schema::{Role, Supertable},
     segment::{self, SegmentHeader},
@@ -102,22 +102,7 @@ impl Lake {
 
     async fn put(&self, partition: i64, file: &EncodedFile) -> FileEntry {
         let id = || FileId(self.store().ambient().random_id());
-        let (data, tags) = (id(), id());
-        let entry = FileEntry {
-            id: data,
-            partition,
-            order: Version(0),
-            clean: Version(0),
-            written_ms: self.store().ambient().wall_ms(),
-            data: ObjectRef { id: data, bytes: file.data.len() as u64 },
-            tags: ObjectRef { id: tags, bytes: file.tags.len() as u64 },
-            rollup: None,
-            rows: file.rows,
-            series: file.series,
-            min_ts: file.min_ts,
-            max_ts: file.max_ts,
-            hash: file.hash,
-        };
+        let entry = FileEntry::of(file, partition, (id(), id()), self.store().ambient().wall_ms());
         let [data, tags] = self.keys(&entry);
         self.store().create(&data, file.data.clone()).await.unwrap();
         self.store().create(&tags, file.tags.clone()).await.unwrap();
@@ -127,7 +112,7 @@ impl Lake {
     async fn commit(&self, entry: FileEntry, order: Option<Version>) {
         let add = |d: &mut crate::meta::Draft| {
             let order = order.unwrap_or(d.version());
-            d.add_file(self.id(), FileEntry { order, clean: order, ..entry.clone() })
+            d.add_file(self.id(), entry.at(order, order))
         };
         self.root.commit(&[(self.id(), entry.partition)], add).await.unwrap();
     }
@@ -136,7 +121,7 @@ impl Lake {
         let (series, rows) = self.rows(2, 9, None);
         let position = Position { writer: WriterId(0xa << 120), seq };
         let now = self.store().ambient().wall_ms();
-        let header = SegmentHeader { position, writer_start_ms: now, stamp_ms: now };
+        let header = SegmentHeader { position, writer_start_ms: now, stamp_ns: now };
         let block = Block::try_new(self.id(), series, rows).unwrap();
         let key = layout::log_key(position);
         self.store().create(&key, segment::encode(&header, &[block]).unwrap()).await.unwrap();

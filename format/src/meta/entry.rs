@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{FileId, Version};
+use crate::{
+    file::EncodedFile,
+    ids::{FileId, Version},
+};
 
 /// One object under `data/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -46,6 +49,32 @@ pub struct FileEntry {
 }
 
 impl FileEntry {
+    /// The entry of a file that was just encoded, under fresh ids of its data object and its tag manifest; its
+    /// [`order`](FileEntry::order) and [`clean`](FileEntry::clean) are those of the commit that names it.
+    pub fn of(file: &EncodedFile, partition: i64, (data, tags): (FileId, FileId), written_ms: i64) -> Self {
+        Self {
+            id: data,
+            partition,
+            order: Version::default(),
+            clean: Version::default(),
+            written_ms,
+            data: ObjectRef { id: data, bytes: file.data.len() as u64 },
+            tags: ObjectRef { id: tags, bytes: file.tags.len() as u64 },
+            rollup: None,
+            rows: file.rows,
+            series: file.series,
+            min_ts: file.min_ts,
+            max_ts: file.max_ts,
+            hash: file.hash,
+        }
+    }
+
+    /// The same file in a commit: `order` decides who wins, `clean` which tombstones cover it.
+    #[must_use]
+    pub fn at(&self, order: Version, clean: Version) -> Self {
+        Self { order, clean, ..self.clone() }
+    }
+
     /// The bytes of the data file and its sidecars.
     pub fn total_bytes(&self) -> u64 {
         self.data.bytes + self.tags.bytes + self.rollup.map_or(0, |r| r.bytes)

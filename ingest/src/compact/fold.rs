@@ -7,6 +7,7 @@ use std::{
 
 use arrow::{
     array::{AsArray, RecordBatch, UInt32Array},
+    buffer::BooleanBuffer,
     compute::{filter_record_batch, take_record_batch},
     datatypes::UInt32Type,
 };
@@ -16,10 +17,10 @@ use tidelake_format::{
     file::EncodedFile,
     ids::{Position, TableId},
     log::{Cut, cut},
-    merge::{Deletes, content_hash, series_order},
+    merge::{Deletes, SeriesOrder, content_hash, series_order},
     meta::{Catalog, Draft},
     offload::offload,
-    rows::{Block, batch_bytes},
+    rows::{Block, SeriesSet, batch_bytes},
     schema::{Covers, Database, Supertable},
     store::Moment,
 };
@@ -28,6 +29,7 @@ use super::{
     CompactReport, Inner,
     publish::{Published, publish},
     rewrite::{Books, Limits, Rewriter, conform, covers, slice, windows},
+    tags::{Kept, Named, named, set_overrides},
 };
 use crate::metrics::{DUPLICATE_ROWS, EXPIRED_ROWS, FOLD_ROWS, FOLDS};
 
@@ -69,8 +71,15 @@ impl Inner {
                 Some(fault) => Err(Error::new(fault.error.kind(), fault.error.to_string())),
             };
         }
-        let (limits, taken) = (Limits::new(&self.config, self.wall_ms()), cut.clone());
-        let output = offload(move || rewrite(&taken, limits)).await?;
+        let taken = cut.clone();
+        let mut tables = offload(move || order(&taken)).await?;
+        self.keep_tags_of(&cut, &mut tables).await?;
+        let limits = Limits::new(&self.config, self.wall_ms());
+        let (tables, taken, ordered) = {
+            let tables = Arc::new(tables);
+            (tables.clone(), cut.clone(), tables)
+        };
+        let output = offload(move || rewrite(&taken, &ordered, limits)).await?;
 
         let mut report = CompactReport {
             segments: cut.segments.len() as u64,
@@ -95,7 +104,11 @@ impl Inner {
         }
         let touching: BTreeSet<_> = published.iter().map(|f| (f.table, f.partition())).collect();
         let touching: Vec<_> = touching.into_iter().collect();
-        self.root.commit(&touching, |draft| apply(draft, &cut, &published, output.expired > 0)).await?;
+        self.root.commit(&touching, |draft| apply(draft, &cut, &tables, &published, output.expired > 0)).await?;
+        for (table, ordered) in tables.iter().filter(|(_, ordered)| !ordered.named.is_empty()) {
+            let files = published.iter().filter(|f| f.table == *table).map(Published::tags);
+            self.established.folded(*table, files, &ordered.named);
+        }
         counter!(FOLDS).increment(1);
         counter!(FOLD_ROWS).increment(report.folded_rows);
         counter!(DUPLICATE_ROWS).increment(report.duplicates);
@@ -105,9 +118,37 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// Lets series that have other tags in live files keep them.
+    async fn keep_tags_of(&self, cut: &Arc<Cut>, tables: &mut Ordered) -> Result<()> {
+        for (id, ordered) in tables {
+            let Some((table, database)) = table_of(&cut.catalog, *id)? else { continue };
+            ordered.kept =
+                self.keep_tags(&cut.catalog, (table, database), &ordered.order.series, &ordered.named).await?;
+            if ordered.kept.before.is_empty() {
+                continue;
+            }
+            let (taken, id, before) = (cut.clone(), *id, std::mem::take(&mut ordered.kept.before));
+            let again = offload(move || {
+                let blocks = blocks(&taken);
+                let of_table = blocks.get(&id).map(Vec::as_slice).unwrap_or_default();
+                table_of(&taken.catalog, id)?.map(|(t, d)| order_table(t, d, of_table, &before)).transpose()
+            });
+            if let Some(again) = again.await? {
+                *ordered = OrderedTable { kept: std::mem::take(&mut ordered.kept), ..again };
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Applies a fold if every watermark that it starts from, and what it read of its tables, is unchanged.
-fn apply(draft: &mut Draft, cut: &Cut, published: &[Published], some_expired: bool) -> Result<()> {
-    cut.apply(draft)?;
+fn apply(draft: &mut Draft, cut: &Cut, ordered: &Ordered, published: &[Published], some_expired: bool) -> Result<()> {
+    if ordered.values().any(|t| !t.named.is_empty()) {
+        cut.apply_alone(draft)?
+    } else {
+        cut.apply(draft)?
+    };
     let kept = |catalog: &Catalog, table: TableId| {
         let table = catalog.table_by_id(table)?;
         Some(table.kept_ms(catalog.database_by_id(table.database)?))
@@ -131,6 +172,7 @@ fn apply(draft: &mut Draft, cut: &Cut, published: &[Published], some_expired: bo
         }
         draft.add_file(file.table, file.entry(order, order))?;
     }
+    ordered.iter().try_for_each(|(table, ordered)| set_overrides(draft, *table, &ordered.kept))?;
     settle(draft)
 }
 
@@ -162,22 +204,72 @@ fn settle(draft: &mut Draft) -> Result<()> {
     settled.into_iter().try_for_each(|table| draft.put_table(table))
 }
 
-/// Segments into files, table by table. Rows of dropped tables go with them.
-fn rewrite(cut: &Cut, limits: Limits) -> Result<Output> {
+/// The blocks of a cut, by table.
+fn blocks(cut: &Cut) -> BTreeMap<TableId, Vec<(Position, &Block)>> {
     let mut tables: BTreeMap<TableId, Vec<(Position, &Block)>> = BTreeMap::new();
     for segment in &cut.segments {
         for block in &segment.segment.blocks {
             tables.entry(block.table).or_default().push((segment.position, block));
         }
     }
+    tables
+}
+
+/// A table that still exists, and its database.
+fn table_of(catalog: &Catalog, id: TableId) -> Result<Option<(&Arc<Supertable>, &Arc<Database>)>> {
+    let Some(table) = catalog.table_by_id(id) else { return Ok(None) };
+    let database = catalog.database_by_id(table.database);
+    let database = database.ok_or_else(|| Error::internal("a table without a database").with("table", &table.name))?;
+    Ok(Some((table, database)))
+}
+
+/// The tables of a fold with their series in file order.
+type Ordered = BTreeMap<TableId, OrderedTable>;
+
+/// The series of one table.
+#[derive(Debug)]
+struct OrderedTable {
+    /// For each block: its series without the tags of those that a DROP covers, and which these are.
+    masks: Vec<Option<(SeriesSet, BooleanBuffer)>>,
+    order: SeriesOrder,
+    named: Vec<Named>,
+    kept: Kept,
+}
+
+/// Orders the series of a cut. Rows of dropped tables go with them.
+fn order(cut: &Cut) -> Result<Ordered> {
+    let mut ordered = Ordered::new();
+    for (id, blocks) in blocks(cut) {
+        if let Some((table, database)) = table_of(&cut.catalog, id)? {
+            ordered.insert(id, order_table(table, database, &blocks, &[])?);
+        }
+    }
+    Ok(ordered)
+}
+
+/// Orders the series of a table; the tags of `before` come before those of the blocks.
+fn order_table(
+    table: &Supertable,
+    database: &Database,
+    blocks: &[(Position, &Block)],
+    before: &[SeriesSet],
+) -> Result<OrderedTable> {
+    let mask = |(at, block): &(Position, &Block)| Deletes::of_segment(table, *at).mask(&block.series);
+    let masks: Vec<_> = blocks.iter().map(mask).collect::<Result<_>>()?;
+    let sets = blocks.iter().zip(&masks).map(|((_, b), mask)| mask.as_ref().map_or(&b.series, |m| &m.0));
+    let mut order = series_order(&before.iter().chain(sets).collect::<Vec<_>>(), table, database.precision)?;
+    order.ranks.drain(..before.len());
+    let named = named(table, &order.series)?;
+    Ok(OrderedTable { masks, order, named, kept: Kept::default() })
+}
+
+/// Segments into files, table by table.
+fn rewrite(cut: &Cut, tables: &Ordered, limits: Limits) -> Result<Output> {
     let mut output = Output::default();
     let now_ms = cut.clock_ms.min(limits.now_ms);
-    for (id, blocks) in tables {
-        let Some(table) = cut.catalog.table_by_id(id) else { continue };
-        let database = cut.catalog.database_by_id(table.database);
-        let database =
-            database.ok_or_else(|| Error::internal("a table without a database").with("table", &table.name))?;
-        fold_table(table, database, &blocks, limits, table.first_kept(database, now_ms), &mut output)?;
+    for (id, blocks) in blocks(cut) {
+        let (Some((table, database)), Some(ordered)) = (table_of(&cut.catalog, id)?, tables.get(&id)) else { continue };
+        fold_table((table, database), &blocks, ordered, limits, table.first_kept(database, now_ms), &mut output)?;
     }
     Ok(output)
 }
@@ -190,20 +282,17 @@ struct Part {
 }
 
 fn fold_table(
-    table: &Arc<Supertable>,
-    database: &Arc<Database>,
+    (table, database): (&Arc<Supertable>, &Arc<Database>),
     blocks: &[(Position, &Block)],
+    OrderedTable { masks, order, .. }: &OrderedTable,
     limits: Limits,
     first_kept: i64,
     output: &mut Output,
 ) -> Result<()> {
     let deletes: Vec<Deletes<'_>> = blocks.iter().map(|(at, _)| Deletes::of_segment(table, *at)).collect();
-    let masks: Vec<_> = blocks.iter().zip(&deletes).map(|((_, b), d)| d.mask(&b.series)).collect::<Result<_>>()?;
-    let sets = blocks.iter().zip(&masks).map(|((_, b), mask)| mask.as_ref().map_or(&b.series, |m| &m.0));
-    let order = series_order(&sets.collect::<Vec<_>>(), table, database.precision)?;
     // A series that exists has at least one block that no DROP covers.
     let mut exists = vec![false; order.series.len()];
-    for (ranks, mask) in order.ranks.iter().zip(&masks) {
+    for (ranks, mask) in order.ranks.iter().zip(masks) {
         let gone = |local: usize| mask.as_ref().is_some_and(|m| m.1.value(local));
         ranks.iter().enumerate().for_each(|(local, rank)| exists[*rank as usize] |= !gone(local));
     }

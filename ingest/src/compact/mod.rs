@@ -1,7 +1,7 @@
 //! Compaction: fold (log segments → data files), merge (data files → larger ones) and the collection of garbage.
 //!
 //! `rewrite` turns rows into data files and keeps the books; `fold` and `merge` say which rows; `plan` chooses what to
-//! merge; `publish` puts the files; `retain` drops partitions beyond KEEP. Each commits on its own and applies only if nothing it rests on has changed, so
+//! merge; `publish` puts the files; `retain` drops partitions beyond KEEP; `tags` lets a series keep the tags that it has. Each commits on its own and applies only if nothing it rests on has changed, so
 //! that any number of processes may compact one root.
 
 mod deletes;
@@ -11,6 +11,7 @@ mod plan;
 mod publish;
 mod retain;
 mod rewrite;
+mod tags;
 #[cfg(test)]
 mod tests;
 
@@ -109,12 +110,13 @@ struct Inner {
     merging: Mutex<()>,
     folded: Notify,
     touched: deletes::Touched,
+    established: tags::Established,
 }
 
 impl Compactor {
     pub(crate) fn new(root: Root, config: CompactConfig) -> Self {
-        let (folding, merging, folded, touched) = Default::default();
-        Self { inner: Arc::new(Inner { root, config, folding, merging, folded, touched }) }
+        let (folding, merging, folded, touched, established) = Default::default();
+        Self { inner: Arc::new(Inner { root, config, folding, merging, folded, touched, established }) }
     }
 
     /// Starts folding, merging and collecting in the background; abort the tasks to end it.

@@ -6,7 +6,7 @@ use tidelake_format::{
     file::EncodedFile,
     ids::{FileId, TableId, Version},
     layout::{data_key, tags_key},
-    meta::{FileEntry, ObjectRef},
+    meta::FileEntry,
     store::{Created, Store},
 };
 
@@ -24,13 +24,18 @@ impl Published {
         self.entry.partition
     }
 
+    /// Its tag manifest.
+    pub(crate) fn tags(&self) -> FileId {
+        self.entry.tags.id
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.entry.total_bytes()
     }
 
     /// Its entry: `order` decides who wins, `clean` which tombstones cover it.
     pub(crate) fn entry(&self, order: Version, clean: Version) -> FileEntry {
-        FileEntry { order, clean, ..self.entry.clone() }
+        self.entry.at(order, clean)
     }
 }
 
@@ -43,21 +48,7 @@ pub(crate) async fn publish(
     file: EncodedFile,
 ) -> Result<Published> {
     let (id, tags) = (FileId(store.ambient().random_id()), FileId(store.ambient().random_id()));
-    let entry = FileEntry {
-        id,
-        partition,
-        order: Version::default(),
-        clean: Version::default(),
-        written_ms: now_ms,
-        data: ObjectRef { id, bytes: file.data.len() as u64 },
-        tags: ObjectRef { id: tags, bytes: file.tags.len() as u64 },
-        rollup: None,
-        rows: file.rows,
-        series: file.series,
-        min_ts: file.min_ts,
-        max_ts: file.max_ts,
-        hash: file.hash,
-    };
+    let entry = FileEntry::of(&file, partition, (id, tags), now_ms);
     let (data_key, tags_key) = (data_key(table, partition, id), tags_key(table, partition, tags));
     let (data, manifest) = tokio::join!(store.create(&data_key, file.data), store.create(&tags_key, file.tags));
     for (key, created) in [(data_key, data?), (tags_key, manifest?)] {

@@ -5,6 +5,8 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
+mod erase;
+mod race;
 mod year;
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -361,6 +363,64 @@ async fn a_declared_series_is_still_there_after_its_segment_is_folded_and_merged
     assert_eq!(found[&("d1".to_owned(), 1)]["#name"], "declared");
     assert_eq!(found[&("d3".to_owned(), 1)]["#site"], "5");
     assert_eq!(found.len(), 5);
+}
+
+#[tokio::test]
+async fn a_series_keeps_its_tags_in_every_file_whatever_tags_come_later_and_whoever_folds() {
+    let (store, one) = memory().await;
+    setup(&one).await;
+    let two = open(&store, config()).await;
+    let insert = |series: &str, tags: &str, day: i64| {
+        format!("insert into {series} using s tags{tags} (ts, c_int) values ({}, 1)", day * DAY)
+    };
+    let expect = |held: &crate::testing::Held, series: &str, site: &str, name: &str| {
+        let shown: Vec<_> = held.shown.iter().filter(|(s, _)| s == series).collect();
+        assert_eq!(shown.len(), 3, "one file a day holds {series}");
+        for (_, tags) in shown {
+            let get = |tag: &str| tags.get(tag).map_or("null", String::as_str);
+            assert_eq!((get("#site"), get("#name")), (site, name), "{series}: {:?}", held.shown);
+        }
+    };
+    // `d1` comes with other tags each day, `d2` gets its site and `d3` its name later, `d4` was set to null.
+    let days = [
+        ["(1, 'a')", "(null, 'b')", "(3, null)", "(4, 'd')"],
+        ["(2, 'x')", "(7, 'y')", "(null, 'c')", "(5, 'z')"],
+        ["(null, 'w')", "(8, null)", "(9, 'v')", "(6, null)"],
+    ];
+    for (day, tags) in days.iter().enumerate() {
+        let (writer, folder) = if day % 2 == 0 { (&one, &two) } else { (&two, &one) };
+        for (i, tags) in tags.iter().enumerate() {
+            writer.execute(Some("db"), &insert(&format!("d{}", i + 1), tags, day as i64), None).await.unwrap();
+        }
+        folder.compact(CompactRequest::Fold).await.unwrap();
+        if day == 0 {
+            writer.execute(Some("db"), "alter table d4 set tag site = null", None).await.unwrap();
+        }
+    }
+    let held = crate::testing::read(&store, "db", "s", &[]).await.1;
+    expect(&held, "d1", "1", "a");
+    expect(&held, "d2", "7", "b");
+    expect(&held, "d3", "3", "c");
+    expect(&held, "d4", "null", "d");
+
+    // A series that is named after its tags has no other, and costs no look at any file.
+    one.execute(Some("db"), "create stable t(ts timestamp, v int) tags(site int)", None).await.unwrap();
+    let reads = Arc::new(AtomicUsize::new(0));
+    let seen = reads.clone();
+    let watched = store.with_faults(move |request| {
+        if request.operation == Operation::Get && request.key.ends_with(".tags") {
+            seen.fetch_add(1, Ordering::Relaxed);
+        }
+        Fault::None
+    });
+    let later = open(&watched, config()).await;
+    for day in 0..2 {
+        let sql = format!("insert into `site=1` using t tags(1) (ts, v) values ({}, 1)", day * DAY);
+        later.execute(Some("db"), &sql, None).await.unwrap();
+        let before = reads.load(Ordering::Relaxed);
+        later.compact(CompactRequest::Fold).await.unwrap();
+        assert_eq!(reads.load(Ordering::Relaxed), before);
+    }
 }
 
 /// A wall clock that a test moves.

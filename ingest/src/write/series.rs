@@ -23,8 +23,8 @@ use tidelake_format::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::scalar::scalar_at;
 use crate::decode::{Lookup, Subtable};
+use crate::scalar::scalar_at;
 
 /// Tag manifests that are read at once.
 const PARALLEL: usize = 8;

@@ -13,7 +13,7 @@ use tidelake_format::{
 
 use crate::{
     decode::tdengine::{Clock, Comparison, Literal, Predicate},
-    write::scalar::scalar_at,
+    scalar::scalar_at,
 };
 
 /// What a DELETE takes.

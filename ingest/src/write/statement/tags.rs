@@ -16,9 +16,6 @@ use crate::{
     write::{Executed, Ingest, series::was_dropped},
 };
 
-/// The most series of one table whose tags were set: each is read with the catalog.
-const OVERRIDES: usize = 1_000_000;
-
 impl Ingest {
     /// The supertable of a series, if there is one of this name.
     pub(super) async fn supertable_of(&self, database: DatabaseId, name: &str) -> Result<Option<Arc<Supertable>>> {
@@ -53,10 +50,10 @@ impl Ingest {
             let mut changed = table.as_ref().clone();
             let values = values(&changed, name, tags, clock)?;
             changed.overrides.entry(name.to_owned()).or_default().extend(values);
-            if changed.overrides.len() > OVERRIDES {
+            if changed.overrides.len() > Supertable::MAX_OVERRIDES {
                 return Err(Error::unsupported("too many series of one table had their tags set")
                     .with("table", &table.name)
-                    .with("limit", OVERRIDES));
+                    .with("limit", Supertable::MAX_OVERRIDES));
             }
             draft.put_table(changed)
         };

@@ -15,7 +15,7 @@ use tidelake_format::{
     ids::{FileId, Position, TableId, WriterId},
     layout::{data_key, log_key, tags_key},
     merge::{series_order, sort_newest},
-    meta::{FileEntry, ObjectRef, Root},
+    meta::{FileEntry, Root},
     rows::{Block, SeriesSet},
     schema::{Covers, Database, Role, Supertable, Tombstone},
     segment::{SegmentHeader, encode},
@@ -238,8 +238,8 @@ impl World {
         let rows = self.rows(rng);
         let position = Position { writer: self.writer, seq: self.next };
         self.next += 1;
-        let stamp_ms = self.start_ms + self.next as i64;
-        let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ms };
+        let stamp_ns = self.start_ms + self.next as i64;
+        let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ns };
         let bytes = encode(&header, &[self.block(&rows)]).unwrap();
         self.root.store().create(&log_key(position), bytes).await.unwrap();
     }
@@ -284,25 +284,10 @@ impl World {
             let file = writer.finish().unwrap();
             let (id, tags) = (FileId::random(rng), FileId::random(rng));
             let store = self.root.store();
-            let (data_bytes, tags_bytes) = (file.data.len() as u64, file.tags.len() as u64);
+            let version = self.root.catalog().version.next();
+            entries.push(FileEntry::of(&file, partition, (id, tags), self.start_ms).at(version, version));
             store.create(&data_key(self.table, partition, id), file.data).await.unwrap();
             store.create(&tags_key(self.table, partition, tags), file.tags).await.unwrap();
-            let version = self.root.catalog().version.next();
-            entries.push(FileEntry {
-                id,
-                partition,
-                order: version,
-                clean: version,
-                written_ms: self.start_ms,
-                data: ObjectRef { id, bytes: data_bytes },
-                tags: ObjectRef { id: tags, bytes: tags_bytes },
-                rollup: None,
-                rows: file.rows,
-                series: file.series,
-                min_ts: file.min_ts,
-                max_ts: file.max_ts,
-                hash: file.hash,
-            });
         }
         let touching: Vec<_> = entries.iter().map(|e| (self.table, e.partition)).collect();
         let id = self.table;
