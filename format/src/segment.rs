@@ -53,8 +53,9 @@ pub struct SegmentHeader {
     pub position: Position,
     /// When its writer started, wall clock, milliseconds since the epoch.
     pub writer_start_ms: i64,
-    /// When it was flushed: the writer's wall clock, never less than that of the segment before it.
-    pub stamp_ms: i64,
+    /// When it was flushed: the wall clock of its process in nanoseconds since the epoch, always more than that of
+    /// every segment that the process has flushed before.
+    pub stamp_ns: i64,
 }
 
 /// A decoded log segment.
@@ -88,7 +89,7 @@ pub fn encode(header: &SegmentHeader, blocks: &[Block]) -> Result<Bytes> {
     out.put_u128_le(header.position.writer.0);
     out.put_u64_le(header.position.seq);
     out.put_i64_le(header.writer_start_ms);
-    out.put_i64_le(header.stamp_ms);
+    out.put_i64_le(header.stamp_ns);
     for (block, (stored, raw)) in blocks.iter().zip(&bodies) {
         out.put_u32_le(block.table.0);
         out.put_u32_le(block.series.len() as u32);
@@ -156,7 +157,7 @@ fn decode_inner(bytes: &Bytes) -> Result<Segment> {
     let header = SegmentHeader {
         position: Position { writer: WriterId(u128::from_le_bytes(array_at(bytes, 16))), seq: u64_at(bytes, 32) },
         writer_start_ms: u64_at(bytes, 40) as i64,
-        stamp_ms: u64_at(bytes, 48) as i64,
+        stamp_ns: u64_at(bytes, 48) as i64,
     };
     let mut blocks = Vec::with_capacity(count);
     let mut end = directory + 4;

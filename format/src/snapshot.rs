@@ -32,7 +32,7 @@ pub struct TailSegment {
 impl TailSegment {
     /// The key by which segments are ordered, oldest first: (time, stamp, position).
     pub fn order(&self) -> (i64, i64, Position) {
-        (self.modified_ms, self.segment.header.stamp_ms, self.position)
+        (self.modified_ms, self.segment.header.stamp_ns, self.position)
     }
 
     /// Memory of the decoded rows and series, in bytes.

@@ -40,9 +40,9 @@ impl Place {
     }
 
     /// Puts a segment of one row, whose value tells it from others, modified and stamped at these times.
-    pub(crate) async fn put(&self, writer: WriterId, seq: u64, modified_ms: i64, stamp_ms: i64) -> Position {
+    pub(crate) async fn put(&self, writer: WriterId, seq: u64, modified_ms: i64, stamp_ns: i64) -> Position {
         let position = Position { writer, seq };
-        let header = SegmentHeader { position, writer_start_ms: self.epoch_ms, stamp_ms: self.epoch_ms + stamp_ms };
+        let header = SegmentHeader { position, writer_start_ms: self.epoch_ms, stamp_ns: self.epoch_ms + stamp_ns };
         let bytes = segment::encode(&header, &[self.block(value_of(position))]).unwrap();
         self.store().create(&layout::log_key(position), bytes).await.unwrap();
         self.touch(&layout::log_key(position), modified_ms);
@@ -187,7 +187,7 @@ async fn a_segment_written_long_after_its_writer_started_is_void_and_its_number_
     let header = SegmentHeader {
         position: Position { writer: A, seq: 1 },
         writer_start_ms: place.epoch_ms - 49 * 3_600_000,
-        stamp_ms: 0,
+        stamp_ns: 0,
     };
     let bytes = segment::encode(&header, &[place.block(1.0)]).unwrap();
     let key = layout::log_key(header.position);

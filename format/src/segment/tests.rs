@@ -15,7 +15,7 @@ fn header() -> SegmentHeader {
     SegmentHeader {
         position: Position { writer: WriterId(0x0123_4567_89ab_cdef), seq: 42 },
         writer_start_ms: 1_563_249_700_000,
-        stamp_ms: -5,
+        stamp_ns: -5,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     layout,
     log::{Fetched, Listing, Pending, fetch},
     meta::{Catalog, Root},
-    store::{Ambient, Moment},
+    store::{Ambient, Moment, Store},
 };
 
 /// The log and the version may be asked for at once if both answer within this time.
@@ -64,6 +64,8 @@ struct Current {
 
 #[derive(Debug, Default)]
 struct Reading {
+    /// The log as it was listed while the root was opened, and when that was asked for.
+    first: Option<(Listing, Moment)>,
     /// On a directory: the log as known, brought up to date by each read.
     listing: Option<(Listing, Arc<Catalog>)>,
     kept: HashMap<Position, Kept>,
@@ -88,6 +90,23 @@ impl SnapshotReader {
             root,
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Opens a root, and lists its log meanwhile: the first snapshot of a new process waits for its segments only.
+    ///
+    /// # Errors
+    /// As [`Root::open`].
+    pub async fn open(store: Store, options: SnapshotOptions) -> Result<Self> {
+        if store.is_directory() {
+            return Ok(Self::new(Root::open(store).await?, options));
+        }
+        let (asked, started) = (Moment::now(store.ambient().as_ref()), Instant::now());
+        let (listing, root) = tokio::try_join!(Listing::read(&store), Root::open(store.clone()))?;
+        let reader = Self::new(root, options);
+        if started.elapsed() < AT_ONCE {
+            reader.inner.reading.lock().await.first = Some((listing, asked));
+        }
+        Ok(reader)
     }
 
     /// The root.
@@ -118,8 +137,22 @@ impl SnapshotReader {
         {
             return Ok(current.snapshot);
         }
-        let asked = Moment::now(inner.ambient());
-        let (snapshot, listing) = inner.read(&mut reading).await?;
+        let mut asked = Moment::now(inner.ambient());
+        let first = reading.first.take().filter(|(_, asked)| asked.age(inner.ambient()) <= inner.max_staleness);
+        let read = match first {
+            Some((listing, at)) => {
+                let looked = Some((listing, inner.root.catalog()));
+                let (snapshot, listing) = inner.read(&mut reading, looked).await?;
+                if tokens.iter().all(|token| snapshot.contains(token)) {
+                    asked = at;
+                    (snapshot, listing)
+                } else {
+                    inner.read(&mut reading, None).await?
+                }
+            }
+            None => inner.read(&mut reading, None).await?,
+        };
+        let (snapshot, listing) = read;
         *inner.current.lock() = Some(Current { snapshot: snapshot.clone(), asked });
         tokens.iter().try_for_each(|token| seen(token, &snapshot, &listing))?;
         Ok(snapshot)
@@ -131,13 +164,19 @@ impl Inner {
         self.root.store().ambient().as_ref()
     }
 
-    async fn read(&self, reading: &mut Reading) -> Result<(Arc<Snapshot>, Listing)> {
+    /// `looked` is what the first attempt goes by.
+    async fn read(
+        &self,
+        reading: &mut Reading,
+        mut looked: Option<(Listing, Arc<Catalog>)>,
+    ) -> Result<(Arc<Snapshot>, Listing)> {
         let mut vanished = None;
         for _ in 0..ATTEMPTS {
-            let (listing, catalog) = match self.look(reading).await? {
-                Some(found) => found,
-                None => continue,
+            let found = match looked.take() {
+                Some(found) => Some(found),
+                None => self.look(reading).await?,
             };
+            let Some((listing, catalog)) = found else { continue };
             let pending = listing.above(&catalog);
             match self.tail(reading, &pending).await {
                 Ok((tail, faults)) => return Ok((self.assemble(catalog, tail, faults), listing)),

@@ -235,7 +235,7 @@ async fn every_acknowledged_segment_is_in_every_later_snapshot_while_folds_run()
                 let header = crate::segment::SegmentHeader {
                     position,
                     writer_start_ms: place.epoch_ms,
-                    stamp_ms: place.epoch_ms + seq as i64,
+                    stamp_ns: place.epoch_ms + seq as i64,
                 };
                 let bytes = crate::segment::encode(&header, &[place.block(0.0)]).unwrap();
                 let created = place.store().create(&layout::log_key(position), bytes).await.unwrap();
@@ -281,7 +281,7 @@ async fn faults_of_the_store_lose_nothing_that_was_acknowledged() {
     let (mut failed, mut folded) = (0, 0);
     for seq in 0..60 {
         let position = Position { writer: A, seq };
-        let header = crate::segment::SegmentHeader { position, writer_start_ms: place.epoch_ms, stamp_ms: seq as i64 };
+        let header = crate::segment::SegmentHeader { position, writer_start_ms: place.epoch_ms, stamp_ns: seq as i64 };
         let bytes = crate::segment::encode(&header, &[place.block(value_of(position))]).unwrap();
         assert!(store.create(&layout::log_key(position), bytes).await.unwrap().is_ours(), "seed {seed}");
         let snapshot = loop {

@@ -135,8 +135,8 @@ impl Ingest {
         }
         written.dropped = written.rejected.len() as u64;
         let claim = claim.map(|claim| claim.of(written.accepted, &written.rejected));
-        let token = match bulk {
-            Some(bulk) => bulk.end(self, blocks, claim).await.map(|position| Some(Token::Position(position))),
+        let token = match bulk.zip(table) {
+            Some((bulk, id)) => bulk.end(self, id, blocks, claim).await.map(|position| Some(Token::Position(position))),
             None => self.submit(blocks, held, Durability::Stored, None, claim).await,
         };
         match token {

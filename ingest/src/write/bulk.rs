@@ -5,7 +5,7 @@ use std::time::Duration;
 use metrics::counter;
 use tidelake_format::{
     Error, Result,
-    ids::{Position, WriterId},
+    ids::{Position, TableId, WriterId},
     layout::log_key,
     rows::Block,
     segment::{self, SegmentHeader},
@@ -34,8 +34,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 pub(crate) struct Bulk {
     writer: WriterId,
     started: Moment,
-    /// The start of its writer, and the stamp of all its segments.
     start_ms: i64,
+    /// The stamp of all its segments.
+    stamp_ns: i64,
     parts: u64,
 }
 
@@ -46,6 +47,7 @@ impl Bulk {
             writer: WriterId::bulk(ambient.random()),
             started: Moment::now(ambient.as_ref()),
             start_ms: ambient.wall_ms(),
+            stamp_ns: ingest.shared.stamps.next(ambient.wall_ns()),
             parts: 0,
         }
     }
@@ -60,12 +62,18 @@ impl Bulk {
         Ok(())
     }
 
-    /// Puts the last rows and makes all of them count; under a claim, of its key first.
+    /// Puts the last rows of an ingest into one table and makes all of them count; under a claim, of its key first.
     ///
     /// # Errors
     /// Conflict when a copy has claimed the key, NotFound when the table was dropped meanwhile, Unavailable when the
     /// outcome is unknown.
-    pub(crate) async fn end(self, ingest: &Ingest, blocks: Vec<Block>, claim: Option<Claim>) -> Result<Position> {
+    pub(crate) async fn end(
+        self,
+        ingest: &Ingest,
+        table: TableId,
+        blocks: Vec<Block>,
+        claim: Option<Claim>,
+    ) -> Result<Position> {
         let (root, ambient) = (&ingest.shared.root, ingest.shared.root.store().ambient().as_ref());
         let position = Position { writer: self.writer, seq: Position::END + self.parts };
         let late = || Error::unavailable("this bulk ingest took too long; send it again");
@@ -78,7 +86,6 @@ impl Bulk {
         if self.started.age(ambient) > LONGEST {
             return Err(late());
         }
-        let tables: Vec<_> = blocks.iter().map(|b| b.table).collect();
         self.create(ingest, position.seq, blocks).await?;
         let catalog = async {
             loop {
@@ -91,10 +98,9 @@ impl Bulk {
         };
         let unknown = || Error::unavailable("the store did not confirm the rows in time; they may be written");
         let catalog = timeout(millis(ingest.shared.config.confirm_ms), catalog).await.map_err(|_| unknown())?;
-        if let Some(gone) = tables.iter().find(|t| catalog.table_by_id(**t).is_none()) {
-            return Err(
-                Error::not_found("the table was dropped while its rows were being written").with("table", gone.0)
-            );
+        if catalog.table_by_id(table).is_none() {
+            let error = Error::not_found("the table was dropped while its rows were being written");
+            return Err(error.with("table", table.0));
         }
         let expired = claim.is_some() && claimed.age(ambient) >= ACKNOWLEDGE_WITHIN;
         if expired || self.started.age(ambient) > LONGEST {
@@ -107,7 +113,7 @@ impl Bulk {
         let rows: u64 = blocks.iter().map(|b| b.len() as u64).sum();
         let bytes: usize = blocks.iter().map(block_bytes).sum();
         let position = Position { writer: self.writer, seq };
-        let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ms: self.start_ms };
+        let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ns: self.stamp_ns };
         let encode = move || segment::encode(&header, &segment::concat_blocks(blocks)?);
         let encoded = blocking(bytes, encode).await?;
         let size = encoded.len() as u64;

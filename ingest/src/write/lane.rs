@@ -1,6 +1,13 @@
 //! A writer of the log: one id, numbers without holes, one PUT in flight.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
 
 use arrow::datatypes::FieldRef;
 use futures::future::join_all;
@@ -42,6 +49,20 @@ const ENCODE_INLINE: usize = 256 << 10;
 /// The longest wait between two attempts at an uncertain PUT.
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
+/// The stamps of one process: each is more than all before it, so that of two writes of one client the later one is the
+/// newer, whichever writers they take and however coarse or unsteady the clocks are.
+#[derive(Debug, Default)]
+pub(crate) struct Stamps(AtomicI64);
+
+impl Stamps {
+    /// The next one: the wall clock, unless that has been used.
+    pub(crate) fn next(&self, wall_ns: i64) -> i64 {
+        let later = |last: i64| Some(wall_ns.max(last.saturating_add(1)));
+        let last = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
+        wall_ns.max(last.unwrap_or_default().saturating_add(1))
+    }
+}
+
 /// Takes groups from a queue and puts them, one after another.
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -52,16 +73,16 @@ pub(crate) struct Lane {
     next: u64,
     started: Moment,
     start_ms: i64,
-    stamp_ms: i64,
+    stamps: Arc<Stamps>,
 }
 
 impl Lane {
-    pub(crate) fn new(root: Root, probe: Probe) -> Self {
+    pub(crate) fn new(root: Root, probe: Probe, stamps: Arc<Stamps>) -> Self {
         let store = root.store().clone();
         let start_ms = store.ambient().wall_ms();
         let started = Moment::now(store.ambient().as_ref());
         let id = WriterId(store.ambient().random_id());
-        Self { root, store, probe, id, next: 0, started, start_ms, stamp_ms: start_ms }
+        Self { root, store, probe, id, next: 0, started, start_ms, stamps }
     }
 
     /// Writes groups until the queue is closed and empty.
@@ -187,9 +208,9 @@ impl Lane {
     /// Puts a segment under the next number, a probe of the chain beside it when one is due. False where this id is
     /// of no use any more: the number holds something else, or the segment is void by its writer's age.
     async fn put_next(&mut self, blocks: &Arc<Vec<Block>>, bytes: usize) -> Result<bool> {
-        self.stamp_ms = self.stamp_ms.max(self.store.ambient().wall_ms());
         let position = Position { writer: self.id, seq: self.next };
-        let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ms: self.stamp_ms };
+        let stamp_ns = self.stamps.next(self.store.ambient().wall_ns());
+        let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ns };
         let shared = blocks.clone();
         let encoded = blocking(bytes, move || segment::encode(&header, &shared)).await?;
         let size = encoded.len() as u64;
@@ -214,7 +235,6 @@ impl Lane {
         self.next = 0;
         self.started = Moment::now(self.store.ambient().as_ref());
         self.start_ms = self.store.ambient().wall_ms();
-        self.stamp_ms = self.stamp_ms.max(self.start_ms);
     }
 
     /// Answers the requests of a segment that is in the store, on an answer about the catalog that is fresh enough;
@@ -312,4 +332,15 @@ pub(super) async fn blocking<T: Send + 'static>(
         return work();
     }
     offload(work).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_grow_even_when_the_clock_stands_still_or_goes_back() {
+        let stamps = Stamps::default();
+        assert_eq!([10, 10, 3, 20].map(|wall_ns| stamps.next(wall_ns)), [10, 11, 12, 20]);
+    }
 }

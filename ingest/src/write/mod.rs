@@ -17,7 +17,6 @@ mod lane;
 mod probe;
 mod queue;
 mod rows;
-mod scalar;
 mod schema;
 mod series;
 mod statement;
@@ -107,6 +106,7 @@ pub(crate) struct Shared {
     pub(crate) budget: Budget,
     queue: Arc<Queue>,
     probe: Probe,
+    stamps: Arc<lane::Stamps>,
     schema: SchemaChanges,
     directory: Arc<SeriesDirectory>,
     compactor: Compactor,
@@ -137,7 +137,7 @@ impl Drop for Tasks {
 /// One lane after another: a panic costs the group that met it, which nobody acknowledges, and no more.
 async fn write_forever(shared: Arc<Shared>) {
     loop {
-        let lane = Lane::new(shared.root.clone(), shared.probe.clone());
+        let lane = Lane::new(shared.root.clone(), shared.probe.clone(), shared.stamps.clone());
         let run = lane.run(shared.queue.clone(), shared.config.clone());
         if AssertUnwindSafe(run).catch_unwind().await.is_ok() {
             return;
@@ -160,6 +160,7 @@ impl Ingest {
             budget: Budget::new(config.buffer_bytes, millis(config.buffer_wait_ms)),
             queue: Arc::default(),
             probe: Probe::new(root.clone()),
+            stamps: Arc::default(),
             schema: SchemaChanges::new(root.clone(), schema::Limits { tables: config.tables, columns: config.columns }),
             directory: Arc::new(SeriesDirectory::new(reader, config.series_names)),
             compactor: Compactor::new(root.clone(), config.compact.clone()),

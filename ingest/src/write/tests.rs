@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+mod evolution;
+
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::Duration,
