@@ -42,7 +42,7 @@ pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<()> {
             report.faults.iter().for_each(|f| println!("fault  {f}"));
             report.notes.iter().for_each(|n| println!("note   {n}"));
             println!(
-                "{} at {}: {} versions, {} log segments, {} data files with {} rows, {} bytes: {} faults, {} notes",
+                "{} at {}: {} versions, {} log segments, {} data files with {} rows, {} bytes: {}, {}",
                 store.describe(),
                 report.version,
                 report.versions,
@@ -50,11 +50,15 @@ pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<()> {
                 report.files,
                 report.rows,
                 report.bytes,
-                report.faults.len(),
-                report.notes.len()
+                many(report.faults.len(), "fault"),
+                many(report.notes.len(), "note")
             );
         }
     }
-    anyhow::ensure!(report.is_sound(), "{} faults in {}", report.faults.len(), store.describe());
+    anyhow::ensure!(report.is_sound(), "{} in {}", many(report.faults.len(), "fault"), store.describe());
     Ok(())
+}
+
+fn many(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

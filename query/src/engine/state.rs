@@ -16,7 +16,7 @@ use datafusion::{
 use super::{CATALOG, EngineConfig};
 use crate::{
     functions,
-    optimize::{AggregateLevels, AnswerFromLevels},
+    optimize::{AggregateLevels, AnswerFromLevels, YieldInJoins},
     session::Session,
     table::{Databases, View},
 };
@@ -40,6 +40,7 @@ pub(super) fn base(config: &EngineConfig) -> SessionState {
     let mut rules = PhysicalOptimizer::new().rules;
     let after = rules.iter().position(|r| r.name() == "aggregate_statistics").map_or(0, |at| at + 1);
     rules.insert(after, Arc::new(AnswerFromLevels));
+    rules.push(Arc::new(YieldInJoins));
     let builder = SessionStateBuilder::new_with_default_features()
         .with_config(SessionConfig::from(options))
         .with_physical_optimizer_rules(rules)

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod requests;
 mod world;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -430,6 +431,18 @@ async fn a_query_waits_for_its_turn_and_no_longer_than_its_deadline() {
     let Outcome::Rows(slow) = slow else { panic!("rows") };
     let e = from_datafusion(slow.try_collect::<Vec<_>>().await.unwrap_err());
     assert_eq!(e.kind(), tidelake_format::Kind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_query_that_computes_for_hours_without_reading_is_stopped_at_its_deadline() {
+    let world = World::regular().await;
+    let engine = limited(&world, Duration::from_millis(500), 1);
+    let started = std::time::Instant::now();
+    // 240 rows, to the power of five.
+    let sql = "select count(a.a + b.a + c.a + d.a + e.a) from t a, t b, t c, t d, t e";
+    let e = batches(&engine, sql).await.unwrap_err();
+    assert_eq!(e.kind(), tidelake_format::Kind::Unavailable, "{e}");
+    assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
 }
 
 #[tokio::test]

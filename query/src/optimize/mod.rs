@@ -8,7 +8,7 @@
 //!    run, not per row, and nothing is hashed per row.
 //!
 //! What the rule does not understand stays as DataFusion planned it. [`shape`] reads the plan, [`levels`] divides the
-//! chunks, [`cells`] holds the aggregates of groups, each column's in [`mod@column`], [`leaf`] is the plan node.
+//! chunks, [`yielding`] keeps joins stoppable, [`cells`] holds the aggregates of groups, each column's in [`mod@column`], [`leaf`] is the plan node.
 
 mod cells;
 mod column;
@@ -16,6 +16,7 @@ mod leaf;
 mod levels;
 mod number;
 mod shape;
+mod yielding;
 
 use std::sync::Arc;
 
@@ -32,6 +33,7 @@ use datafusion::{
 
 pub(crate) use self::leaf::SeriesAggregate;
 use self::shape::Shape;
+pub(crate) use self::yielding::YieldInJoins;
 
 extensions_options! {
     /// Which levels may answer an aggregate; results are the same with any.

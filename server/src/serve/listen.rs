@@ -30,6 +30,15 @@ pub(super) struct Limits {
     pub(super) body_timeout: Duration,
 }
 
+impl Limits {
+    /// Those of Flight streams, whose clients may compute what they send.
+    pub(super) fn of_streams(self) -> Self {
+        Self { body_timeout: self.body_timeout.saturating_mul(PATIENCE), ..self }
+    }
+}
+
+/// A Flight stream may pause this many times as long as a body.
+const PATIENCE: u32 = 10;
 /// A body may take this many times as long as the longest pause in it.
 const SLOWEST: u32 = 20;
 /// How long requests may go on after a stop.

@@ -63,10 +63,12 @@ impl Server {
     /// When the root cannot be opened or an address is taken, naming it.
     pub(crate) async fn start(settings: Settings) -> anyhow::Result<Self> {
         let metrics = operations::install_metrics()?;
-        let root = open_root(&settings).await?;
-        let store = root.store().describe();
+        let store = Store::open(&settings.store, &settings.store_options)?;
+        let store_name = store.describe();
         let options = SnapshotOptions { max_staleness: settings.max_staleness, tail_cache_bytes: settings.tail_cache };
-        let snapshots = Arc::new(SnapshotReader::new(root.clone(), options));
+        let snapshots = SnapshotReader::open(store, options).await;
+        let snapshots = Arc::new(snapshots.with_context(|| format!("cannot open the root {store_name}"))?);
+        let root = snapshots.root().clone();
         let ingest = Ingest::open(root.clone(), ingest_config(&settings)).await?;
         let engine = Engine::new(
             root.clone(),
@@ -86,7 +88,7 @@ impl Server {
             header_timeout: settings.header_timeout,
             body_timeout: settings.body_timeout,
         };
-        let flight = listen::flight_router(&engine);
+        let flight = listen::patient(listen::flight_router(&engine), limits.of_streams());
         let http = Router::new()
             .merge(tidelake_ingest::http::router(ingest.clone()))
             .merge(tidelake_query::http::router(engine))
@@ -101,7 +103,7 @@ impl Server {
             tasks.push(tokio::spawn(listen::serve(listener, flight.clone(), limits, stopped.clone())));
         }
         tasks.push(tokio::spawn(listen::serve(listener, listen::patient(http, limits).merge(flight), limits, stopped)));
-        Ok(Self { address, ingest, store, stop, tasks })
+        Ok(Self { address, ingest, store: store_name, stop, tasks })
     }
 
     /// Waits until it was stopped, then flushes.

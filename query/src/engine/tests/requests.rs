@@ -1,0 +1,75 @@
+//! How often a query asks the store, and how often one request waits for another.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use rand::{SeedableRng, rngs::StdRng};
+use tidelake_format::{
+    snapshot::{SnapshotOptions, SnapshotReader},
+    store::faults::Fault,
+};
+
+use super::{World, batches, lines};
+use crate::{
+    engine::{Engine, EngineConfig},
+    writer::ReadOnlyWriter,
+};
+
+/// What every request takes; far more than what is done between them.
+const TRIP: Duration = Duration::from_millis(1_500);
+
+/// How many requests came one after another at most: one that starts after another has ended may have waited for it.
+fn depth(starts: impl Iterator<Item = Instant>) -> usize {
+    let mut starts: Vec<Instant> = starts.collect();
+    starts.sort();
+    let mut depths: Vec<usize> = Vec::new();
+    for (i, start) in starts.iter().enumerate() {
+        let ended = starts[..i].partition_point(|other| *other + TRIP <= *start);
+        depths.push(1 + depths[..ended].iter().max().unwrap_or(&0));
+    }
+    depths.into_iter().max().unwrap_or(0)
+}
+
+#[tokio::test]
+async fn a_cold_query_over_a_thousand_segments_takes_four_round_trips_before_its_data_and_a_warm_one_none() {
+    let (mut world, mut rng) = (World::regular().await, StdRng::seed_from_u64(5));
+    world.file(&mut rng).await;
+    for _ in 0..1_000 {
+        world.segment(&mut rng).await;
+    }
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let seen = requests.clone();
+    let late = world.root.store().with_faults(move |request| {
+        seen.lock().push((Instant::now(), request.key.to_owned()));
+        Fault::Late(TRIP)
+    });
+    let options = SnapshotOptions { max_staleness: Some(Duration::from_secs(600)), ..SnapshotOptions::default() };
+    let snapshots = Arc::new(SnapshotReader::open(late, options).await.unwrap());
+    let timeout = Duration::from_secs(600);
+    let config = EngineConfig { memory_bytes: 256 << 20, partitions: 1, timeout, concurrency: 1, waiting: 1 };
+    let engine = Engine::new(snapshots.root().clone(), snapshots, Arc::new(ReadOnlyWriter), config);
+    let sql = "select tbname, cast(ts as bigint), a from t";
+    let found = lines(&engine, sql).await;
+    assert_eq!(found.len(), world.rows.len());
+
+    let is_data = |key: &String| key.ends_with(".parquet");
+    let cold = std::mem::take(&mut *requests.lock());
+    let first = cold.iter().filter(|(_, key)| is_data(key)).map(|(start, _)| *start).min().unwrap();
+    let before = cold.iter().filter(|(start, key)| *start < first && !is_data(key));
+    let trips = depth(before.map(|(start, _)| *start));
+    assert!(trips <= 4, "{trips} round trips before the data");
+    assert!(cold.iter().filter(|(_, key)| key.starts_with("log/")).count() >= 1_000);
+    let mut keys: Vec<&String> = cold.iter().map(|(_, key)| key).filter(|key| !is_data(key)).collect();
+    keys.sort();
+    let asked = keys.len();
+    keys.dedup();
+    assert_eq!(keys.len(), asked, "nothing but data is asked for twice");
+
+    batches(&engine, sql).await.unwrap();
+    batches(&engine, "select g, avg(b), count(*) from t where s = 'x' group by g").await.unwrap();
+    let warm = requests.lock();
+    assert!(warm.iter().all(|(_, key)| is_data(key)), "{warm:?}");
+}
