@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tidelake_tests::{Http, Server};
+use tidelake_tests::{Flight, Http, Server};
 
 fn start(directory: &tempfile::TempDir) -> Server {
     let arguments = [
@@ -96,6 +96,74 @@ async fn what_is_too_long_too_slow_or_too_much_is_refused_and_the_server_serves_
     }
     served("m a=4").await;
     assert_eq!(http.sql("select count(*) from lim.m").await, [[serde_json::json!(3)]]);
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_over_their_time_or_their_queue_are_refused_on_every_door_and_others_are_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let limits = ["--query-timeout", "2s", "--query-concurrency", "1", "--query-queue", "1"];
+    let server = Server::start(directory.path().to_str().unwrap(), limits);
+    let http = Http::new(&server.url());
+    let lines: String = (0..2_000).map(|i| format!("m v={i} {}\n", 1_700_000_000_000_000_000_i64 + i)).collect();
+    assert_eq!(http.post("/write?db=q", &[], lines).await.unwrap().status, 204);
+    // 8e9 rows.
+    let slow = "select count(a.v + b.v + c.v) from q.m a cross join q.m b cross join q.m c";
+    let started = Instant::now();
+    let reply = http.post("/api/v1/sql", &[], slow).await.unwrap();
+    assert_eq!(reply.status, 503, "{}", reply.body);
+    assert!(reply.body.contains("longer than a query may"), "{}", reply.body);
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    let mut flight = Flight::connect(&server.url()).await;
+    let error = flight.query(slow).await.unwrap_err();
+    assert!(error.to_lowercase().contains("unavailable"), "{error}");
+
+    // One runs, one waits, the others are told at once.
+    let all = (0..6).map(|_| http.post("/api/v1/sql", &[], slow));
+    let replies = futures::future::join_all(all).await;
+    let queue = |body: &str| body.contains("query_queue") || body.contains("wait");
+    let refused = replies.iter().filter(|r| queue(&r.as_ref().unwrap().body)).count();
+    assert!(replies.iter().all(|r| r.as_ref().unwrap().status == 503));
+    assert!(
+        (3..=4).contains(&refused),
+        "{refused}: {:?}",
+        replies.iter().map(|r| &r.as_ref().unwrap().body).collect::<Vec<_>>()
+    );
+    assert_eq!(http.sql("select count(*) from q.m").await, [[serde_json::json!(2_000)]]);
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_over_the_limit_waits_for_one_to_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path().to_str().unwrap(), ["--max-connections", "3"]);
+    let ping = b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n";
+    let open = || {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.write_all(ping).unwrap();
+        stream
+    };
+    let answered = |stream: &mut TcpStream| {
+        let mut reply = [0; 512];
+        matches!(stream.read(&mut reply), Ok(n) if reply[..n].starts_with(b"HTTP/1.1 204"))
+    };
+    // The one that the start was asked by may still be open.
+    let mut held = Vec::new();
+    loop {
+        let mut stream = open();
+        stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        if !answered(&mut stream) {
+            held.push(stream);
+            break;
+        }
+        held.push(stream);
+        assert!(held.len() <= 3, "a fourth connection is served");
+    }
+    let mut last = held.pop().unwrap();
+    held.remove(0);
+    last.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    assert!(answered(&mut last), "it is served once there is room");
     server.stop();
 }
 

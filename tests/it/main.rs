@@ -6,6 +6,7 @@ mod cli;
 mod crash;
 mod documents;
 mod engines;
+mod fixtures;
 mod layering;
 mod limits;
 mod soak;

@@ -4,6 +4,7 @@
 //! `corpus/<target>/` holds seeds and the inputs of past finds; inputs of binary targets are made by the write path
 //! itself. `cargo run -p tidelake-fuzz -- --seconds 60` runs for longer, `--seed` repeats a run exactly.
 
+mod doors;
 mod mutate;
 mod targets;
 

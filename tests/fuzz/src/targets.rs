@@ -29,7 +29,7 @@ use tidelake_ingest::{
 use tidelake_query::{dialect, session::DoubleQuotes};
 use tokio::runtime::Runtime;
 
-use crate::corpus;
+use crate::{corpus, doors::doors};
 
 /// What runs an input: true where it was accepted.
 type Run = Box<dyn Fn(&[u8]) -> bool>;
@@ -57,6 +57,7 @@ pub fn targets() -> anyhow::Result<Vec<Target>> {
         text("token", |input| std::str::from_utf8(input).is_ok_and(|text| text.parse::<Token>().is_ok())),
     ];
     all.extend(binary()?);
+    all.extend(doors()?);
     Ok(all)
 }
 
@@ -119,6 +120,25 @@ fn binary() -> anyhow::Result<Vec<Target>> {
     ])
 }
 
+/// A root with a table `devices` in database `db`, and some of its rows in files.
+pub(crate) async fn filled() -> anyhow::Result<Store> {
+    let store = Store::in_memory();
+    let compact = CompactConfig { background: false, fold_margin_ms: Some(0), ..CompactConfig::default() };
+    let config = IngestConfig { compact, ..IngestConfig::default() };
+    let ingest = Ingest::open(Root::open(store.clone()).await?, config).await?;
+    for file in 0..2 {
+        let line = |i: i64| format!("devices,devid={i} temperature={i}i,humidity=1.5,note=\"n{i}\" {}", file * 100 + i);
+        let body: Vec<String> = (0..5).map(line).collect();
+        let body = Bytes::from(body.join("\n"));
+        ingest.write_line_protocol("db", body, LinePrecision::Nano, Durability::Stored).await?;
+        if file == 0 {
+            ingest.compact(CompactRequest::Fold).await?;
+        }
+    }
+    ingest.shutdown().await;
+    Ok(store)
+}
+
 async fn make() -> anyhow::Result<Vec<(String, Bytes)>> {
     let store = Store::in_memory();
     let compact = CompactConfig { background: false, fold_margin_ms: Some(0), ..CompactConfig::default() };
@@ -169,7 +189,7 @@ fn read_file(runtime: &Runtime, input: &[u8]) -> bool {
     })
 }
 
-fn database() -> Database {
+pub(crate) fn database() -> Database {
     Database {
         id: DatabaseId(1),
         name: "db".to_owned(),
@@ -180,9 +200,14 @@ fn database() -> Database {
 }
 
 /// A catalog with one supertable of many types.
-struct Tables(Option<Arc<Supertable>>);
+pub(crate) struct Tables(Option<Arc<Supertable>>);
 
 impl Tables {
+    /// The one supertable.
+    pub(crate) fn devices() -> Arc<Supertable> {
+        Self::new().0.expect("these columns make a table")
+    }
+
     fn new() -> Self {
         let columns = [
             ("ts", Role::Time, Type::Timestamp),

@@ -71,8 +71,13 @@ impl Literal {
         }
         let ticks = value.ticks(sql, clock);
         ticks.map(Some).map_err(|fault| {
-            Error::invalid(format!("a time that cannot be read: {fault}"))
-                .with("expected", format!("a text, a number of {} or now", clock.precision))
+            let what = match fault {
+                // A text that is no time is not of another type.
+                Fault::Type => "a time that cannot be read".to_owned(),
+                fault => format!("a time that cannot be read: {fault}"),
+            };
+            Error::invalid(what)
+                .with("expected", format!("'2026-01-31 10:00:00', a number of {} or now", clock.precision))
                 .with("found", value.describe())
         })
     }
