@@ -103,7 +103,7 @@ pub struct CompactConfig {
     pub file_rows: u64,
     /// Encoded bytes after which a data file is closed; it is held in memory until then. Default 256 MiB.
     pub file_bytes: usize,
-    /// Decoded rows that a fold or merge sorts at once, in bytes. Default 64 MiB; the peak is some six times that, and
+    /// Decoded rows that a fold or merge sorts at once, in bytes. Default 16 MiB; the peak is some six times that, and
     /// for a fold the decoded segments besides.
     pub window_bytes: usize,
     /// Time between collections of garbage, in milliseconds. Default 60 000.
@@ -123,7 +123,7 @@ impl Default for CompactConfig {
             merge_idle_ms: 600_000,
             file_rows: 1 << 25,
             file_bytes: 256 << 20,
-            window_bytes: 64 << 20,
+            window_bytes: 16 << 20,
             collect_ms: 60_000,
         }
     }

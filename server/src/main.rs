@@ -19,9 +19,15 @@ use clap::Parser;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// The most threads for work that blocks or computes for long.
+const BLOCKING_THREADS: usize = 64;
+
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    // Each thread for blocking work keeps some memory of its own; more of them than this only wait for the same disk.
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().max_blocking_threads(BLOCKING_THREADS).enable_all().build();
+    let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(e) => return fail(&anyhow::Error::new(e).context("cannot start the runtime")),
     };

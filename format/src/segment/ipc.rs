@@ -1,6 +1,9 @@
 //! One record batch as an Arrow IPC stream, and zstd around it: the bodies of segments and tag manifests.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    cell::Cell,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use arrow::{
     array::RecordBatch,
@@ -15,17 +18,34 @@ use arrow::{
 
 use crate::error::{Error, Result};
 
+thread_local! {
+    /// One encoder that waits on this thread: its tables are some hundred KiB, and a group commit needs one each time.
+    static IDLE: Cell<Option<zstd::bulk::Compressor<'static>>> = const { Cell::new(None) };
+}
+
 /// A zstd encoder of level 1, used again for several bodies.
-pub(crate) struct Compressor(zstd::bulk::Compressor<'static>);
+pub(crate) struct Compressor(Option<zstd::bulk::Compressor<'static>>);
+
+impl Drop for Compressor {
+    fn drop(&mut self) {
+        // A thread that ends keeps nothing.
+        let _ = IDLE.try_with(|idle| idle.set(self.0.take()));
+    }
+}
 
 impl Compressor {
     pub(crate) fn new() -> Result<Self> {
-        zstd::bulk::Compressor::new(1).map(Self).map_err(|e| Error::internal("zstd cannot start").source(e))
+        if let Some(idle) = IDLE.try_with(Cell::take).ok().flatten() {
+            return Ok(Self(Some(idle)));
+        }
+        let new = zstd::bulk::Compressor::new(1).map_err(|e| Error::internal("zstd cannot start").source(e))?;
+        Ok(Self(Some(new)))
     }
 
     /// One zstd frame with its content size.
     pub(crate) fn compress(&mut self, raw: &[u8]) -> Result<Vec<u8>> {
-        self.0.compress(raw).map_err(|e| Error::internal("zstd cannot compress").source(e))
+        let encoder = self.0.as_mut().ok_or_else(|| Error::internal("a zstd encoder is used after its end"))?;
+        encoder.compress(raw).map_err(|e| Error::internal("zstd cannot compress").source(e))
     }
 }
 

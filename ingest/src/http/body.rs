@@ -59,7 +59,8 @@ pub(super) async fn read(
         Some(value) => value.to_str().map_err(|_| unknown(&format!("{value:?}")))?.trim(),
     };
     let mut reservation = budget.reserve(length.unwrap_or(0) as usize).await?;
-    let packed = collect(body, limit, budget, &mut reservation).await?;
+    let expected = length.unwrap_or(0) as usize;
+    let packed = collect(body, expected, limit, budget, &mut reservation).await?;
     match encoding.to_ascii_lowercase().as_str() {
         "" | "identity" => Ok((packed, reservation)),
         "gzip" | "x-gzip" => {
@@ -74,7 +75,14 @@ pub(super) async fn read(
     }
 }
 
-async fn collect(body: Body, limit: usize, budget: &Budget, held: &mut Reservation) -> Result<Bytes, Fault> {
+/// All pieces of a body; `expected` bytes of them are reserved, so they may be allocated at once.
+async fn collect(
+    body: Body,
+    expected: usize,
+    limit: usize,
+    budget: &Budget,
+    held: &mut Reservation,
+) -> Result<Bytes, Fault> {
     let mut stream = body.into_data_stream();
     let lost = |e: axum::Error| Error::invalid("the request body ended early").with("reason", &e).source(e);
     let mut all = match stream.try_next().await.map_err(lost)? {
@@ -86,8 +94,10 @@ async fn collect(body: Body, limit: usize, budget: &Budget, held: &mut Reservati
                 return Ok(first);
             }
             second => {
-                let mut all = BytesMut::from(first);
-                all.extend_from_slice(&second.unwrap_or_default());
+                let second = second.unwrap_or_default();
+                let mut all = BytesMut::with_capacity(expected.max(first.len() + second.len()));
+                all.extend_from_slice(&first);
+                all.extend_from_slice(&second);
                 all
             }
         },
