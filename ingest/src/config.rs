@@ -81,14 +81,15 @@ impl Default for IngestConfig {
 pub struct CompactConfig {
     /// Whether this process compacts by itself. Default true. Off, it does so on demand only.
     pub background: bool,
-    /// Time between looks at the log, in milliseconds. Default 2 000.
+    /// Time between looks at whether a fold may be due, in milliseconds. Default 2 000. They cost the store nothing.
     pub interval_ms: u64,
-    /// Unfolded bytes that start a fold. Default 64 MiB (compressed). Lower values mean smaller files and more merging,
-    /// higher ones more memory for readers of the tail.
+    /// Bytes put by this process that start a fold before its time. Default 64 MiB (compressed). Lower values mean smaller
+    /// files and more merging, higher ones more memory for readers of the tail.
     pub fold_bytes: u64,
-    /// Age of the oldest unfolded segment that starts a fold, in milliseconds. Default 10 000.
+    /// Time between folds, in milliseconds; each looks at the log by a LIST, and ends there when there is nothing to
+    /// fold. Default 10 000.
     pub fold_age_ms: u64,
-    /// Most bytes of segments that one fold takes. Default 96 MiB (compressed; in memory some five to ten times that).
+    /// Most bytes of segments that one fold takes. Default 48 MiB (compressed; in memory some five to ten times that).
     pub fold_max_bytes: u64,
     /// Segments younger than this, by the store's clock, are left alone, in milliseconds. Default: 2 000 on a
     /// directory, 5 000 elsewhere (`None`).
@@ -117,7 +118,7 @@ impl Default for CompactConfig {
             interval_ms: 2_000,
             fold_bytes: 64 << 20,
             fold_age_ms: 10_000,
-            fold_max_bytes: 96 << 20,
+            fold_max_bytes: 48 << 20,
             fold_margin_ms: None,
             merge_files: 8,
             merge_idle_ms: 600_000,

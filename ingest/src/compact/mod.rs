@@ -25,6 +25,7 @@ use tidelake_format::{
         Root,
         garbage::{Sweep, collect},
     },
+    store::ObjectMeta,
 };
 use tokio::{
     sync::{Mutex, Notify},
@@ -156,37 +157,32 @@ impl Inner {
         millis(self.config.fold_margin_ms.unwrap_or(default))
     }
 
-    /// Bytes and number of the segments above the watermarks.
-    async fn unfolded(&self) -> Result<(u64, u64)> {
+    /// Whether any segment lies above the watermarks.
+    async fn has_unfolded(&self) -> Result<bool> {
         let catalog = self.root.refresh().await?;
-        let mut found = (0, 0);
-        for object in self.root.store().list(layout::LOG).await? {
-            let unfolded = |p: &tidelake_format::ids::Position| {
-                !p.is_part() && catalog.watermark(p.writer).is_none_or(|w| p.seq >= w.next)
-            };
-            if parse_log(object.location.as_ref()).filter(unfolded).is_some() {
-                found = (found.0 + object.size, found.1 + 1);
-            }
-        }
-        Ok(found)
+        let is_unfolded = |object: &ObjectMeta| {
+            let position = parse_log(object.location.as_ref()).filter(|p| !p.is_part());
+            position.is_some_and(|p| catalog.watermark(p.writer).is_none_or(|w| p.seq >= w.next))
+        };
+        Ok(self.root.store().list(layout::LOG).await?.iter().any(is_unfolded))
     }
 
     async fn fold_forever(&self) {
         let mut ticks = interval(millis(self.config.interval_ms));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut waiting: Option<Instant> = None;
+        let put_bytes = || self.root.store().counters().put_bytes;
+        let (mut looked, mut put) = (Instant::now(), put_bytes());
         loop {
             ticks.tick().await;
+            // A look costs a LIST, of which a store with many segments has much to say: only when a fold may be due.
+            let much = put_bytes().saturating_sub(put) >= self.config.fold_bytes;
+            if !much && looked.elapsed() < millis(self.config.fold_age_ms) {
+                continue;
+            }
+            (looked, put) = (Instant::now(), put_bytes());
             let step = async {
-                let (bytes, segments) = self.unfolded().await?;
-                if segments == 0 {
-                    waiting = None;
-                    return Ok(());
-                }
-                let since = *waiting.get_or_insert_with(Instant::now);
-                if bytes >= self.config.fold_bytes || since.elapsed() >= millis(self.config.fold_age_ms) {
+                if self.has_unfolded().await? {
                     let _one = self.folding.lock().await;
-                    waiting = None;
                     self.fold().await?;
                     self.folded.notify_one();
                 }
