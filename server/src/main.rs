@@ -12,28 +12,36 @@ mod settings;
 mod shell;
 mod transfer;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use clap::Parser;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The most threads for work that blocks or computes for long.
-const BLOCKING_THREADS: usize = 64;
+/// How long a thread for blocking work waits for more of it: what it keeps of freed memory goes with it.
+const IDLE_THREAD: Duration = Duration::from_secs(1);
+
+/// The most threads for work that blocks or computes for long: four a processor, eight at least. Each keeps some 10 MiB of
+/// freed memory for itself, and more of them only wait for the same processors and the same disk.
+fn blocking_threads() -> usize {
+    std::thread::available_parallelism().map_or(8, |n| (4 * n.get()).clamp(8, 64))
+}
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
-    // Each thread for blocking work keeps some memory of its own; more of them than this only wait for the same disk.
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().max_blocking_threads(BLOCKING_THREADS).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .max_blocking_threads(blocking_threads())
+        .thread_keep_alive(IDLE_THREAD)
+        .build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(e) => return fail(&anyhow::Error::new(e).context("cannot start the runtime")),
     };
     let result = runtime.block_on(cli::run(cli));
     // Work that ignores its cancellation must not keep the process alive.
-    runtime.shutdown_timeout(std::time::Duration::from_secs(5));
+    runtime.shutdown_timeout(Duration::from_secs(5));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => fail(&e),
