@@ -1,5 +1,6 @@
 //! The `tidelake` binary: server, shell, import and export, compaction, inspection, checking and a demo.
 
+mod allocator;
 mod check;
 mod cli;
 mod client;
@@ -16,9 +17,6 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::Parser;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// How long a thread for blocking work waits for more of it: what it keeps of freed memory goes with it.
 const IDLE_THREAD: Duration = Duration::from_secs(1);
 
@@ -29,6 +27,7 @@ fn blocking_threads() -> usize {
 }
 
 fn main() -> ExitCode {
+    allocator::tune();
     let cli = cli::Cli::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
