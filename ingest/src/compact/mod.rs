@@ -92,9 +92,10 @@ impl CompactReport {
 
 /// An orphan sweep lists everything, so it is rare.
 const FULL_SWEEP_EVERY: Duration = Duration::from_secs(3_600);
-/// A fold or merge that somebody else overtook is tried again this often on demand.
+/// A merge that somebody else overtook is tried again this often.
 const ATTEMPTS: usize = 10;
-/// The longest that an on-demand fold waits for segments to be older than the margin and for missing numbers.
+/// The longest that an on-demand fold waits for segments to be older than the margin, for missing numbers, and for its
+/// turn beside others that fold.
 const FOLD_WAIT: Duration = Duration::from_secs(30);
 
 /// Folds and merges one root; in one process, one fold and one merge at a time. Cheap to clone.
@@ -212,25 +213,25 @@ impl Inner {
         for object in self.root.store().list(layout::LOG).await? {
             wanted.extend(parse_log(object.location.as_ref()).filter(|p| !p.is_part()));
         }
-        let (mut report, mut lost) = (CompactReport::default(), 0);
+        let mut report = CompactReport::default();
         loop {
-            match self.fold().await {
+            let late = start.elapsed() > self.margin() + FOLD_WAIT;
+            let (catalog, folded) = match self.fold().await {
                 Ok(done) => {
                     report.add(&done);
-                    let catalog = self.root.catalog();
-                    wanted.retain(|p| catalog.watermark(p.writer).is_none_or(|w| p.seq >= w.next));
-                    if wanted.is_empty() {
-                        return Ok(report);
-                    }
-                    if done.segments == 0 {
-                        if start.elapsed() > self.margin() + FOLD_WAIT {
-                            return Ok(report); // what is left lies above a missing number
-                        }
-                        sleep(Duration::from_millis(20)).await;
-                    }
+                    (self.root.catalog(), done.segments > 0)
                 }
-                Err(error) if error.kind() == Kind::Conflict && lost < ATTEMPTS => lost += 1,
+                // Somebody else folded some of them.
+                Err(error) if error.kind() == Kind::Conflict && !late => (self.root.refresh().await?, false),
                 Err(error) => return Err(error),
+            };
+            wanted.retain(|p| catalog.watermark(p.writer).is_none_or(|w| p.seq >= w.next));
+            // What is left in the end lies above a missing number.
+            if wanted.is_empty() || (late && !folded) {
+                return Ok(report);
+            }
+            if !folded {
+                sleep(Duration::from_millis(20 + self.root.store().ambient().random() % 30)).await;
             }
         }
     }
