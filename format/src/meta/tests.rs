@@ -249,6 +249,21 @@ async fn one_of_a_group_that_refuses_breaks_a_rule_or_gives_up_takes_no_other_wi
 }
 
 #[tokio::test]
+async fn a_lost_race_costs_one_read_and_one_more_put() {
+    let (root, _) = root_with_table(Store::in_memory()).await;
+    let stale = Root::open(root.store().clone()).await.unwrap();
+    let create = |d: &mut Draft, name| d.create_table(DatabaseId(0), name, columns()).map(|t| t.id);
+    let (first, _) = root.commit(&[], |d| create(d, "first")).await.unwrap();
+    let before = root.store().counters();
+    let (second, catalog) = stale.commit(&[], |d| create(d, "second")).await.unwrap();
+    let spent = root.store().counters().since(&before);
+    assert_eq!((spent.put, spent.get, spent.requests()), (2, 1, 3));
+    assert_eq!(catalog.version, Version(3));
+    assert_ne!(first, second);
+    assert!([first, second].iter().all(|id| catalog.table_by_id(*id).is_some()));
+}
+
+#[tokio::test]
 async fn one_whose_task_is_too_slow_for_its_group_joins_a_later_one() {
     let (root, _) = root_with_table(Store::in_memory()).await;
     let create = |name: &'static str| root.commit(&[], move |d| d.create_table(DatabaseId(0), name, columns()));
