@@ -20,8 +20,8 @@ use clap::Parser;
 /// How long a thread for blocking work waits for more of it: what it keeps of freed memory goes with it.
 const IDLE_THREAD: Duration = Duration::from_secs(1);
 
-/// The most threads for work that blocks or computes for long: four a processor, eight at least. Each keeps some 10 MiB of
-/// freed memory for itself, and more of them only wait for the same processors and the same disk.
+/// The most threads for work that blocks or computes for long: four a processor, eight at least. Each keeps some of its
+/// freed memory, and more of them only wait for the same processors and the same disk.
 fn blocking_threads() -> usize {
     std::thread::available_parallelism().map_or(8, |n| (4 * n.get()).clamp(8, 64))
 }
