@@ -19,7 +19,7 @@
 //! Numbers are little-endian. A pointer is `[version, offset, length, crc, born]`. A page is JSON
 //! `[[name, pointer], …]`, sorted by name.
 
-use std::io::Read;
+use std::{cell::RefCell, io::Read};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -28,6 +28,7 @@ use crate::{
     error::{Error, Result},
     ids::Version,
     layout,
+    segment::ipc::inflate,
 };
 
 const MAGIC: &[u8; 8] = b"TDLKMETA";
@@ -39,6 +40,13 @@ pub(super) const TAIL: usize = 24;
 /// No section is larger than this, compressed or not.
 const MAX_SECTION: u64 = 512 << 20;
 const ZSTD_LEVEL: i32 = 3;
+/// A section of at most so many bytes is decoded in one go.
+const SMALL_SECTION: u64 = 1 << 20;
+
+thread_local! {
+    /// The encoder of this thread: to make one takes longer than to encode a small section.
+    static ENCODER: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+}
 
 /// Where the bytes of a section or page lie, and since when its content is what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -202,13 +210,30 @@ pub(super) fn check(frame: &[u8], at: &Pointer, name: &str) -> Result<()> {
 }
 
 pub(super) fn compress(body: &[u8]) -> Result<Vec<u8>> {
-    zstd::bulk::compress(body, ZSTD_LEVEL).map_err(|e| Error::internal("zstd failed").source(e))
+    let of_thread = |cell: &RefCell<Option<zstd::bulk::Compressor<'static>>>| {
+        let mut kept = cell.borrow_mut();
+        let encoder = match &mut *kept {
+            Some(encoder) => encoder,
+            none => none.insert(zstd::bulk::Compressor::new(ZSTD_LEVEL)?),
+        };
+        encoder.compress(body)
+    };
+    // A thread that ends keeps nothing.
+    let done = ENCODER.try_with(of_thread).unwrap_or_else(|_| zstd::bulk::compress(body, ZSTD_LEVEL));
+    done.map_err(|e| Error::internal("zstd failed").source(e))
 }
 
 pub(super) fn decompress(version: Version, name: &str, frame: &[u8]) -> Result<Vec<u8>> {
     let mut body = Vec::new();
-    let read = zstd::stream::read::Decoder::with_buffer(frame)
-        .and_then(|decoder| decoder.take(MAX_SECTION + 1).read_to_end(&mut body));
+    let read = match zstd::zstd_safe::get_frame_content_size(frame) {
+        // What a small one says of its size is believed: a decoder is at hand for it.
+        Ok(Some(size)) if size <= SMALL_SECTION => inflate(frame, size as usize).map(|found| {
+            body = found;
+            body.len()
+        }),
+        _ => zstd::stream::read::Decoder::with_buffer(frame)
+            .and_then(|decoder| decoder.take(MAX_SECTION + 1).read_to_end(&mut body)),
+    };
     match read {
         Ok(n) if n as u64 <= MAX_SECTION => Ok(body),
         Ok(_) => Err(section(Error::corrupt("a section is too large"), version, name)

@@ -1,7 +1,7 @@
 //! One record batch as an Arrow IPC stream, and zstd around it: the bodies of segments and tag manifests.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
@@ -21,6 +21,26 @@ use crate::error::{Error, Result};
 thread_local! {
     /// One encoder that waits on this thread: its tables are some hundred KiB, and a group commit needs one each time.
     static IDLE: Cell<Option<zstd::bulk::Compressor<'static>>> = const { Cell::new(None) };
+    /// One decoder of this thread: to make one takes longer than to decode a small body, the more so in a virtual
+    /// machine, where asking the processor what it can do leaves the machine.
+    static DECODER: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Decodes a zstd frame of at most `capacity` bytes of content.
+///
+/// # Errors
+/// When it is no such frame, or its content is larger.
+pub(crate) fn inflate(frame: &[u8], capacity: usize) -> std::io::Result<Vec<u8>> {
+    let of_thread = |cell: &RefCell<Option<zstd::bulk::Decompressor<'static>>>| {
+        let mut kept = cell.borrow_mut();
+        let decoder = match &mut *kept {
+            Some(decoder) => decoder,
+            none => none.insert(zstd::bulk::Decompressor::new()?),
+        };
+        decoder.decompress(frame, capacity)
+    };
+    // A thread that ends keeps nothing.
+    DECODER.try_with(of_thread).unwrap_or_else(|_| zstd::bulk::decompress(frame, capacity))
 }
 
 /// A zstd encoder of level 1, used again for several bodies.
@@ -60,7 +80,7 @@ pub(crate) fn decompress(stored: &[u8], raw: usize, limit: usize) -> Result<Buff
         Ok(Some(size)) if size == raw as u64 => {}
         other => return Err(bad(format!("{other:?}"))),
     }
-    let bytes = zstd::bulk::decompress(stored, raw).map_err(|e| bad(e.to_string()))?;
+    let bytes = inflate(stored, raw).map_err(|e| bad(e.to_string()))?;
     if bytes.len() != raw {
         return Err(bad(bytes.len().to_string()));
     }
