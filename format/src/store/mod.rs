@@ -18,6 +18,7 @@ pub(crate) mod tests;
 
 use std::{fmt, ops::Range, sync::Arc};
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use object_store::{
     GetOptions, OBJECT_STORE_COALESCE_DEFAULT, ObjectStore, ObjectStoreExt, coalesce_ranges, list::PaginatedListStore,
@@ -35,6 +36,16 @@ use crate::{
 };
 use {counters::Counters, directory::Directory};
 
+/// What a store has to do so that what is visible in it outlasts a loss of power.
+#[async_trait]
+pub trait Durable: fmt::Debug + Send + Sync {
+    /// Makes durable what is visible under a prefix.
+    ///
+    /// # Errors
+    /// Those of the store.
+    async fn sync(&self, prefix: &Path) -> object_store::Result<()>;
+}
+
 /// An object store under a prefix. Cheap to clone.
 #[derive(Clone)]
 pub struct Store {
@@ -48,6 +59,8 @@ struct Shared {
     pages: Option<Arc<dyn PaginatedListStore>>,
     /// Where the store is a directory: the same object as `object`.
     directory: Option<Arc<Directory>>,
+    /// Where something else than a directory has to be synced.
+    durable: Option<Arc<dyn Durable>>,
     in_memory: bool,
     prefix: Path,
     describe: String,
@@ -63,6 +76,7 @@ impl Shared {
             object,
             pages: None,
             directory: None,
+            durable: None,
             in_memory: false,
             prefix,
             describe,
@@ -286,10 +300,19 @@ impl Store {
     /// # Errors
     /// [`Kind::Unavailable`](crate::Kind::Unavailable).
     pub async fn sync(&self, prefix: &str) -> Result<()> {
-        match &self.shared.directory {
-            Some(directory) => directory.sync(&self.path(prefix)?).await.map_err(|e| failed(prefix, e)),
-            None => Ok(()),
-        }
+        let path = self.path(prefix)?;
+        let synced = match (&self.shared.directory, &self.shared.durable) {
+            (Some(directory), _) => directory.sync(&path).await,
+            (None, Some(durable)) => durable.sync(&path).await,
+            (None, None) => Ok(()),
+        };
+        synced.map_err(|e| failed(prefix, e))
+    }
+
+    /// The same store where what is visible is made durable by syncing, as in a directory.
+    #[must_use]
+    pub fn with_durable(&self, durable: Arc<dyn Durable>) -> Self {
+        Shared { durable: Some(durable), ..Shared::clone(&self.shared) }.into()
     }
 
     /// The names of the directories under a prefix where that costs no request; `None` elsewhere.
