@@ -32,6 +32,9 @@ pub struct IngestConfig {
     /// Most bytes of decoded rows of one bulk ingest (Flight DoPut). Default 1 GiB; a larger one is refused whole. Its
     /// rows become visible together, so every reader of the log's tail holds them together until they are folded.
     pub bulk_bytes: usize,
+    /// Decoded rows of a bulk ingest that are collected for one segment, in bytes. Default 32 MiB. Larger ones mean
+    /// fewer requests and more memory.
+    pub bulk_segment_bytes: usize,
     /// Longest line of line protocol, in bytes. Default 1 MiB; a longer one is rejected by its number.
     pub line_bytes: usize,
     /// Tables of one database beyond which rows create no more. Default 10 000; each is a section of every version.
@@ -63,6 +66,7 @@ impl Default for IngestConfig {
             confirm_ms: 20_000,
             body_bytes: 100 << 20,
             bulk_bytes: 1 << 30,
+            bulk_segment_bytes: 32 << 20,
             line_bytes: 1 << 20,
             tables: 10_000,
             columns: 1_024,
@@ -145,6 +149,7 @@ impl IngestConfig {
         check(self.body_bytes >= 1 << 10, "ingest.body_bytes is at least 1024");
         check(self.buffer_bytes >= self.body_bytes, "ingest.buffer_bytes is at least ingest.body_bytes");
         check(self.bulk_bytes >= 1 << 10, "ingest.bulk_bytes is at least 1024");
+        check(self.bulk_segment_bytes > 0, "ingest.bulk_segment_bytes is not 0");
         check(self.line_bytes >= 64, "ingest.line_bytes is at least 64");
         check(self.tables > 0, "ingest.tables is not 0");
         check((3..=4_096).contains(&self.columns), "ingest.columns is between 3 and 4096");

@@ -21,9 +21,6 @@ use super::{
 };
 use crate::decode;
 
-/// Decoded bytes that are collected for one segment.
-const SEGMENT_BYTES: usize = 32 << 20;
-
 /// What a bulk ingest does when its table exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IfExists {
@@ -127,7 +124,7 @@ impl Ingest {
             }
             self.shared.budget.grow(&mut held, bytes).await?;
             blocks.extend(decoded.blocks);
-            if bytes >= SEGMENT_BYTES {
+            if bytes >= self.shared.config.bulk_segment_bytes {
                 bulk.get_or_insert_with(|| Bulk::new(self)).put(self, std::mem::take(&mut blocks)).await?;
                 bytes = 0;
                 held = self.reserve(1).await?;
