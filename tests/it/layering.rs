@@ -14,7 +14,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("tidelake-loadtest", &[]),
     ("tidelake-tests", &["tidelake-format", "tidelake-loadtest"]),
     ("tidelake-powerloss", &[]),
-    ("tidelake-simulation", &["tidelake-format", "tidelake-ingest"]),
+    ("tidelake-simulation", &["tidelake-format", "tidelake-ingest", "tidelake-query"]),
     ("tidelake-fuzz", &["tidelake-format", "tidelake-ingest", "tidelake-query"]),
 ];
 

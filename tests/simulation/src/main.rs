@@ -1,9 +1,14 @@
 //! Runs seeds of the simulation, as many as one likes.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    time::Instant,
+};
 
 use clap::Parser;
-use tidelake_simulation::run::run;
+use parking_lot::Mutex;
+use tidelake_simulation::run::{Report, run};
 
 /// Runs the simulation with one seed after another and prints what befell it.
 #[derive(Debug, Parser)]
@@ -14,49 +19,107 @@ struct Arguments {
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
+    /// Begin at a seed that was never tried, and print it.
+    #[arg(long)]
+    fresh: bool,
+    /// How many at once, each on a thread of its own.
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
     /// Only this seed, with everything that happens, line by line.
     #[arg(long)]
     seed: Option<u64>,
     /// Stop at the first violation.
     #[arg(long)]
     stop: bool,
+    /// Print how far it is each time so many seeds are done.
+    #[arg(long, default_value_t = 1_000)]
+    progress: u64,
+}
+
+#[derive(Default)]
+struct Total {
+    faults: BTreeMap<&'static str, u64>,
+    deeds: BTreeMap<&'static str, u64>,
+    writes: (usize, usize, usize),
+    runs: u64,
+    failed: u64,
+    requests: u64,
+    operations: u64,
+    least: Option<(u64, u64)>,
+}
+
+impl Total {
+    fn add(&mut self, report: &Report) {
+        let events = &report.events;
+        self.runs += 1;
+        self.failed += u64::from(!report.violations.is_empty());
+        self.operations += report.operations;
+        self.requests += events.requests;
+        let (a, b, c) = report.writes;
+        self.writes = (self.writes.0 + a, self.writes.1 + b, self.writes.2 + c);
+        events.faults.iter().for_each(|(name, n)| *self.faults.entry(name).or_default() += n);
+        events.deeds.iter().for_each(|(name, n)| *self.deeds.entry(name).or_default() += n);
+        let (operations, faults) = self.least.unwrap_or((u64::MAX, u64::MAX));
+        self.least = Some((operations.min(report.operations), faults.min(events.faults.values().sum())));
+    }
 }
 
 #[expect(clippy::print_stdout, reason = "the report of the command")]
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let seeds = match arguments.seed {
-        Some(seed) => seed..=seed,
-        None => arguments.from..=arguments.from + arguments.seeds.max(1) - 1,
-    };
-    let (mut faults, mut failed, mut runs, mut requests) = (BTreeMap::<&str, u64>::new(), 0_u64, 0_u64, 0_u64);
-    let (mut writes, mut operations) = ((0, 0, 0), 0);
-    for seed in seeds {
-        let report = run(seed, arguments.seed.is_some())?;
-        report.lines.iter().for_each(|line| println!("{line}"));
-        for violation in report.violations.iter().take(3) {
-            println!("seed {seed}: {violation}");
-        }
-        failed += u64::from(!report.violations.is_empty());
-        runs += 1;
-        operations += report.operations;
-        requests += report.requests;
-        writes = (writes.0 + report.writes.0, writes.1 + report.writes.1, writes.2 + report.writes.2);
-        report.faults.into_iter().for_each(|(name, n)| *faults.entry(name).or_default() += n);
-        if failed > 0 && arguments.stop {
-            break;
-        }
-        if arguments.seed.is_some() {
-            println!("trace {:016x}", report.trace);
-        }
+    if let Some(seed) = arguments.seed {
+        let report = run(seed, true)?;
+        report.events.lines.iter().for_each(|line| println!("{line}"));
+        report.violations.iter().for_each(|violation| println!("seed {seed}: {violation}"));
+        println!("trace {:016x}", report.events.trace);
+        anyhow::ensure!(report.violations.is_empty(), "promises do not hold");
+        return Ok(());
     }
-    faults.into_iter().for_each(|(name, n)| println!("{n:>10} {name}"));
-    println!(
-        "{requests:>10} requests, of writes {} acknowledged, {} refused, {} unknown",
-        writes.0, writes.1, writes.2
-    );
-    println!("{operations:>10} operations");
-    println!("{runs} runs, {failed} with violations");
-    anyhow::ensure!(failed == 0, "promises do not hold");
+    let from = if arguments.fresh { rand::random::<u32>().into() } else { arguments.from };
+    println!("seeds {from} to {}", from + arguments.seeds - 1);
+    let (start, next, over) = (Instant::now(), AtomicU64::new(from), AtomicBool::new(false));
+    let total = Mutex::new(Total::default());
+    let work = || -> anyhow::Result<()> {
+        while !over.load(Relaxed) {
+            let seed = next.fetch_add(1, Relaxed);
+            if seed >= from + arguments.seeds {
+                break;
+            }
+            let report = run(seed, false)?;
+            let mut total = total.lock();
+            total.add(&report);
+            for violation in report.violations.iter().take(3) {
+                println!("seed {seed}: {}", violation.chars().take(2_000).collect::<String>());
+            }
+            if total.runs.is_multiple_of(arguments.progress.max(1)) {
+                let seconds = start.elapsed().as_secs_f64();
+                println!("{} runs, {} with violations, {seconds:.0} s", total.runs, total.failed);
+            }
+            if arguments.stop && !report.violations.is_empty() {
+                over.store(true, Relaxed);
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| -> anyhow::Result<()> {
+        let threads: Vec<_> = (0..arguments.jobs.max(1)).map(|_| scope.spawn(work)).collect();
+        for thread in threads {
+            thread.join().map_err(|_| anyhow::anyhow!("a run panicked"))??;
+        }
+        Ok(())
+    })?;
+    let total = total.into_inner();
+    println!("faults:");
+    total.faults.iter().for_each(|(name, n)| println!("{n:>10} {name}"));
+    println!("deeds:");
+    total.deeds.iter().for_each(|(name, n)| println!("{n:>10} {name}"));
+    let (acknowledged, refused, unknown) = total.writes;
+    println!("{:>10} requests to the store", total.requests);
+    println!("{acknowledged:>10} writes acknowledged, {refused} refused, {unknown} unknown");
+    let (operations, faults) = total.least.unwrap_or_default();
+    println!("{:>10} operations; at least {operations} operations and {faults} faults in a run", total.operations);
+    let seconds = start.elapsed().as_secs_f64();
+    println!("{} runs in {seconds:.0} s, {} with violations", total.runs, total.failed);
+    anyhow::ensure!(total.failed == 0, "promises do not hold");
     Ok(())
 }

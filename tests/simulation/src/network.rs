@@ -1,7 +1,7 @@
 //! The way of one process to the store: requests take time, fail, arrive late and in any order, go on when the process
 //! that sent them is dead, and bring no reply to one that is frozen.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,14 +12,16 @@ use object_store::{
     list::{PaginatedListOptions, PaginatedListResult, PaginatedListStore},
     path::Path,
 };
+use parking_lot::Mutex;
+use tidelake_format::store::Durable;
 use tokio::{
     sync::oneshot,
     time::{sleep, timeout},
 };
 
 use crate::{
-    process::Gate,
-    server::{Course, Fault, Operation, Server, exists},
+    process::{Gate, Life},
+    server::{Course, Fault, Operation, Place, Server, exists},
 };
 
 /// After this time the client of a store gives up on a request.
@@ -31,12 +33,14 @@ pub struct Network {
     server: Arc<Server>,
     gate: Gate,
     process: u64,
+    /// What had changed in the store when a page was read: by prefix and the page's last key.
+    pages: Arc<Mutex<BTreeMap<(String, String), u64>>>,
 }
 
 impl Network {
     /// The client of a process.
     pub fn new(server: Arc<Server>, gate: Gate, process: u64) -> Self {
-        Self { server, gate, process }
+        Self { server, gate, process, pages: Arc::default() }
     }
 
     async fn call<T: Send + 'static>(
@@ -46,11 +50,15 @@ impl Network {
         work: impl FnOnce(&Server, &Course) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.gate.pass().await;
-        let course = self.server.course(operation);
+        let course = self.server.course(operation, key);
+        self.stop(&course, Place::Before).await;
         let (answer, answered) = oneshot::channel();
-        let (server, process, key) = (self.server.clone(), self.process, key.to_owned());
+        let (server, gate, process, key) = (self.server.clone(), self.gate.clone(), self.process, key.to_owned());
         tokio::spawn(async move {
             sleep(course.there).await;
+            if !server.arrives(&course) {
+                return;
+            }
             let fails = |what: &str| Err(Error::Generic { store: "simulated", source: what.into() });
             let done = match course.fault {
                 Some(Fault::Error500) => fails("500"),
@@ -65,6 +73,10 @@ impl Network {
                     let _ = work(&server, &course);
                     fails("reply lost")
                 }
+                Some(Fault::Torn) => {
+                    let _ = work(&server, &course);
+                    fails("torn")
+                }
                 Some(Fault::Late | Fault::Truncated) | None => work(&server, &course),
             };
             let outcome = match (&done, course.fault) {
@@ -74,15 +86,46 @@ impl Network {
                 (_, fault) => format!("{fault:?}"),
             };
             server.note(&format!("p{process} {operation:?} {key} {outcome}"));
+            if course.cuts && done.is_ok() {
+                server.cut();
+            }
             sleep(course.back).await;
+            // On a directory the caller syncs, whether it made the object or found it, before it is told so.
+            let is_told = matches!(done, Ok(_) | Err(Error::AlreadyExists { .. } | Error::Precondition { .. }));
+            if operation == Operation::Put && is_told && gate.life() != Life::Dead && server.has_power_since(&course) {
+                server.sync_of(&key);
+            }
             let _ = answer.send(done); // nobody may wait any more
         });
+        self.stop(&course, Place::Sent).await;
         let done = match timeout(CLIENT_TIMEOUT, answered).await {
             Ok(Ok(done)) => done,
             Ok(Err(_)) | Err(_) => Err(Error::Generic { store: "simulated", source: "no answer".into() }),
         };
+        self.stop(&course, Place::Answered).await;
         self.gate.pass().await;
         done
+    }
+
+    /// Stops the process here, where the request's course says so.
+    async fn stop(&self, course: &Course, place: Place) {
+        if let Some((_, life)) = course.strike.filter(|(at, _)| *at == place)
+            && self.gate.life() == Life::Running
+        {
+            self.server.strike(self.process, place, life);
+            self.gate.set(life);
+            self.gate.pass().await;
+        }
+    }
+}
+
+/// A directory's syncing.
+#[async_trait]
+impl Durable for Network {
+    async fn sync(&self, prefix: &Path) -> Result<()> {
+        self.gate.pass().await;
+        self.server.sync(prefix.as_ref());
+        Ok(())
     }
 }
 
@@ -100,7 +143,11 @@ fn unused<T>(operation: &str) -> Result<T> {
 impl ObjectStore for Network {
     async fn put_opts(&self, location: &Path, payload: PutPayload, _: PutOptions) -> Result<PutResult> {
         let (key, bytes) = (location.to_string(), Bytes::from(payload));
-        self.call(Operation::Put, location.as_ref(), move |server, _| server.create(&key, bytes)).await?;
+        let put = move |server: &Server, course: &Course| match course.fault {
+            Some(Fault::Torn) => Ok(server.tear(&key, &bytes, course.part)),
+            _ => server.create(&key, bytes),
+        };
+        self.call(Operation::Put, location.as_ref(), put).await?;
         Ok(PutResult { e_tag: None, version: None })
     }
 
@@ -164,9 +211,20 @@ impl PaginatedListStore for Network {
         let prefix = prefix.unwrap_or_default().to_owned();
         let (after, most) = (opts.page_token.unwrap_or_default(), opts.max_keys);
         let name = format!("{prefix}*");
-        let read = move |server: &Server, _: &Course| Ok(server.page(&prefix, &after, most));
-        let (objects, more) = self.call(Operation::List, &name, read).await?;
+        let before = self.pages.lock().remove(&(prefix.clone(), after.clone()));
+        let asked = prefix.clone();
+        let read = move |server: &Server, _: &Course| {
+            let changes = server.changes(&asked);
+            if before.is_some_and(|before| before != changes) {
+                server.count("list changed between its pages");
+            }
+            Ok((server.page(&asked, &after, most), changes))
+        };
+        let ((objects, more), changes) = self.call(Operation::List, &name, read).await?;
         let page_token = objects.last().filter(|_| more).map(|last| last.location.to_string());
+        if let Some(token) = &page_token {
+            self.pages.lock().insert((prefix, token.clone()), changes);
+        }
         let result = ListResult { common_prefixes: Vec::new(), objects };
         Ok(PaginatedListResult { result, page_token })
     }

@@ -147,7 +147,8 @@ impl Process {
             rng: Mutex::new(StdRng::seed_from_u64(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15))),
         });
         let network = Arc::new(Network::new(server.clone(), gate.clone(), number));
-        let store = Store::paginated(network, Path::default()).with_ambient(hands.clone());
+        let store =
+            Store::paginated(network.clone(), Path::default()).with_ambient(hands.clone()).with_durable(network);
         Self { number, gate, hands, store }
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, RecordBatch},
+    array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch},
     compute::cast,
     datatypes::{DataType, FieldRef, Int64Type, UInt32Type},
 };
@@ -19,96 +19,137 @@ use tidelake_format::{
     layout::{data_key, tags_key},
     meta::Root,
     rows::{Block, SeriesSet},
-    schema::Supertable,
+    schema::{Supertable, Tombstone, field_id},
     snapshot::Snapshot,
     tags::TagManifest,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::model::Rows;
+use crate::model::{Rows, Sites};
 
 /// The database of every run.
 pub const DATABASE: &str = "db";
 
-/// The rows of a table; none where there is no such table.
+/// What a table holds: its rows, and the tag `site` of each series that has any.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Content {
+    /// The rows.
+    pub rows: Rows,
+    /// The tags.
+    pub sites: Sites,
+}
+
+/// The content of a table; none where there is no such table.
 ///
 /// # Errors
 /// Those of the store; Internal naming the key that a file holds twice.
-pub async fn rows(root: &Root, snapshot: &Snapshot, table: &str) -> Result<Rows> {
+pub async fn content(root: &Root, snapshot: &Snapshot, table: &str) -> Result<Content> {
     let (catalog, store) = (&snapshot.catalog, root.store());
-    let mut rows = Rows::new();
-    let Some(database) = catalog.database(DATABASE) else { return Ok(rows) };
-    let Some(table) = catalog.table(database.id, table) else { return Ok(rows) };
+    let Some(database) = catalog.database(DATABASE) else { return Ok(Content::default()) };
+    let Some(table) = catalog.table(database.id, table) else { return Ok(Content::default()) };
+    let mut reading = Reading { table, content: Content::default() };
     let schema = Block::rows_schema(table, database.precision);
     let fields: Vec<FieldRef> = schema.fields().iter().skip(1).cloned().collect();
+    let mut files = Vec::new();
     for (partition, _) in catalog.partitions(table.id) {
-        let mut files = root.files(catalog, table.id, partition).await?.to_vec();
-        files.sort_by_key(|f| f.order);
-        for entry in files {
-            let key = tags_key(table.id, partition, entry.tags.id);
-            let manifest = TagManifest::decode(&key, &store.get(&key).await?)?;
-            let key = data_key(table.id, partition, entry.data.id);
-            let file = DataFile::open(store, &key, entry.data.bytes).await?;
-            let of: Vec<usize> =
-                (0..manifest.len()).flat_map(|i| std::iter::repeat_n(i, manifest.row_count()[i] as usize)).collect();
-            if file.rows() != entry.rows || of.len() as u64 != entry.rows {
-                return Err(Error::internal("a file, its manifest and its entry count differently").with("key", key));
-            }
-            let batches: Vec<RecordBatch> =
-                file.read(store, vec![0..entry.rows], &fields, 1 << 16)?.try_collect().await?;
-            let (mut at, mut keys) = (0, BTreeSet::new());
-            for batch in batches {
-                let of = &of[at..at + batch.num_rows()];
-                at += batch.num_rows();
-                let twice = add(&mut rows, table, manifest.series(), of, &batch, |key| !keys.insert(key))?;
-                if twice {
-                    return Err(Error::internal("a file holds a row twice").with("key", &key));
-                }
+        files.extend(root.files(catalog, table.id, partition).await?.iter().cloned());
+    }
+    files.sort_by_key(|f| f.order);
+    for entry in files {
+        let key = tags_key(table.id, entry.partition, entry.tags.id);
+        let manifest = TagManifest::decode(&key, &store.get(&key).await?)?;
+        let key = data_key(table.id, entry.partition, entry.data.id);
+        let file = DataFile::open(store, &key, entry.data.bytes).await?;
+        let of: Vec<usize> =
+            (0..manifest.len()).flat_map(|i| std::iter::repeat_n(i, manifest.row_count()[i] as usize)).collect();
+        if file.rows() != entry.rows || of.len() as u64 != entry.rows {
+            return Err(Error::internal("a file, its manifest and its entry count differently").with("key", key));
+        }
+        let deletes: Vec<&Tombstone> = table.tombstones.iter().filter(|t| entry.clean < t.version).collect();
+        let batches: Vec<RecordBatch> = file.read(store, vec![0..entry.rows], &fields, 1 << 16)?.try_collect().await?;
+        let (mut at, mut keys) = (0, BTreeSet::new());
+        for batch in batches {
+            let of = &of[at..at + batch.num_rows()];
+            at += batch.num_rows();
+            if reading.add(manifest.series(), of, &batch, &deletes, |key| !keys.insert(key))? {
+                return Err(Error::internal("a file holds a row twice").with("key", &key));
             }
         }
     }
-    for (_, block) in snapshot.blocks(table.id)? {
+    for (segment, block) in snapshot.blocks(table.id)? {
         let of = block.rows.column(0).as_primitive::<UInt32Type>().values();
         let of: Vec<usize> = of.iter().map(|i| *i as usize).collect();
         let columns: Vec<usize> = (1..block.rows.num_columns()).collect();
-        add(&mut rows, table, &block.series, &of, &block.rows.project(&columns)?, |_| false)?;
+        let deletes: Vec<&Tombstone> =
+            table.tombstones.iter().filter(|t| t.positions.contains(&segment.position)).collect();
+        reading.add(&block.series, &of, &block.rows.project(&columns)?, &deletes, |_| false)?;
     }
-    Ok(rows)
+    Ok(reading.content)
 }
 
-/// Adds newer rows; tells whether `is_twice` said so of one.
-fn add(
-    rows: &mut Rows,
-    table: &Supertable,
-    series: &SeriesSet,
-    of: &[usize],
-    batch: &RecordBatch,
-    mut is_twice: impl FnMut((String, i64)) -> bool,
-) -> Result<bool> {
-    let dev = table.tags().find(|t| t.name == "dev").and_then(|t| series.tag(t.id));
-    let Some(dev) = dev else { return Ok(false) };
-    let dev = cast(dev, &DataType::Utf8)?;
-    let dev = dev.as_string::<i32>();
-    let numbers = batch.columns().iter().map(|c| Ok(cast(c, &DataType::Int64)?)).collect::<Result<Vec<ArrayRef>>>()?;
-    let mut twice = false;
-    for (row, s) in of.iter().enumerate() {
-        let key = (dev.value(*s).to_owned(), numbers[0].as_primitive::<Int64Type>().value(row));
-        twice |= is_twice(key.clone());
-        let known = rows.entry(key).or_default();
-        for (field, column) in batch.schema().fields().iter().zip(&numbers).skip(1) {
-            // A column is known by its id: one that was dropped and made again is another one.
-            let name = tidelake_format::schema::field_id(field).and_then(|id| table.column_by_id(id));
-            if let Some(name) = name.filter(|_| column.is_valid(row)) {
-                known.insert(name.name.clone(), column.as_primitive::<Int64Type>().value(row));
+struct Reading<'a> {
+    table: &'a Supertable,
+    content: Content,
+}
+
+impl Reading<'_> {
+    /// Adds newer rows, without those that deletes take; tells whether `is_twice` said so of one.
+    fn add(
+        &mut self,
+        series: &SeriesSet,
+        of: &[usize],
+        batch: &RecordBatch,
+        deletes: &[&Tombstone],
+        mut is_twice: impl FnMut((String, i64)) -> bool,
+    ) -> Result<bool> {
+        let table = self.table;
+        let column = |name: &str| table.tags().find(|t| t.name == name).map(|t| t.id);
+        let tag = |name: &str| column(name).and_then(|id| series.tag(id)).map(|t| cast(t, &DataType::Utf8)).transpose();
+        let (Some(dev), site) = (tag("dev")?, tag("site")?) else { return Ok(false) };
+        let dev = dev.as_string::<i32>();
+        let numbers =
+            batch.columns().iter().map(|c| Ok(cast(c, &DataType::Int64)?)).collect::<Result<Vec<ArrayRef>>>()?;
+        // A column is known by its id: one that was dropped and made again is another one.
+        let schema = batch.schema();
+        let fields = schema.fields().iter().zip(&numbers).skip(1);
+        let fields: Vec<(&str, &PrimitiveArray<Int64Type>)> = fields
+            .filter_map(|(field, column)| {
+                let known = field_id(field).and_then(|id| table.column_by_id(id))?;
+                Some((known.name.as_str(), column.as_primitive::<Int64Type>()))
+            })
+            .collect();
+        let mut twice = false;
+        for (row, s) in of.iter().enumerate() {
+            let ts = numbers[0].as_primitive::<Int64Type>().value(row);
+            let name = series.names().value(*s);
+            twice |= is_twice((name.to_owned(), ts));
+            let is_named = |t: &Tombstone| t.series.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
+            if deletes.iter().any(|t| (t.range.0..=t.range.1).contains(&ts) && is_named(t)) {
+                continue;
+            }
+            let device = dev.value(*s).to_owned();
+            // A tag that was set wins, then the oldest of what the rows bring.
+            let set = table.overrides.get(name).and_then(|tags| tags.get(&column("site")?));
+            let brought = site.as_ref().map_or("", |site| site.as_string::<i32>().value(*s));
+            let found = match set {
+                Some(value) => value.as_ref().map(ToString::to_string).unwrap_or_default(),
+                None => brought.to_owned(),
+            };
+            self.content.sites.entry(device.clone()).or_insert(found);
+            let known = self.content.rows.entry((device, ts)).or_default();
+            for (name, column) in &fields {
+                if column.is_valid(row) {
+                    known.insert((*name).to_owned(), column.value(row));
+                }
             }
         }
+        Ok(twice)
     }
-    Ok(twice)
 }
 
 /// What a snapshot holds, whatever of it lies in the log and whatever in files: the definitions, and how far each
 /// writer's log is in it. Snapshots of the same content give the same rows.
-pub fn content(snapshot: &Snapshot) -> String {
+pub fn identity(snapshot: &Snapshot) -> String {
     let mut writers: BTreeMap<WriterId, u64> = snapshot.catalog.watermarks().map(|(w, m)| (w, m.next)).collect();
     for segment in &snapshot.tail {
         let next = writers.entry(segment.position.writer).or_default();
@@ -119,7 +160,7 @@ pub fn content(snapshot: &Snapshot) -> String {
     format!("{writers:?} {tables:?}")
 }
 
-/// A digest of rows.
-pub fn digest(rows: &Rows) -> u64 {
-    xxh3_64(format!("{rows:?}").as_bytes())
+/// A digest of a content.
+pub fn digest(content: &Content) -> u64 {
+    xxh3_64(format!("{content:?}").as_bytes())
 }

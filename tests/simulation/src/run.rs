@@ -1,6 +1,6 @@
 //! One seed, from an empty store to the last check.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tidelake_format::{
     Error, Result, layout,
@@ -14,12 +14,12 @@ use tidelake_ingest::{compact::CompactRequest, write::Ingest};
 use tokio::time::sleep;
 
 use crate::{
-    actors::{Role, live, misfortune, open},
-    model::{Rows, Seen},
+    actors::{Asker, Role, live, misfortune, open, repair, strikes},
+    model::Seen,
     process::Process,
-    read::{DATABASE, digest, rows},
-    server::{LONGEST_FLIGHT, Weather},
-    world::{Plan, TABLES, World, config},
+    read::{Content, DATABASE, content},
+    server::{Events, LONGEST_FLIGHT, Weather},
+    world::{AGING_KEEP_MS, Plan, TABLES, World, config},
 };
 
 /// Longer than any run takes, in virtual time.
@@ -30,20 +30,14 @@ const STUCK: Duration = Duration::from_secs(60 * 86_400);
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// How often which fault struck.
-    pub faults: BTreeMap<&'static str, u64>,
+    /// Faults, deeds, requests and the trace.
+    pub events: Events,
     /// Operations that actors began.
     pub operations: u64,
-    /// Requests to the store.
-    pub requests: u64,
-    /// The hash of everything that happened.
-    pub trace: u64,
     /// Writes that were acknowledged, refused, and neither.
     pub writes: (usize, usize, usize),
     /// Promises that did not hold.
     pub violations: Vec<String>,
-    /// What happened, line by line, where it was asked for.
-    pub lines: Vec<String>,
 }
 
 /// Runs a seed.
@@ -57,10 +51,14 @@ pub fn run(seed: u64, keeps_lines: bool) -> std::io::Result<Report> {
         if tokio::time::timeout(STUCK, play(&world)).await.is_err() {
             world.violation("the run got stuck".to_owned());
         }
-        let (faults, requests, trace, lines) = world.server.report();
         let writes = world.model.lock().counts();
         let operations = world.begun();
-        Report { seed, faults, operations, requests, trace, writes, violations: world.violations(), lines }
+        let faults: u64 = world.server.report_faults();
+        let (writers, compactors, readers) = world.plan.actors;
+        if operations < 200 || faults < 5 || writers < 3 || compactors < 2 || readers < 2 {
+            world.violation(format!("a run of {operations} operations and {faults} faults shows too little"));
+        }
+        Report { seed, events: world.server.report(), operations, writes, violations: world.violations() }
     }))
 }
 
@@ -71,20 +69,31 @@ async fn play(world: &Arc<World>) {
         return world.violation(format!("an empty store in good weather fails: {error:?}"));
     }
     world.server.set_weather(world.plan.weather);
+    world.server.tear_after(world.plan.tears);
+    if world.plan.tick_ms == 1_000 {
+        world.server.count("store clock of one second");
+    }
     let (writers, compactors, readers) = world.plan.actors;
     let roles = [(Role::Writer, writers), (Role::Compactor, compactors), (Role::Reader, readers)];
     let actors = roles.into_iter().flat_map(|(role, n)| (0..n).map(move |_| role));
     let mut tasks: Vec<_> = actors.map(|role| tokio::spawn(live(world.clone(), role))).collect();
     tasks.push(tokio::spawn(misfortune(world.clone())));
+    let aide = tokio::spawn(strikes(world.clone()));
+    tasks.push(tokio::spawn(repair(world.clone())));
     for task in tasks {
         if let Err(e) = task.await {
             world.violation(format!("the simulation itself panicked: {e}"));
         }
     }
+    aide.abort();
     // What is still on its way arrives.
+    world.server.tear_after(None);
     world.server.set_weather(Weather { latency_ms: 20, ..Weather::default() });
     sleep(2 * LONGEST_FLIGHT).await;
     world.server.note("the end begins");
+    for key in world.server.torn() {
+        world.server.delete(&key);
+    }
     if let Err(error) = finish(world).await {
         world.violation(format!("good weather, and still: {error:?}"));
     }
@@ -94,6 +103,12 @@ async fn prepare(process: &Process) -> Result<()> {
     let ingest = Ingest::open(Root::open(process.store.clone()).await?, config(process.number)).await?;
     let create = format!("create database {DATABASE} precision 'ms' duration 1d keep 73000d");
     ingest.execute(None, &create, None).await?;
+    let create = format!(
+        "create stable {} (ts timestamp, a bigint, b bigint) tags (dev binary(16), site binary(16)) keep {}d",
+        TABLES[2],
+        AGING_KEEP_MS / 86_400_000
+    );
+    ingest.execute(Some(DATABASE), &create, None).await?;
     ingest.shutdown().await;
     Ok(())
 }
@@ -105,41 +120,52 @@ async fn finish(world: &Arc<World>) -> Result<()> {
     let ingest = Ingest::open(root.clone(), config(process.number)).await?;
     let options = SnapshotOptions { max_staleness: Some(Duration::ZERO), ..SnapshotOptions::default() };
     let reader = SnapshotReader::new(root.clone(), options);
-    let before = look(world, &reader, "at the end").await?;
+    let before = look(world, &reader, "at the end", false).await?;
     for (request, what) in [(CompactRequest::Fold, "folded"), (CompactRequest::Full, "merged")] {
         ingest.compact(request).await?;
-        let after = look(world, &reader, what).await?;
-        if after != before {
-            world.violation(format!("once all is {what}, rows differ: {before:?} and {after:?}"));
-        }
+        let after = look(world, &reader, what, false).await?;
+        same(world, what, &before, &after);
     }
     let snapshot = reader.snapshot(&[]).await?;
     if !snapshot.tail.is_empty() {
         world.violation(format!("{} segments cannot be folded", snapshot.tail.len()));
     }
+    Asker::new(&root).ask(world, &process, &[]).await;
     // Orphans need a day, and a commit after it.
-    for _ in 0..4 {
+    for day in 0..4 {
         sleep(Duration::from_secs(86_400 + 3_600)).await;
+        if day == 0 {
+            // What is expired goes, and bulk ingests that nobody ended.
+            ingest.compact(CompactRequest::Full).await?;
+            look(world, &reader, "expired", true).await?;
+        }
         collect(&root, Sweep::Full).await?;
     }
-    let after = look(world, &reader, "collected").await?;
-    if after != before {
-        world.violation(format!("once garbage is gone, rows differ: {before:?} and {after:?}"));
-    }
+    let after = look(world, &reader, "collected", false).await?;
+    same(world, "collected", &before, &after);
     tidy(world, &root).await
 }
 
+/// Compares what tables held before and after something that changes no row; but rows may expire.
+fn same(world: &World, what: &str, before: &[Content], after: &[Content]) {
+    for (table, (before, after)) in TABLES.iter().zip(before.iter().zip(after)).take(2) {
+        if before != after {
+            world.violation(format!("once all is {what}, rows of {table} differ: {before:?} and {after:?}"));
+        }
+    }
+}
+
 /// Every table as it is now, judged.
-async fn look(world: &World, reader: &SnapshotReader, what: &str) -> Result<Vec<(u64, Rows)>> {
+async fn look(world: &World, reader: &SnapshotReader, what: &str, is_tidied: bool) -> Result<Vec<Content>> {
     let begun = world.server.elapsed_ms();
     let snapshot = reader.snapshot(&[]).await?;
     let mut all = Vec::new();
     for table in TABLES {
-        let rows = rows(reader.root(), &snapshot, table).await?;
-        all.push((digest(&rows), rows.clone()));
+        let content = content(reader.root(), &snapshot, table).await?;
         let ended = world.server.elapsed_ms();
-        let seen = Seen { table: table.to_owned(), rows, begun, ended, tokens: Vec::new(), staleness_ms: 0 };
-        world.saw(what, &seen);
+        let Content { rows, sites } = content.clone();
+        world.saw(what, &Seen { table: table.to_owned(), rows, sites, begun, ended, is_tidied, ..Seen::default() });
+        all.push(content);
     }
     Ok(all)
 }

@@ -6,8 +6,10 @@ use bytes::Bytes;
 use object_store::{Error, ObjectMeta, Result, path::Path};
 use parking_lot::Mutex;
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 use xxhash_rust::xxh3::Xxh3;
+
+use crate::process::Life;
 
 /// What every simulation starts at, in milliseconds since the epoch.
 pub const EPOCH_MS: i64 = 1_700_000_000_000;
@@ -46,6 +48,35 @@ pub enum Fault {
     Late,
     /// A read gives less than there is.
     Truncated,
+    /// A put leaves a part of the object at its key, and fails.
+    Torn,
+}
+
+impl Fault {
+    fn name(self) -> &'static str {
+        match self {
+            Fault::Error500 => "error 500",
+            Fault::Error503 => "error 503",
+            Fault::Error429 => "error 429",
+            Fault::Conflict409 => "conflict 409",
+            Fault::Repeated412 => "repeated 412",
+            Fault::LostReply => "lost reply",
+            Fault::Late => "late request",
+            Fault::Truncated => "truncated read",
+            Fault::Torn => "torn object",
+        }
+    }
+}
+
+/// Where around a request its process is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Before it is sent.
+    Before,
+    /// While it is on its way.
+    Sent,
+    /// When its reply is there.
+    Answered,
 }
 
 /// The course of one request.
@@ -57,14 +88,24 @@ pub struct Course {
     pub there: Duration,
     /// How long the reply takes back.
     pub back: Duration,
-    /// Which part of a truncated object arrives, in 1024ths.
+    /// Which part of a truncated or torn object arrives, in 1024ths.
     pub part: u64,
+    /// Where its process is stopped, and how.
+    pub strike: Option<(Place, Life)>,
+    /// Whether the power fails when it has taken effect and is not synced.
+    pub cuts: bool,
+    /// How many requests were sent before.
+    number: u64,
+    /// How often the power was lost before.
+    outages: u64,
 }
 
 #[derive(Debug, Clone)]
 struct Object {
     bytes: Bytes,
     modified_ms: i64,
+    /// Whether it outlasts a loss of power.
+    is_synced: bool,
 }
 
 /// How often which fault strikes, per mille of requests.
@@ -74,6 +115,10 @@ pub struct Weather {
     pub faults: u32,
     /// Truncated reads.
     pub truncated: u32,
+    /// Deaths and freezes of the process that sends a request, in ten thousandths.
+    pub strikes: u32,
+    /// Losses of power while an object is put, in ten thousandths of puts; on a directory only.
+    pub cuts: u32,
     /// The longest usual latency, each way, in milliseconds.
     pub latency_ms: u64,
 }
@@ -84,14 +129,31 @@ pub struct Server {
     start: Instant,
     tick_ms: i64,
     page: usize,
+    /// Whether it is a directory: what is not synced may vanish when the power is lost.
+    is_directory: bool,
+    /// Tells that somebody was struck.
+    pub struck: Notify,
     state: Mutex<State>,
 }
 
 struct State {
     objects: BTreeMap<String, Object>,
+    /// On a directory: what was deleted and may come back when the power is lost.
+    deleted: BTreeMap<String, Object>,
     rng: StdRng,
     weather: Weather,
+    /// The put that leaves a torn object, counted down; of the objects that matter only.
+    puts_to_tear: Option<u64>,
+    torn: Vec<String>,
+    struck: Vec<(u64, Place, Life)>,
+    is_cut: bool,
+    outages: u64,
+    /// How often objects came or went, by the first part of their keys.
+    changes: BTreeMap<String, u64>,
+    /// The latest request that arrived.
+    arrived: u64,
     faults: BTreeMap<&'static str, u64>,
+    deeds: BTreeMap<&'static str, u64>,
     trace: Xxh3,
     lines: Option<Vec<String>>,
     requests: u64,
@@ -103,19 +165,51 @@ impl std::fmt::Debug for State {
     }
 }
 
+/// What happened in a store.
+#[derive(Debug, Clone, Default)]
+pub struct Events {
+    /// How often which fault struck.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// How often what else was done.
+    pub deeds: BTreeMap<&'static str, u64>,
+    /// Requests.
+    pub requests: u64,
+    /// The hash of all that was noted.
+    pub trace: u64,
+    /// What was noted, where it is kept.
+    pub lines: Vec<String>,
+}
+
+fn top(key: &str) -> &str {
+    key.split('/').next().unwrap_or_default()
+}
+
+fn directory(key: &str) -> &str {
+    key.rsplit_once('/').map_or("", |(directory, _)| directory)
+}
+
 impl Server {
     /// An empty store whose clock shows multiples of `tick_ms` and whose lists have `page` keys a page.
-    pub fn new(seed: u64, tick_ms: i64, page: usize, keeps_lines: bool) -> Self {
+    pub fn new(seed: u64, tick_ms: i64, page: usize, is_directory: bool, keeps_lines: bool) -> Self {
         let state = State {
             objects: BTreeMap::new(),
+            deleted: BTreeMap::new(),
             rng: StdRng::seed_from_u64(seed),
             weather: Weather { latency_ms: 20, ..Weather::default() },
+            puts_to_tear: None,
+            torn: Vec::new(),
+            struck: Vec::new(),
+            is_cut: false,
+            outages: 0,
+            changes: BTreeMap::new(),
+            arrived: 0,
             faults: BTreeMap::new(),
+            deeds: BTreeMap::new(),
             trace: Xxh3::new(),
             lines: keeps_lines.then(Vec::new),
             requests: 0,
         };
-        Self { start: Instant::now(), tick_ms, page, state: Mutex::new(state) }
+        Self { start: Instant::now(), tick_ms, page, is_directory, struck: Notify::new(), state: Mutex::new(state) }
     }
 
     /// Milliseconds since the start of the run.
@@ -138,9 +232,19 @@ impl Server {
         self.state.lock().weather = weather;
     }
 
-    /// Counts something that befell the run.
+    /// The put of an object after so many others leaves a torn one; `None` is none.
+    pub fn tear_after(&self, puts: Option<u64>) {
+        self.state.lock().puts_to_tear = puts;
+    }
+
+    /// Counts a fault.
     pub fn count(&self, what: &'static str) {
         *self.state.lock().faults.entry(what).or_default() += 1;
+    }
+
+    /// Counts something else that happened.
+    pub fn count_deed(&self, what: &'static str) {
+        *self.state.lock().deeds.entry(what).or_default() += 1;
     }
 
     /// Adds a line to the trace.
@@ -154,49 +258,104 @@ impl Server {
         }
     }
 
-    /// What befell so far, how many requests there were, the hash of the trace, and its lines where they are kept.
-    pub fn report(&self) -> (BTreeMap<&'static str, u64>, u64, u64, Vec<String>) {
+    /// What happened so far; the lines are taken.
+    pub fn report(&self) -> Events {
         let mut state = self.state.lock();
-        let lines = state.lines.take().unwrap_or_default();
-        (state.faults.clone(), state.requests, state.trace.digest(), lines)
+        Events {
+            faults: state.faults.clone(),
+            deeds: state.deeds.clone(),
+            requests: state.requests,
+            trace: state.trace.digest(),
+            lines: state.lines.take().unwrap_or_default(),
+        }
+    }
+
+    /// How many faults struck so far.
+    pub fn report_faults(&self) -> u64 {
+        self.state.lock().faults.values().sum()
     }
 
     /// Draws the course of a request.
-    pub fn course(&self, operation: Operation) -> Course {
+    pub fn course(&self, operation: Operation, key: &str) -> Course {
         let mut state = self.state.lock();
+        let state = &mut *state;
         state.requests += 1;
-        let Weather { faults, truncated, latency_ms } = state.weather;
+        let Weather { faults, truncated, strikes, cuts, latency_ms } = state.weather;
         let rng = &mut state.rng;
         let mut wait = || Duration::from_millis(rng.random_range(1..=latency_ms));
         let (mut there, back) = (wait(), wait());
-        let fault = if operation == Operation::Get && rng.random_range(0..1_000) < truncated {
+        let mut fault = if operation == Operation::Get && rng.random_range(0..1_000) < truncated {
             Some(Fault::Truncated)
         } else if rng.random_range(0..1_000) < faults {
             use Fault::*;
-            let all = [Error500, Error503, Error429, LostReply, Late, Conflict409, Repeated412];
-            let kinds = if operation == Operation::Put { 7 } else { 5 };
-            Some(all[rng.random_range(0..kinds)])
+            let kinds: &[Fault] = match operation {
+                Operation::Put => &[Error500, Error503, Error429, Conflict409, Repeated412, LostReply, LostReply, Late],
+                Operation::Delete => &[Error500, Error503, Error429, LostReply, Late],
+                Operation::Get | Operation::List => &[Error500, Error503, Error429, LostReply, Late],
+            };
+            Some(kinds[rng.random_range(0..kinds.len())])
         } else {
             None
         };
+        if operation == Operation::Put && top(key) != "clock" {
+            match &mut state.puts_to_tear {
+                Some(0) => {
+                    (state.puts_to_tear, fault) = (None, Some(Fault::Torn));
+                }
+                Some(puts) => *puts -= 1,
+                None => {}
+            }
+        }
         if fault == Some(Fault::Late) {
             there = Duration::from_millis(rng.random_range(1_000..LONGEST_FLIGHT.as_millis() as u64));
         }
         let part = rng.random_range(0..1_024);
-        if let Some(fault) = fault {
-            let name = match fault {
-                Fault::Error500 => "error 500",
-                Fault::Error503 => "error 503",
-                Fault::Error429 => "error 429",
-                Fault::Conflict409 => "conflict 409",
-                Fault::Repeated412 => "repeated 412",
-                Fault::LostReply => "lost reply",
-                Fault::Late => "late request",
-                Fault::Truncated => "truncated read",
-            };
-            *state.faults.entry(name).or_default() += 1;
+        let strike = (rng.random_range(0..10_000) < strikes).then(|| {
+            let place = [Place::Before, Place::Sent, Place::Answered][rng.random_range(0..3)];
+            (place, if rng.random_bool(0.5) { Life::Dead } else { Life::Frozen })
+        });
+        let cuts = operation == Operation::Put && self.is_directory && rng.random_range(0..10_000) < cuts;
+        if let Some(fault) = fault.filter(|fault| *fault != Fault::Torn) {
+            *state.faults.entry(fault.name()).or_default() += 1;
         }
-        Course { fault, there, back, part }
+        Course { fault, there, back, part, strike, cuts, number: state.requests, outages: state.outages }
+    }
+
+    /// Whether a request that arrives now is one that the power has not taken.
+    pub fn arrives(&self, course: &Course) -> bool {
+        let mut state = self.state.lock();
+        if course.number < state.arrived {
+            *state.faults.entry("request overtaken by a later one").or_default() += 1;
+        }
+        state.arrived = state.arrived.max(course.number);
+        course.outages == state.outages
+    }
+
+    /// Whether the power was on since a request was sent.
+    pub fn has_power_since(&self, course: &Course) -> bool {
+        course.outages == self.state.lock().outages
+    }
+
+    /// A process was stopped at a request.
+    pub fn strike(&self, process: u64, place: Place, life: Life) {
+        self.state.lock().struck.push((process, place, life));
+        self.struck.notify_one();
+    }
+
+    /// The power fails at once.
+    pub fn cut(&self) {
+        self.state.lock().is_cut = true;
+        self.struck.notify_one();
+    }
+
+    /// Whether the power failed since this was last asked.
+    pub fn take_cut(&self) -> bool {
+        std::mem::take(&mut self.state.lock().is_cut)
+    }
+
+    /// Which processes were stopped since this was last asked.
+    pub fn take_struck(&self) -> Vec<(u64, Place, Life)> {
+        std::mem::take(&mut self.state.lock().struck)
     }
 
     /// Creates an object if its key is absent.
@@ -210,8 +369,24 @@ impl Server {
             return Err(exists(key));
         }
         let modified_ms = now - now.rem_euclid(self.tick_ms);
-        state.objects.insert(key.to_owned(), Object { bytes, modified_ms });
+        state.objects.insert(key.to_owned(), Object { bytes, modified_ms, is_synced: !self.is_directory });
+        state.change(key);
         Ok(())
+    }
+
+    /// Leaves a part of an object at its key, if that is absent.
+    pub fn tear(&self, key: &str, bytes: &Bytes, part: u64) {
+        let torn = bytes.slice(..(bytes.len() as u64 * part / 1_024) as usize);
+        if self.create(key, torn).is_ok() {
+            self.sync(directory(key));
+            self.count(Fault::Torn.name());
+            self.state.lock().torn.push(key.to_owned());
+        }
+    }
+
+    /// The keys at which torn objects are or were.
+    pub fn torn(&self) -> Vec<String> {
+        self.state.lock().torn.clone()
     }
 
     /// An object.
@@ -226,16 +401,65 @@ impl Server {
 
     /// Deletes an object.
     pub fn delete(&self, key: &str) {
-        self.state.lock().objects.remove(key);
+        let mut state = self.state.lock();
+        let Some(object) = state.objects.remove(key) else { return };
+        if self.is_directory && object.is_synced {
+            state.deleted.insert(key.to_owned(), object);
+        }
+        state.change(key);
+    }
+
+    /// Makes what happened in a directory outlast a loss of power.
+    pub fn sync(&self, directory_: &str) {
+        if !self.is_directory {
+            return;
+        }
+        let mut state = self.state.lock();
+        let prefix = format!("{directory_}/");
+        let inside = |key: &str| directory(key) == directory_;
+        let range = state.objects.range_mut(prefix.clone()..);
+        for (_, object) in range.take_while(|(k, _)| k.starts_with(&prefix)).filter(|(k, _)| inside(k)) {
+            object.is_synced = true;
+        }
+        state.deleted.retain(|key, _| !inside(key));
+    }
+
+    /// The directory of a key is made durable.
+    pub fn sync_of(&self, key: &str) {
+        self.sync(directory(key));
+    }
+
+    /// The power is lost: of what was not synced anything may be gone or back, and nothing is on its way any more.
+    pub fn lose_power(&self) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        state.outages += 1;
+        let unsynced: Vec<String> =
+            state.objects.iter().filter(|(_, o)| !o.is_synced).map(|(key, _)| key.clone()).collect();
+        for key in unsynced {
+            if state.rng.random_bool(0.5) {
+                state.objects.remove(&key);
+                *state.faults.entry("unsynced object vanished").or_default() += 1;
+            } else if let Some(object) = state.objects.get_mut(&key) {
+                object.is_synced = true;
+            }
+        }
+        for (key, object) in std::mem::take(&mut state.deleted) {
+            if state.rng.random_bool(0.5) && !state.objects.contains_key(&key) {
+                state.objects.insert(key, object);
+                *state.faults.entry("unsynced delete undone").or_default() += 1;
+            }
+        }
     }
 
     /// A page of the keys that start with `prefix` and come after `after`, and whether there are more.
     pub fn page(&self, prefix: &str, after: &str, most: Option<usize>) -> (Vec<ObjectMeta>, bool) {
         let most = most.unwrap_or(self.page).min(self.page);
         let state = self.state.lock();
+        let start = if after > prefix { after } else { prefix };
         let mut found: Vec<ObjectMeta> = state
             .objects
-            .range(prefix.to_owned()..)
+            .range(start.to_owned()..)
             .take_while(|(key, _)| key.starts_with(prefix))
             .filter(|(key, _)| key.as_str() > after)
             .take(most + 1)
@@ -246,9 +470,20 @@ impl Server {
         (found, more)
     }
 
+    /// How often objects came or went whose keys begin as this one does.
+    pub fn changes(&self, key: &str) -> u64 {
+        self.state.lock().changes.get(top(key)).copied().unwrap_or_default()
+    }
+
     /// Every key, for the last check.
     pub fn keys(&self) -> Vec<String> {
         self.state.lock().objects.keys().cloned().collect()
+    }
+}
+
+impl State {
+    fn change(&mut self, key: &str) {
+        *self.changes.entry(top(key).to_owned()).or_default() += 1;
     }
 }
 

@@ -12,17 +12,23 @@ use std::{
 use parking_lot::Mutex;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tidelake_format::{Error, Kind};
-use tidelake_ingest::config::{CompactConfig, IngestConfig};
+use tidelake_ingest::{
+    config::{CompactConfig, IngestConfig},
+    write::IdempotencyKey,
+};
 use tokio::{task::AbortHandle, time::sleep};
 
 use crate::{
+    actors::{Request, Role},
     model::{Batch, Model, Seen},
     process::{Life, Process},
     server::{LONGEST_FLIGHT, Server, Weather},
 };
 
-/// The tables that are written to; the second one is dropped now and then.
-pub const TABLES: [&str; 2] = ["steady", "fleeting"];
+/// The tables that are written to; the second one is dropped now and then, the third one keeps its rows for two days.
+pub const TABLES: [&str; 3] = ["steady", "fleeting", "aging"];
+/// How long the third table keeps its rows, in milliseconds.
+pub const AGING_KEEP_MS: i64 = 2 * 86_400_000;
 
 /// What the seed decided about the run as a whole.
 #[derive(Debug, Clone)]
@@ -41,6 +47,10 @@ pub struct Plan {
     pub weather: Weather,
     /// Whether wall clocks step; otherwise monotonic clocks stand still while their process is frozen.
     pub steps: bool,
+    /// Whether the store is a directory of one machine, which loses power now and then.
+    pub is_directory: bool,
+    /// After how many puts of objects one is torn.
+    pub tears: Option<u64>,
 }
 
 impl Plan {
@@ -48,15 +58,21 @@ impl Plan {
     pub fn of(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let truncates = rng.random_bool(0.25);
+        let is_directory = rng.random_bool(0.3);
+        let tears = rng.random_bool(0.1).then(|| rng.random_range(50..400));
         Self {
+            is_directory,
+            tears,
             seed,
-            tick_ms: if rng.random_bool(0.7) { 1_000 } else { 1 },
+            tick_ms: if !is_directory && rng.random_bool(0.9) { 1_000 } else { 1 },
             page: [3, 10, 1_000][rng.random_range(0..3)],
             actors: (rng.random_range(3..=5), rng.random_range(2..=3), rng.random_range(2..=3)),
             operations: rng.random_range(200..260),
             weather: Weather {
                 faults: [10, 40, 100][rng.random_range(0..3)],
                 truncated: if truncates { 10 } else { 0 },
+                strikes: [0, 10, 30][rng.random_range(0..3)],
+                cuts: if is_directory { 20 } else { 0 },
                 latency_ms: [5, 40, 400][rng.random_range(0..3)],
             },
             steps: rng.random_bool(0.5),
@@ -68,7 +84,21 @@ impl Plan {
 #[derive(Debug)]
 struct Running {
     process: Process,
+    role: Role,
     task: AbortHandle,
+}
+
+/// A request under an idempotency key, to be sent again.
+#[derive(Debug, Clone)]
+pub struct Keyed {
+    /// The key.
+    pub key: IdempotencyKey,
+    /// The write in the model: one, however often it is sent.
+    pub event: usize,
+    /// When it was sent first.
+    pub begun: u64,
+    /// What is sent.
+    pub request: Request,
 }
 
 /// What the actors of a run share.
@@ -82,6 +112,10 @@ pub struct World {
     pub model: Mutex<Model>,
     /// Batches that were sent, to be sent again.
     pub sent: Mutex<Vec<Batch>>,
+    /// Requests that were sent under a key, to be sent again.
+    pub keyed: Mutex<Vec<Keyed>>,
+    /// How many compactions are under way.
+    pub compacting: AtomicU64,
     /// What readers saw of each content: digests by table.
     contents: Mutex<BTreeMap<(String, String), u64>>,
     violations: Mutex<Vec<String>>,
@@ -95,10 +129,15 @@ pub struct World {
 impl World {
     /// A world before its first operation.
     pub fn new(plan: Plan, keeps_lines: bool) -> Arc<Self> {
-        let server = Arc::new(Server::new(plan.seed ^ 0x5e1f, plan.tick_ms, plan.page, keeps_lines));
+        let seed = plan.seed ^ 0x5e1f;
+        let server = Arc::new(Server::new(seed, plan.tick_ms, plan.page, plan.is_directory, keeps_lines));
+        let mut model = Model::new(plan.tick_ms.unsigned_abs());
+        model.keep(TABLES[2], AGING_KEEP_MS);
         Arc::new(Self {
-            model: Mutex::new(Model::new(plan.tick_ms.unsigned_abs())),
+            model: Mutex::new(model),
             sent: Mutex::default(),
+            keyed: Mutex::default(),
+            compacting: AtomicU64::new(0),
             contents: Mutex::default(),
             violations: Mutex::default(),
             rng: Mutex::new(StdRng::seed_from_u64(plan.seed ^ 0xac70)),
@@ -141,7 +180,10 @@ impl World {
     /// A new process with a clock of its own.
     pub fn process(&self) -> Process {
         let number = self.processes.fetch_add(1, Relaxed);
-        let skew_ms = self.draw(|rng| rng.random_range(-180_000..=180_000));
+        let skew_ms: i64 = self.draw(|rng| rng.random_range(-180_000..=180_000));
+        if skew_ms.abs() > 60_000 {
+            self.server.count("clock skew of minutes");
+        }
         Process::new(&self.server, number, self.plan.seed, skew_ms)
     }
 
@@ -151,26 +193,45 @@ impl World {
     }
 
     /// Puts a process where it can be frozen and killed.
-    pub fn expose(&self, process: &Process, task: AbortHandle) {
+    pub fn expose(&self, process: &Process, role: Role, task: AbortHandle) {
         let mut running = self.running.lock();
-        running.retain(|r| r.process.gate.life() != Life::Dead && !r.task.is_finished());
-        running.push(Running { process: process.clone(), task });
+        running.retain(|r| !r.task.is_finished());
+        running.push(Running { process: process.clone(), role, task });
     }
 
     /// One of the processes that run, by chance.
-    pub fn victim(&self) -> Option<(Process, AbortHandle)> {
+    pub fn victim(&self) -> Option<Process> {
         let mut running = self.running.lock();
-        running.retain(|r| r.process.gate.life() == Life::Running && !r.task.is_finished());
-        let n = running.len();
+        running.retain(|r| !r.task.is_finished());
+        let awake: Vec<&Running> = running.iter().filter(|r| r.process.gate.life() == Life::Running).collect();
+        let n = awake.len();
         let at = if n == 0 { return None } else { self.draw(|rng| rng.random_range(0..n)) };
-        running.get(at).map(|r| (r.process.clone(), r.task.clone()))
+        awake.get(at).map(|r| r.process.clone())
+    }
+
+    /// A process that is exposed, by its number, and what it is for.
+    pub fn find(&self, number: u64) -> Option<(Process, Role)> {
+        self.running.lock().iter().find(|r| r.process.number == number).map(|r| (r.process.clone(), r.role))
     }
 
     /// Kills a process; its requests may still be on their way.
-    pub fn kill(&self, process: &Process, task: &AbortHandle) {
+    pub fn kill(&self, process: &Process) {
         process.gate.set(Life::Dead);
-        task.abort();
+        let running = self.running.lock();
+        running.iter().filter(|r| r.process.number == process.number).for_each(|r| r.task.abort());
+        drop(running);
         self.buried(process);
+    }
+
+    /// The machine on which all processes run loses power: they are gone, and what was not synced may be.
+    pub fn lose_power(&self) {
+        let running = std::mem::take(&mut *self.running.lock());
+        for Running { process, task, .. } in running {
+            process.gate.set(Life::Dead);
+            task.abort();
+            self.model.lock().died(process.number, self.server.elapsed_ms());
+        }
+        self.server.lose_power();
     }
 
     /// What a process that is gone had under way takes effect soon or never.
@@ -196,12 +257,18 @@ impl World {
         self.server.note(&format!("{what} failed: {error}"));
         let may = match error.kind() {
             Kind::Unavailable | Kind::Conflict | Kind::Invalid | Kind::NotFound => true,
-            Kind::Corrupt => self.plan.weather.truncated > 0,
+            Kind::Corrupt => self.plan.weather.truncated > 0 || self.is_of_torn(error),
             Kind::Unsupported | Kind::Internal => false,
         };
         if !may {
             self.violation(format!("{what} failed: {error:?}"));
         }
+    }
+
+    /// Whether an error names an object that was torn.
+    pub fn is_of_torn(&self, error: &Error) -> bool {
+        let said = format!("{error:?}");
+        self.server.torn().iter().any(|key| said.contains(key))
     }
 
     /// Judges what was seen of a table.
@@ -224,5 +291,6 @@ impl World {
 pub fn config(process: u64) -> IngestConfig {
     let compact = CompactConfig { background: false, merge_files: 3, ..CompactConfig::default() };
     let writers = if process.is_multiple_of(3) { 3 } else { 1 };
-    IngestConfig { compact, writers: Some(writers), ..IngestConfig::default() }
+    // Each batch of a bulk ingest is a segment of its own.
+    IngestConfig { compact, writers: Some(writers), bulk_segment_bytes: 1, ..IngestConfig::default() }
 }

@@ -1,5 +1,7 @@
 //! Folding, merging and collecting.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use rand::Rng;
 use tidelake_format::meta::garbage::{Sweep, collect};
 use tidelake_ingest::{compact::CompactRequest, write::Ingest};
@@ -9,6 +11,24 @@ use crate::{
     process::Process,
     world::{World, config},
 };
+
+/// A compaction that is under way, also while its process is frozen.
+struct UnderWay<'a>(&'a World);
+
+impl<'a> UnderWay<'a> {
+    fn new(world: &'a World) -> Self {
+        if world.compacting.fetch_add(1, Relaxed) > 0 {
+            world.server.count("two compactors at once");
+        }
+        Self(world)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.compacting.fetch_sub(1, Relaxed);
+    }
+}
 
 /// Folds, merges and collects.
 pub(super) async fn compact(world: &World, process: &Process) {
@@ -29,6 +49,7 @@ pub(super) async fn compact(world: &World, process: &Process) {
             }
         };
         world.server.note(&format!("p{} compacts {request:?}", process.number));
+        let _one = UnderWay::new(world);
         match ingest.compact(request).await {
             Ok(report) => world.server.note(&format!("p{} compacted {report:?}", process.number)),
             Err(error) => world.judge("compacting", &error),

@@ -2,7 +2,10 @@
 
 mod compactor;
 mod misfortune;
+mod query;
 mod reader;
+mod request;
+mod statement;
 mod writer;
 
 use std::{sync::Arc, time::Duration};
@@ -11,7 +14,9 @@ use rand::Rng;
 use tidelake_format::{Result, meta::Root};
 use tokio::time::sleep;
 
-pub use misfortune::misfortune;
+pub use misfortune::{misfortune, repair, strikes};
+pub use query::Asker;
+pub use request::Request;
 
 use crate::{process::Process, world::World};
 
@@ -36,7 +41,7 @@ pub async fn live(world: Arc<World>, role: Role) {
             let gate = inside.gate.clone();
             gate.freezable(work(shared, inside, role)).await;
         });
-        world.expose(&process, task.abort_handle());
+        world.expose(&process, role, task.abort_handle());
         match task.await {
             Ok(()) => {}
             Err(e) if e.is_cancelled() => {}
