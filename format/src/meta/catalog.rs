@@ -10,7 +10,8 @@ use crate::{
     chain::{self, Chain, VersionObject},
     error::Result,
     ids::{DatabaseId, TableId, Version, WriterId},
-    schema::{Database, Supertable},
+    rows::Block,
+    schema::{Database, Supertable, field_id},
 };
 
 /// The catalog of one version; immutable and shared. Lookups need no I/O.
@@ -109,6 +110,14 @@ impl Catalog {
     /// The table of exactly this name in a database, else the only one that equals it without case.
     pub fn table(&self, database: DatabaseId, name: &str) -> Option<&Arc<Supertable>> {
         self.names.tables.get(by_name(self.names.table_names.get(&database)?, name)?)
+    }
+
+    /// Whether rows are of a table, or of columns, that came after this version.
+    pub(crate) fn is_before(&self, block: &Block) -> bool {
+        let Some(table) = self.table_by_id(block.table) else { return block.table.0 >= self.next_table };
+        let (rows, series) = (block.rows.schema_ref(), block.series.batch().schema_ref());
+        let mut columns = rows.fields().iter().chain(series.fields().iter().skip(1)).filter_map(|f| field_id(f));
+        columns.any(|id| id.0 >= table.next_column)
     }
 
     /// The table of this id.

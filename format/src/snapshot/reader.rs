@@ -179,6 +179,9 @@ impl Inner {
             let Some((listing, catalog)) = found else { continue };
             let pending = listing.above(&catalog);
             match self.tail(reading, &pending).await {
+                // The version was asked for beside the log, and is older than what these rows are of: of a request
+                // with a new column one would see the others only.
+                Ok((tail, _)) if tail.iter().flat_map(|t| &t.segment.blocks).any(|b| catalog.is_before(b)) => {}
                 Ok((tail, faults)) => return Ok((self.assemble(catalog, tail, faults), listing)),
                 // Folded and collected since it was listed: the newest version has its rows.
                 Err(e) if e.kind() == Kind::NotFound => vanished = Some(e),
