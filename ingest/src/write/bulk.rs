@@ -77,6 +77,10 @@ impl Bulk {
         let (root, ambient) = (&ingest.shared.root, ingest.shared.root.store().ambient().as_ref());
         let position = Position { writer: self.writer, seq: Position::END + self.parts };
         let late = || Error::unavailable("this bulk ingest took too long; send it again");
+        // A copy that finds the end in the log answers that it is written: it may not be for what was gone before.
+        if claim.is_some() {
+            Self::confirm(ingest, table).await?;
+        }
         let claimed = Moment::now(ambient);
         if let Some(claim) = &claim
             && claim.make(root, position, self.start_ms).await? == Created::Lost
@@ -87,6 +91,16 @@ impl Bulk {
             return Err(late());
         }
         self.create(ingest, position.seq, blocks).await?;
+        Self::confirm(ingest, table).await?;
+        let expired = claim.is_some() && claimed.age(ambient) >= ACKNOWLEDGE_WITHIN;
+        if expired || self.started.age(ambient) > LONGEST {
+            return Err(late());
+        }
+        Ok(position)
+    }
+
+    /// Makes sure that the table is there, by an answer that is fresh enough.
+    async fn confirm(ingest: &Ingest, table: TableId) -> Result<()> {
         let catalog = async {
             loop {
                 match ingest.shared.probe.catalog(PROBE_AGE).await {
@@ -98,15 +112,12 @@ impl Bulk {
         };
         let unknown = || Error::unavailable("the store did not confirm the rows in time; they may be written");
         let catalog = timeout(millis(ingest.shared.config.confirm_ms), catalog).await.map_err(|_| unknown())?;
-        if catalog.table_by_id(table).is_none() {
-            let error = Error::not_found("the table was dropped while its rows were being written");
-            return Err(error.with("table", table.0));
+        match catalog.table_by_id(table) {
+            Some(_) => Ok(()),
+            None => {
+                Err(Error::not_found("the table was dropped while its rows were being written").with("table", table.0))
+            }
         }
-        let expired = claim.is_some() && claimed.age(ambient) >= ACKNOWLEDGE_WITHIN;
-        if expired || self.started.age(ambient) > LONGEST {
-            return Err(late());
-        }
-        Ok(position)
     }
 
     async fn create(&self, ingest: &Ingest, seq: u64, blocks: Vec<Block>) -> Result<()> {

@@ -130,6 +130,14 @@ impl Lane {
         if self.started.age(self.store.ambient().as_ref()) > ID_LIFE {
             self.renew();
         }
+        // A copy that finds rows in the log answers that they are written: none may be for what was gone before.
+        let catalog = self.catalog().await;
+        let (gone, group): (Vec<_>, Vec<_>) = group.into_iter().partition(|e| dropped(e, &catalog).is_some());
+        for entry in gone {
+            if let Some(error) = dropped(&entry, &catalog) {
+                refuse(entry, &error);
+            }
+        }
         // Copies that share a group would claim with the same bytes, as if one of them had lost its reply.
         let copy = || Error::conflict("a copy of this request came first");
         let mut keys = HashSet::new();
@@ -237,20 +245,25 @@ impl Lane {
         self.start_ms = self.store.ambient().wall_ms();
     }
 
-    /// Answers the requests of a segment that is in the store, on an answer about the catalog that is fresh enough;
-    /// those that `claimed` a key only while no copy can have given up on them.
-    async fn acknowledge(&self, group: Vec<Entry>, position: Position, claimed: Option<Moment>) {
+    /// The catalog by an answer that is fresh enough, however long that takes.
+    async fn catalog(&self) -> Arc<Catalog> {
         let mut wait = Duration::from_millis(50);
-        let catalog = loop {
+        loop {
             match self.probe.catalog(PROBE_AGE).await {
-                Ok(catalog) => break catalog,
+                Ok(catalog) => return catalog,
                 Err(error) => {
-                    tracing::warn!(%error, "no answer about the newest version; rows wait for their acknowledgement");
+                    tracing::warn!(%error, "no answer about the newest version; requests wait for it");
                     sleep(wait).await;
                     wait = (wait * 2).min(RETRY_MAX);
                 }
             }
-        };
+        }
+    }
+
+    /// Answers the requests of a segment that is in the store, on an answer about the catalog that is fresh enough;
+    /// those that `claimed` a key only while no copy can have given up on them.
+    async fn acknowledge(&self, group: Vec<Entry>, position: Position, claimed: Option<Moment>) {
+        let catalog = self.catalog().await;
         let late = claimed.is_some_and(|at| at.age(self.store.ambient().as_ref()) >= ACKNOWLEDGE_WITHIN);
         let late =
             late.then(|| Error::unavailable("this took too long; send the request again with its idempotency key"));

@@ -226,3 +226,19 @@ async fn a_minute_later_a_copy_gives_up_on_the_first_one_whose_late_rows_never_c
     let catalog = other.root().refresh().await.unwrap();
     assert_eq!(catalog.watermarks().map(|(_, w)| w.voids.len()).sum::<usize>(), 1);
 }
+
+#[tokio::test]
+async fn a_request_that_was_refused_for_a_dropped_table_is_written_when_it_comes_again() {
+    let store = Store::in_memory();
+    let (a, b) = (nano(&store, config()).await, nano(&store, config()).await);
+    line(&a, "cpu value=1 1").await.unwrap();
+    b.execute(Some("db"), "drop table cpu", None).await.unwrap(); // replies after two seconds
+    b.execute(Some("db"), "create table cpu (ts timestamp, value double) tags (host binary(8))", None).await.unwrap();
+    // This process still knows the old table, and finds out too late.
+    let refused = line(&keyed(&a, "A"), "cpu value=2 1").await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::NotFound, "{refused}");
+    let again = line(&keyed(&a, "A"), "cpu value=2 1").await.unwrap();
+    assert!(!again.replayed);
+    assert_eq!(value(&store).await, "2.0");
+    assert!(line(&keyed(&b, "A"), "cpu value=2 1").await.unwrap().replayed);
+}
