@@ -246,6 +246,13 @@ impl Model {
         )
     }
 
+    /// How many removals of a table were sent before the end of a read; `None` while one was under way.
+    pub fn removals(&self, table: &str, begun: u64, ended: u64) -> Option<usize> {
+        let of = || self.removals.iter().filter(|(_, r)| r.table == table).map(|(id, _)| &self.events[*id]);
+        let is_settled = |e: &Event| e.begun > ended || e.latest().is_some_and(|latest| latest < begun);
+        of().all(is_settled).then(|| of().filter(|e| e.begun <= ended).count())
+    }
+
     /// When a write was acknowledged.
     pub fn acknowledged_at(&self, id: usize) -> Option<u64> {
         match self.events[id].end {

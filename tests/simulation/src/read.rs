@@ -151,13 +151,15 @@ impl Reading<'_> {
 /// writer's log is in it. Snapshots of the same content give the same rows.
 pub fn identity(snapshot: &Snapshot) -> String {
     let mut writers: BTreeMap<WriterId, u64> = snapshot.catalog.watermarks().map(|(w, m)| (w, m.next)).collect();
+    let voids: Vec<(WriterId, &[u64])> =
+        snapshot.catalog.watermarks().filter(|(_, m)| !m.voids.is_empty()).map(|(w, m)| (w, &m.voids[..])).collect();
     for segment in &snapshot.tail {
         let next = writers.entry(segment.position.writer).or_default();
         *next = (*next).max(segment.position.seq + 1);
     }
     let database = snapshot.catalog.database(DATABASE);
     let tables: Vec<&Arc<Supertable>> = database.iter().flat_map(|d| snapshot.catalog.tables(d.id)).collect();
-    format!("{writers:?} {tables:?}")
+    format!("{writers:?} {voids:?} {tables:?}")
 }
 
 /// A digest of a content.

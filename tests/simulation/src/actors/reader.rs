@@ -69,16 +69,17 @@ pub(super) async fn read(world: &World, process: &Process) {
             let content = match content(&root, &snapshot, table).await {
                 Ok(content) => content,
                 Err(error) => {
-                    failed(world, &what, taken, &error);
+                    failed(world, &what, begun, &error);
                     continue;
                 }
             };
             let digest = digest(&content);
             world.server.note(&format!("{what}: {} rows, {digest:016x}", content.rows.len()));
             let tokens = tokens.iter().map(|(id, _)| *id).collect();
-            // Rows that expire go without a trace in what tells contents apart.
-            if table != TABLES[2] {
-                world.same(&what, identity(&snapshot), table, digest);
+            // Rows that expire, and those that were deleted, go without a trace in what tells contents apart.
+            let removals = world.model.lock().removals(table, begun, taken);
+            if let Some(removals) = removals.filter(|_| table != TABLES[2]) {
+                world.same(&what, format!("{removals} {}", identity(&snapshot)), table, digest);
             }
             let Content { rows, sites } = content;
             let table = table.to_owned();
@@ -88,7 +89,7 @@ pub(super) async fn read(world: &World, process: &Process) {
         if kept.is_none() {
             let table = world.draw(|rng| TABLES[rng.random_range(0..TABLES.len())]);
             if let Ok(content) = content(&root, &snapshot, table).await {
-                kept = Some(Kept { snapshot, taken, table, digest: digest(&content) });
+                kept = Some(Kept { snapshot, taken: begun, table, digest: digest(&content) });
             }
         }
     }
@@ -104,7 +105,8 @@ async fn again(world: &World, root: &Root, kept: &Kept) {
     }
 }
 
-/// A snapshot's objects are there while it is young.
+/// A snapshot's objects are there while it is young. Its age counts from when it was asked for: its process may have
+/// been frozen before it knew of it.
 fn failed(world: &World, what: &str, taken: u64, error: &Error) {
     world.judge(what, error);
     let age = world.server.elapsed_ms() - taken;
