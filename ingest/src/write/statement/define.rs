@@ -102,7 +102,11 @@ impl Ingest {
     ) -> Result<Executed> {
         let (mut tables, mut series) = (Vec::new(), Vec::new());
         for (table, if_exists) in &drop.tables {
-            let (catalog, database) = self.database_of(table, database, start).await?;
+            let (mut catalog, database) = self.database_of(table, database, start).await?;
+            if catalog.table(database.id, &table.name).is_none() {
+                // It may just have been created elsewhere, beside a subtable of the same name.
+                catalog = self.shared.probe.since(start).await?;
+            }
             match catalog.table(database.id, &table.name) {
                 None => match self.supertable_of(database.id, &table.name).await? {
                     Some(supertable) => series.push((supertable.id, table.name.clone())),
