@@ -12,7 +12,7 @@ pub(crate) use listing::{Listing, Pending};
 
 use crate::{
     error::{Error, Kind, Result},
-    ids::WriterId,
+    ids::{Position, WriterId},
     meta::{Catalog, Draft, Root, Watermark},
     snapshot::{Fault, TailSegment},
 };
@@ -24,7 +24,7 @@ const RETIRED_MS: i64 = 3 * 86_400_000;
 const ABANDONED_MS: i64 = 86_400_000;
 
 /// A consistent cut of the log for folding: no segment outside it is older than one in it, except those of a
-/// writer that is held up by a fault or a missing number.
+/// writer that is held up by a missing number. A segment that cannot be decoded ends it, until that is quarantined.
 #[derive(Debug, Clone)]
 pub struct Cut {
     /// The base version: the fold applies only if the watermarks it starts from are unchanged.
@@ -35,7 +35,7 @@ pub struct Cut {
     pub watermarks: Vec<(WriterId, Watermark)>,
     /// Writers whose watermark may be forgotten: started over 3 days ago, all folded, none in the log.
     pub retired: Vec<WriterId>,
-    /// Segments that cannot be decoded; they hold up their writers.
+    /// Segments that cannot be decoded; the oldest holds up the log.
     pub faults: Vec<Fault>,
     /// The store's clock before the log was listed.
     pub clock_ms: i64,
@@ -115,38 +115,42 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64) -> Result<Cut> {
     pending.truncate(pending.partition_point(|p| p.time_ms < before_ms));
     bound(&mut pending, max_bytes);
 
+    let fetched = fetch(store, pending).await?;
     let mut moved: BTreeMap<WriterId, Watermark> = BTreeMap::new();
-    let (mut segments, mut faults) = (Vec::new(), Vec::<Fault>::new());
-    for (pending, fetched) in fetch(store, pending).await? {
-        let writer = pending.position.writer;
-        if faults.iter().any(|f| f.position.writer == writer) {
-            continue;
-        }
-        let start_ms = match &fetched {
-            Fetched::Segment(segment) => segment.segment.header.writer_start_ms,
-            Fetched::Void { writer_start_ms } => *writer_start_ms,
-            Fetched::Fault(fault) => {
-                faults.push(fault.clone());
-                continue;
-            }
-        };
-        let known = catalog.watermark(writer).or(moved.get(&writer));
-        let watermark = Watermark {
-            next: pending.position.seq + 1,
-            start_ms: known.map_or(start_ms, |w| w.start_ms),
-            time_ms: pending.time_ms,
-            voids: known.map(|w| w.voids.clone()).unwrap_or_default(),
-        };
-        moved.insert(writer, watermark);
-        if let Fetched::Segment(segment) = fetched {
-            segments.push(segment);
+    let mut faults = Vec::new();
+    // What is younger than one that cannot be decoded waits: folded first, it would lie beneath older rows for good.
+    let mut held_ms = i64::MAX;
+    for (pending, fetched) in &fetched {
+        let Fetched::Fault(fault) = fetched else { continue };
+        held_ms = held_ms.min(pending.time_ms);
+        faults.push(fault.clone());
+        // What a newer release wrote is for a newer one to fold.
+        if fault.error.kind() == Kind::Corrupt {
+            let known = catalog.watermark(pending.position.writer).cloned();
+            moved
+                .entry(pending.position.writer)
+                .or_insert_with(|| known.unwrap_or_else(|| Watermark::unfolded(pending.modified_ms)))
+                .failed(pending.faulty(fault, clock_ms));
         }
     }
-    // A bulk ingest is taken whole or not at all.
-    for writer in faults.iter().map(|f| f.position.writer).filter(|w| w.is_bulk()) {
-        moved.remove(&writer);
-        segments.retain(|s| s.position.writer != writer);
+    let mut segments = Vec::new();
+    for (pending, fetched) in fetched.into_iter().take_while(|(pending, _)| pending.time_ms < held_ms) {
+        let Position { writer, seq } = pending.position;
+        let (start_ms, segment) = match fetched {
+            Fetched::Segment(segment) => (segment.segment.header.writer_start_ms, Some(segment)),
+            Fetched::Void { writer_start_ms } => (writer_start_ms, None),
+            Fetched::Fault(_) => continue,
+        };
+        let known = catalog.watermark(writer).cloned();
+        let watermark = moved.entry(writer).or_insert_with(|| known.unwrap_or_else(|| Watermark::unfolded(start_ms)));
+        watermark.next = watermark.next.max(seq + 1);
+        watermark.time_ms = pending.time_ms;
+        if segment.is_some() {
+            watermark.faulty.retain(|f| f.seq != seq);
+        }
+        segments.extend(segment);
     }
+    moved.retain(|writer, watermark| catalog.watermark(*writer) != Some(watermark));
     for (writer, began_ms) in listing.abandoned(&catalog, clock_ms.saturating_sub(ABANDONED_MS)) {
         let known = catalog.watermark(writer).cloned().unwrap_or_else(|| Watermark::unfolded(began_ms));
         moved.insert(writer, Watermark { next: u64::MAX, time_ms: known.time_ms.max(began_ms), ..known });

@@ -11,7 +11,8 @@ pub use reader::{SnapshotOptions, SnapshotReader};
 use crate::{
     error::{Error, Result},
     ids::{Position, TableId, Token},
-    meta::Catalog,
+    layout,
+    meta::{Catalog, FaultySegment, Watermark},
     rows::{Block, batch_bytes},
     segment::Segment,
 };
@@ -51,6 +52,8 @@ pub struct Snapshot {
     pub tail: Vec<Arc<TailSegment>>,
     /// Segments above its watermarks that could not be decoded; a query that may need them fails.
     pub faults: Vec<Fault>,
+    /// Segments that the log went on without; a query that may need them fails, unless that is allowed.
+    pub quarantined: Vec<Fault>,
 }
 
 /// A segment that could not be decoded.
@@ -66,6 +69,14 @@ pub struct Fault {
 }
 
 impl Fault {
+    /// That of a segment in quarantine.
+    pub(crate) fn quarantined(position: Position, faulty: &FaultySegment) -> Self {
+        let error = Error::corrupt("a log segment is quarantined: it could not be read")
+            .with("key", layout::log_key(position))
+            .with("found", &faulty.error);
+        Self { position, tables: faulty.tables.clone(), error: Arc::new(error) }
+    }
+
     /// Whether it may hold rows of a table.
     pub fn concerns(&self, table: TableId) -> bool {
         self.tables.as_ref().is_none_or(|tables| tables.contains(&table))
@@ -89,7 +100,7 @@ impl Snapshot {
     /// [`Kind::Corrupt`](crate::Kind::Corrupt) or [`Kind::Unsupported`](crate::Kind::Unsupported), naming the
     /// key, when a segment that may hold rows of the table could not be decoded.
     pub fn blocks(&self, table: TableId) -> Result<impl Iterator<Item = (&TailSegment, &Block)>> {
-        if let Some(fault) = self.faults.iter().find(|f| f.concerns(table)) {
+        if let Some(fault) = self.faults.iter().chain(&self.quarantined).find(|f| f.concerns(table)) {
             return Err(fault.to_error());
         }
         Ok(self
@@ -103,8 +114,8 @@ impl Snapshot {
         match token {
             Token::Version(v) => *v <= self.catalog.version,
             Token::Position(p) => {
-                self.catalog.watermark(p.writer).is_some_and(|w| p.seq < w.next && !w.is_void(p.seq))
-                    || self.tail.iter().any(|t| t.position == *p)
+                let counts = |w: &Watermark| p.seq < w.next && !w.is_void(p.seq) && w.faulty(p.seq).is_none();
+                self.catalog.watermark(p.writer).is_some_and(counts) || self.tail.iter().any(|t| t.position == *p)
             }
         }
     }

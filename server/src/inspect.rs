@@ -235,7 +235,14 @@ async fn log(root: &Root, catalog: &Catalog) -> anyhow::Result<String> {
         let key = object.location.as_ref();
         let state = match layout::parse_log(key) {
             None => "not a segment".to_owned(),
-            Some(p) if catalog.watermark(p.writer).is_some_and(|w| p.seq < w.next) => "folded".to_owned(),
+            Some(p)
+                if catalog
+                    .watermark(p.writer)
+                    .is_some_and(|w| w.is_quarantined(p.seq, object.last_modified.timestamp_millis(), object.size)) =>
+            {
+                "quarantined".to_owned()
+            }
+            Some(p) if catalog.is_folded(p) => "folded".to_owned(),
             Some(_) => match root.store().get(key).await.and_then(|bytes| segment::decode(key, &bytes)) {
                 Ok(segment) => {
                     let rows: usize = segment.blocks.iter().map(|b| b.len()).sum();

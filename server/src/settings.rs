@@ -83,6 +83,9 @@ pub(crate) struct Layer {
     /// How old the state may be that a query without a token sees [default: 0s on a directory, 1s elsewhere]
     #[arg(long, env = "TIDELAKE_MAX_STALENESS", value_name = "DURATION")]
     pub(crate) max_staleness: Option<Text>,
+    /// Whether queries go on without quarantined log segments, and do not fail [default: false]
+    #[arg(long, env = "TIDELAKE_ALLOW_QUARANTINED", value_name = "BOOL")]
+    pub(crate) allow_quarantined: Option<Text>,
     /// Format of the log on standard error: text or json [default: text]
     #[arg(long, env = "TIDELAKE_LOG_FORMAT", value_name = "FORMAT")]
     pub(crate) log_format: Option<Text>,
@@ -148,6 +151,7 @@ pub(crate) struct Settings {
     pub(crate) query_queue: usize,
     pub(crate) tail_cache: usize,
     pub(crate) max_staleness: Option<Duration>,
+    pub(crate) allow_quarantined: bool,
     pub(crate) log_format: LogFormat,
     pub(crate) log: String,
 }
@@ -254,6 +258,12 @@ impl Settings {
             ),
             max_staleness: pick(&flags.max_staleness, &below.max_staleness)
                 .map(|v| check.or("max_staleness", Some(v), "0s", duration)),
+            allow_quarantined: check.or(
+                "allow_quarantined",
+                pick(&flags.allow_quarantined, &below.allow_quarantined),
+                "false",
+                boolean,
+            ),
             log_format: check.or("log_format", pick(&flags.log_format, &below.log_format), "text", log_format),
             log: pick(&flags.log, &below.log).unwrap_or_else(|| "info".to_owned()),
         };

@@ -25,6 +25,8 @@ async fn write(server: &Server, set: Devices, protocol: Protocol, order: Order) 
     options.protocol = protocol;
     let sample = drive::write(&Source::Generated(set, order), &options, &|_| {}).await.unwrap();
     assert_eq!(sample.rows, set.len());
+    // The queries bring no token, so that on a bucket they may see the state of a second ago.
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
 }
 
 async fn create(server: &Server) {

@@ -7,7 +7,8 @@ use crate::{
     error::{Error, Kind, Result},
     ids::{Position, WriterId},
     layout,
-    meta::{Catalog, Watermark},
+    meta::{Catalog, FaultySegment, Watermark},
+    snapshot::Fault,
     store::{ObjectMeta, Store},
 };
 
@@ -33,8 +34,23 @@ pub(crate) struct Pending {
     /// Its time in the order of segments: last-modified, never less than that of the one before in its writer.
     pub(crate) time_ms: i64,
     pub(crate) bytes: u64,
-    /// Whether the version says that its rows do not count.
+    /// Whether the version says that its rows do not count: it is void, or quarantined.
     pub(crate) is_void: bool,
+}
+
+impl Pending {
+    /// What a fold takes down of it that could not decode it.
+    pub(super) fn faulty(&self, fault: &Fault, read_ms: i64) -> FaultySegment {
+        FaultySegment {
+            seq: self.position.seq,
+            modified_ms: self.modified_ms,
+            bytes: self.bytes,
+            reads: 1,
+            read_ms,
+            tables: fault.tables.clone(),
+            error: fault.error.to_string(),
+        }
+    }
 }
 
 /// The log as it was when it was looked at.
@@ -61,30 +77,37 @@ impl Listing {
         let found: Vec<WriterId> = names.iter().filter_map(|n| n.parse().ok()).collect();
         self.writers.retain(|writer, _| found.contains(writer));
         for writer in found {
-            if writer.is_bulk() {
-                // Its end has a number that nobody can guess; it is listed until that is folded.
-                let is_done = catalog.watermark(writer).is_some_and(|w| w.next > Position::END);
-                let listed = if is_done { Vec::new() } else { store.list(&layout::log_prefix(writer)).await? };
-                let named = |m: &ObjectMeta| Some((layout::parse_log(m.location.as_ref())?.seq, Listed::from(m)));
-                self.writers.insert(writer, listed.iter().filter_map(named).collect());
-                continue;
+            let watermark = catalog.watermark(writer);
+            self.ask_next(store, writer, watermark).await?;
+            let segments = self.writers.entry(writer).or_default();
+            // Another object may have come in the place of one that could not be read, or none.
+            for faulty in watermark.map_or(&[][..], |w| &w.faulty) {
+                match head(store, Position { writer, seq: faulty.seq }).await? {
+                    Some(listed) => segments.insert(faulty.seq, listed),
+                    None => segments.remove(&faulty.seq),
+                };
             }
-            if let Some(segments) = self.writers.get_mut(&writer) {
-                let mut seq = first_missing(segments, catalog.watermark(writer).map_or(0, |w| w.next));
-                loop {
-                    match store.head(&layout::log_key(Position { writer, seq })).await {
-                        Ok(meta) => segments.insert(seq, Listed::from(&meta)),
-                        Err(e) if e.kind() == Kind::NotFound => break,
-                        Err(e) => return Err(e),
-                    };
-                    seq += 1;
-                }
-                continue;
-            }
-            let listed = store.list(&layout::log_prefix(writer)).await?;
-            let named = |m: &ObjectMeta| Some((layout::parse_log(m.location.as_ref())?.seq, Listed::from(m)));
-            self.writers.insert(writer, listed.iter().filter_map(named).collect());
         }
+        Ok(())
+    }
+
+    async fn ask_next(&mut self, store: &Store, writer: WriterId, watermark: Option<&Watermark>) -> Result<()> {
+        let next = watermark.map_or(0, |w| w.next);
+        // The end of a bulk ingest has a number that nobody can guess; it is listed until that is folded.
+        let is_done = writer.is_bulk() && next > Position::END;
+        if !writer.is_bulk()
+            && let Some(segments) = self.writers.get_mut(&writer)
+        {
+            let mut seq = first_missing(segments, next);
+            while let Some(listed) = head(store, Position { writer, seq }).await? {
+                segments.insert(seq, listed);
+                seq += 1;
+            }
+            return Ok(());
+        }
+        let listed = if is_done { Vec::new() } else { store.list(&layout::log_prefix(writer)).await? };
+        let named = |m: &ObjectMeta| Some((layout::parse_log(m.location.as_ref())?.seq, Listed::from(m)));
+        self.writers.insert(writer, listed.iter().filter_map(named).collect());
         Ok(())
     }
 
@@ -98,7 +121,7 @@ impl Listing {
                 let asked = first_missing(segments, before.watermark(*writer).map_or(0, |w| w.next));
                 is_complete &= asked >= watermark.next;
             }
-            *segments = segments.split_off(&watermark.next);
+            segments.retain(|seq, _| *seq >= watermark.next || watermark.faulty(*seq).is_some());
         }
         is_complete
     }
@@ -121,6 +144,18 @@ impl Listing {
         self.writers.contains_key(&writer)
     }
 
+    /// The segments that the log went on without, as long as they are there.
+    pub(crate) fn quarantined(&self, catalog: &Catalog) -> Vec<Fault> {
+        let of = |(writer, segments): (&WriterId, &BTreeMap<u64, Listed>)| {
+            let faulty = catalog.watermark(*writer).map_or(&[][..], |w| &w.faulty);
+            let is_there =
+                |f: &&FaultySegment| segments.get(&f.seq).is_some_and(|l| f.is_object(l.modified_ms, l.bytes));
+            let fault = |f: &FaultySegment| Fault::quarantined(Position { writer: *writer, seq: f.seq }, f);
+            faulty.iter().filter(|f| f.is_quarantined()).filter(is_there).map(fault).collect::<Vec<_>>()
+        };
+        self.writers.iter().flat_map(of).collect()
+    }
+
     /// Every segment, by position.
     pub(crate) fn positions(&self) -> impl Iterator<Item = Position> {
         let of = |(writer, segments): (&WriterId, &BTreeMap<u64, Listed>)| {
@@ -135,6 +170,7 @@ impl Listing {
         let mut pending = Vec::new();
         for (writer, segments) in &self.writers {
             let watermark = catalog.watermark(*writer);
+            pending.extend(replaced(*writer, segments, watermark));
             if writer.is_bulk() {
                 pending.extend(bulk(*writer, segments, watermark));
                 continue;
@@ -147,14 +183,30 @@ impl Listing {
                 }
                 time_ms = time_ms.max(listed.modified_ms);
                 let position = Position { writer: *writer, seq: *seq };
-                let is_void = watermark.is_some_and(|w| w.is_void(*seq));
                 let Listed { modified_ms, bytes } = *listed;
+                let is_void = watermark.is_some_and(|w| w.is_void(*seq) || w.is_quarantined(*seq, modified_ms, bytes));
                 pending.push(Pending { position, modified_ms, time_ms, bytes, is_void });
             }
         }
         pending.sort_unstable_by_key(|p| (p.time_ms, p.position));
         pending
     }
+}
+
+/// The segments of a writer that are folded but for one object in their place that was quarantined, and that another
+/// one has come for.
+fn replaced(
+    writer: WriterId,
+    segments: &BTreeMap<u64, Listed>,
+    watermark: Option<&Watermark>,
+) -> impl Iterator<Item = Pending> {
+    watermark.into_iter().flat_map(|w| w.faulty.iter().map(move |f| (w, f.seq))).filter_map(move |(watermark, seq)| {
+        let Listed { modified_ms, bytes } = *segments.get(&seq)?;
+        let counts = seq < watermark.next && !watermark.is_quarantined(seq, modified_ms, bytes);
+        let position = Position { writer, seq };
+        let time_ms = modified_ms.max(watermark.time_ms);
+        counts.then_some(Pending { position, modified_ms, time_ms, bytes, is_void: false })
+    })
 }
 
 /// The segments of a bulk ingest, all at the place of its end; none without it, when it is folded, or void.
@@ -173,9 +225,17 @@ fn bulk(writer: WriterId, segments: &BTreeMap<u64, Listed>, watermark: Option<&W
         modified_ms: last.modified_ms,
         time_ms: last.modified_ms,
         bytes: listed.bytes,
-        is_void: false,
+        is_void: watermark.is_some_and(|w| w.is_quarantined(*seq, listed.modified_ms, listed.bytes)),
     };
     parts.chain([(end, last)]).map(pending).collect()
+}
+
+async fn head(store: &Store, position: Position) -> Result<Option<Listed>> {
+    match store.head(&layout::log_key(position)).await {
+        Ok(meta) => Ok(Some(Listed::from(&meta))),
+        Err(e) if e.kind() == Kind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
 }
 
 /// The first number from `next` on that is missing.

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+mod quarantine;
+
 use std::{collections::BTreeSet, time::SystemTime};
 
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, TimestampMillisecondArray, UInt32Array};
@@ -158,26 +160,6 @@ async fn cuts_bounded_in_bytes_take_everything_once_and_never_split_one_time() {
     // A single time that does not fit is split, in the order of numbers; one segment always goes.
     let cut = cut(&place.root, MARGIN, 1).await.unwrap();
     assert_eq!(taken(&cut), [Position { writer: A, seq: 6 }]);
-}
-
-#[tokio::test]
-async fn a_segment_that_cannot_be_decoded_holds_up_its_writer_only() {
-    let place = Place::new().await;
-    let a0 = place.put(A, 0, 0, 0).await;
-    place.put(A, 1, 0, 0).await;
-    place.put(A, 2, 0, 0).await;
-    let b0 = place.put(B, 0, 10, 0).await;
-    let key = layout::log_key(Position { writer: A, seq: 1 });
-    std::fs::write(place.path(&key), "not a segment").unwrap();
-    place.touch(&key, 0);
-    let cut = cut(&place.root, MARGIN, u64::MAX).await.unwrap();
-    assert_eq!(taken(&cut), [a0, b0]);
-    assert_eq!(cut.watermarks.iter().map(|(w, m)| (*w, m.next)).collect::<Vec<_>>(), [(A, 1), (B, 1)]);
-    assert_eq!(cut.faults.len(), 1);
-    assert_eq!(cut.faults[0].error.context("key"), Some(key.as_str()));
-    fold(&place.root, &cut).await.unwrap();
-    let again = super::cut(&place.root, MARGIN, u64::MAX).await.unwrap();
-    assert!(again.is_empty() && again.faults.len() == 1);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     chain::{self, Chain, VersionObject},
     error::Result,
-    ids::{DatabaseId, TableId, Version, WriterId},
+    ids::{DatabaseId, Position, TableId, Version, WriterId},
     rows::Block,
     schema::{Database, Supertable, field_id},
 };
@@ -158,6 +158,12 @@ impl Catalog {
     /// How far a writer's log is folded; `None` = nothing of it yet.
     pub fn watermark(&self, writer: WriterId) -> Option<&Watermark> {
         self.watermarks[(writer.0 >> 124) as usize].get(&writer)
+    }
+
+    /// Whether nobody needs a segment any more: its rows are in files, or void. One in quarantine, or what has come in
+    /// its place, is none of these.
+    pub fn is_folded(&self, position: Position) -> bool {
+        self.watermark(position.writer).is_some_and(|w| position.seq < w.next && w.faulty(position.seq).is_none())
     }
 
     /// The watermarks, by writer.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     file::EncodedFile,
-    ids::{FileId, Version},
+    ids::{FileId, TableId, Version},
 };
 
 /// One object under `data/`.
@@ -121,16 +121,82 @@ pub struct Watermark {
     /// Numbers whose rows do not count, whenever they are written: a copy of the request gave up on them. Ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub voids: Vec<u64>,
+    /// Segments that folds could not read, ascending by number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faulty: Vec<FaultySegment>,
+}
+
+/// A segment that folds could not read. It holds up the log until it is quarantined; then the log goes on without it.
+///
+/// It is one object: another one at its place, restored by hand or put again by its writer, counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultySegment {
+    /// Its number.
+    pub seq: u64,
+    /// Last-modified of the object, milliseconds since the epoch.
+    pub modified_ms: i64,
+    /// The object's size.
+    pub bytes: u64,
+    /// How many folds have found it faulty, each at least [`FaultySegment::READS_APART_MS`] after the one before.
+    pub reads: u32,
+    /// The store's clock at the last of them.
+    pub read_ms: i64,
+    /// The tables whose rows it holds; `None` where that cannot be told: any may be among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tables: Option<Vec<TableId>>,
+    /// Why it could not be read.
+    pub error: String,
+}
+
+impl FaultySegment {
+    /// It is quarantined once this many reads have failed.
+    pub const READS: u32 = 3;
+    /// The time between two reads that count.
+    pub const READS_APART_MS: i64 = 2 * 60_000;
+
+    /// Whether the log goes on without it.
+    pub fn is_quarantined(&self) -> bool {
+        self.reads >= Self::READS
+    }
+
+    /// Whether this is the object that could not be read, and not another one at its place.
+    pub fn is_object(&self, modified_ms: i64, bytes: u64) -> bool {
+        (self.modified_ms, self.bytes) == (modified_ms, bytes)
+    }
 }
 
 impl Watermark {
     /// The watermark of a writer of which nothing is folded.
     pub fn unfolded(start_ms: i64) -> Self {
-        Self { next: 0, start_ms, time_ms: i64::MIN, voids: Vec::new() }
+        Self { next: 0, start_ms, time_ms: i64::MIN, voids: Vec::new(), faulty: Vec::new() }
     }
 
     /// Whether the rows of a number do not count.
     pub fn is_void(&self, seq: u64) -> bool {
         self.voids.binary_search(&seq).is_ok()
+    }
+
+    /// What is known of a segment that could not be read.
+    pub fn faulty(&self, seq: u64) -> Option<&FaultySegment> {
+        self.faulty.iter().find(|f| f.seq == seq)
+    }
+
+    /// Whether the log goes on without this object.
+    pub fn is_quarantined(&self, seq: u64, modified_ms: i64, bytes: u64) -> bool {
+        self.faulty(seq).is_some_and(|f| f.is_quarantined() && f.is_object(modified_ms, bytes))
+    }
+
+    /// Takes down that a segment could not be read. A read that follows another too soon tells nothing new.
+    pub(crate) fn failed(&mut self, read: FaultySegment) {
+        let at = self.faulty.partition_point(|f| f.seq < read.seq);
+        match self.faulty.get_mut(at).filter(|f| f.seq == read.seq) {
+            Some(known) if known.is_object(read.modified_ms, read.bytes) => {
+                if read.read_ms.saturating_sub(known.read_ms) >= FaultySegment::READS_APART_MS {
+                    *known = FaultySegment { reads: known.reads + 1, ..read };
+                }
+            }
+            Some(known) => *known = read,
+            None => self.faulty.insert(at, read),
+        }
     }
 }

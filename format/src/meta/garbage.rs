@@ -150,7 +150,7 @@ impl Collector {
             return Ok(false);
         }
         let log = Listing::read(self.root.store()).await?;
-        Ok(!log.positions().any(|p| known.watermark(p.writer).is_some_and(|w| p.seq < w.next)))
+        Ok(!log.positions().any(|p| known.is_folded(p)))
     }
 
     /// Deletes segments that came so late that they are void, above a number that will never come: their writer was
@@ -200,7 +200,7 @@ impl Collector {
             }
         };
         let listing = Listing::read(self.root.store()).await?;
-        let is_folded = |p: &crate::ids::Position| catalog.watermark(p.writer).is_some_and(|w| p.seq < w.next);
+        let is_folded = |p: &Position| catalog.is_folded(*p) && newest.is_folded(*p);
         self.delete(listing.positions().filter(is_folded).map(layout::log_key).collect()).await
     }
 

@@ -190,7 +190,8 @@ fn watermarks_never_go_back(base: &Catalog, draft: &Draft) -> Result<(), String>
                 && (new.next < old.next
                     || new.time_ms < old.time_ms
                     || new.start_ms != old.start_ms
-                    || old.voids.iter().any(|seq| !new.is_void(*seq)))
+                    || old.voids.iter().any(|seq| !new.is_void(*seq))
+                    || !new.faulty.is_sorted_by(|a, b| a.seq < b.seq))
             {
                 return Err(format!("writer {writer}: {old:?}, then {new:?}"));
             }

@@ -31,11 +31,13 @@ pub struct SnapshotOptions {
     /// Decoded segments kept between snapshots, in bytes; default 256 MiB. A tail beyond it is read again by every
     /// snapshot.
     pub tail_cache_bytes: usize,
+    /// Whether queries go on without segments that are quarantined, and do not fail.
+    pub allow_quarantined: bool,
 }
 
 impl Default for SnapshotOptions {
     fn default() -> Self {
-        Self { max_staleness: None, tail_cache_bytes: 256 << 20 }
+        Self { max_staleness: None, tail_cache_bytes: 256 << 20, allow_quarantined: false }
     }
 }
 
@@ -50,6 +52,7 @@ struct Inner {
     root: Root,
     max_staleness: Duration,
     tail_cache_bytes: usize,
+    allow_quarantined: bool,
     current: Mutex<Option<Current>>,
     /// Held by the one who asks the store.
     reading: tokio::sync::Mutex<Reading>,
@@ -85,6 +88,7 @@ impl SnapshotReader {
         let inner = Inner {
             max_staleness: options.max_staleness.unwrap_or(default),
             tail_cache_bytes: options.tail_cache_bytes,
+            allow_quarantined: options.allow_quarantined,
             current: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
             root,
@@ -182,7 +186,11 @@ impl Inner {
                 // The version was asked for beside the log, and is older than what these rows are of: of a request
                 // with a new column one would see the others only.
                 Ok((tail, _)) if tail.iter().flat_map(|t| &t.segment.blocks).any(|b| catalog.is_before(b)) => {}
-                Ok((tail, faults)) => return Ok((self.assemble(catalog, tail, faults), listing)),
+                Ok((tail, faults)) => {
+                    let quarantined = if self.allow_quarantined { Vec::new() } else { listing.quarantined(&catalog) };
+                    let snapshot = Snapshot { catalog, tail, faults, quarantined };
+                    return Ok((self.last_if_same(snapshot), listing));
+                }
                 // Folded and collected since it was listed: the newest version has its rows.
                 Err(e) if e.kind() == Kind::NotFound => vanished = Some(e),
                 Err(e) => return Err(e),
@@ -259,17 +267,22 @@ impl Inner {
     }
 
     /// The last snapshot again where it is the same one.
-    fn assemble(&self, catalog: Arc<Catalog>, tail: Vec<Arc<TailSegment>>, faults: Vec<Fault>) -> Arc<Snapshot> {
+    fn last_if_same(&self, snapshot: Snapshot) -> Arc<Snapshot> {
         if let Some(current) = self.current.lock().as_ref() {
             let last = &current.snapshot;
-            let same_tail =
-                last.tail.len() == tail.len() && last.tail.iter().zip(&tail).all(|(a, b)| Arc::ptr_eq(a, b));
-            let no_faults = last.faults.is_empty() && faults.is_empty();
-            if same_tail && no_faults && last.catalog.version == catalog.version {
+            let same_tail = last.tail.len() == snapshot.tail.len()
+                && last.tail.iter().zip(&snapshot.tail).all(|(a, b)| Arc::ptr_eq(a, b));
+            let no_faults = last.faults.is_empty() && snapshot.faults.is_empty();
+            let positions = |s: &Snapshot| s.quarantined.iter().map(|f| f.position).collect::<Vec<_>>();
+            if same_tail
+                && no_faults
+                && positions(last) == positions(&snapshot)
+                && last.catalog.version == snapshot.catalog.version
+            {
                 return last.clone();
             }
         }
-        Arc::new(Snapshot { catalog, tail, faults })
+        Arc::new(snapshot)
     }
 }
 
@@ -282,7 +295,8 @@ fn seen(token: &Token, snapshot: &Snapshot, listing: &Listing) -> Result<()> {
             .with("expected", token)
             .with("found", snapshot.catalog.version));
     };
-    if let Some(fault) = snapshot.faults.iter().find(|f| f.position == *position) {
+    let mut faults = snapshot.faults.iter().chain(&snapshot.quarantined);
+    if let Some(fault) = faults.find(|f| f.position == *position) {
         return Err(fault.to_error());
     }
     if snapshot.catalog.watermark(position.writer).is_none() && !listing.has(position.writer) {

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, stream::BoxStream};
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, path::Path,
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, path::Path,
 };
 
 /// What a request does.
@@ -43,6 +43,8 @@ pub enum Fault {
     LostReply,
     /// It is passed on after a wait.
     Late(Duration),
+    /// The bytes of its reply end half way; only reads of one range or of the whole object have such.
+    Truncated,
 }
 
 /// Says what happens to each request.
@@ -59,14 +61,18 @@ impl Faulty {
     }
 
     async fn run<T>(&self, operation: Operation, key: &Path, work: impl Future<Output = Result<T>>) -> Result<T> {
-        run(&self.plan, operation, key, work).await
+        run(self.fault(operation, key), work).await
+    }
+
+    fn fault(&self, operation: Operation, key: &Path) -> Fault {
+        (self.plan)(&Request { operation, key: key.as_ref() })
     }
 }
 
-async fn run<T>(plan: &Plan, operation: Operation, key: &Path, work: impl Future<Output = Result<T>>) -> Result<T> {
+async fn run<T>(fault: Fault, work: impl Future<Output = Result<T>>) -> Result<T> {
     let lost = |what: &str| Err(Error::Generic { store: "faulty", source: what.into() });
-    match plan(&Request { operation, key: key.as_ref() }) {
-        Fault::None => work.await,
+    match fault {
+        Fault::None | Fault::Truncated => work.await,
         Fault::Refused => lost("refused by plan"),
         Fault::LostReply => {
             let _ = work.await;
@@ -102,7 +108,15 @@ impl ObjectStore for Faulty {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.run(Operation::Get, location, self.inner.get_opts(location, options)).await
+        let fault = self.fault(Operation::Get, location);
+        let found = run(fault, self.inner.get_opts(location, options)).await?;
+        if fault != Fault::Truncated {
+            return Ok(found);
+        }
+        let (meta, range, attributes) = (found.meta.clone(), found.range.clone(), found.attributes.clone());
+        let bytes = found.bytes().await?;
+        let half = futures::stream::iter([Ok(bytes.slice(..bytes.len() / 2))]);
+        Ok(GetResult { payload: GetResultPayload::Stream(half.boxed()), meta, range, attributes })
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
@@ -116,7 +130,8 @@ impl ObjectStore for Faulty {
                 let (inner, plan) = (inner.clone(), plan.clone());
                 async move {
                     let location = location?;
-                    run(&plan, Operation::Delete, &location, inner.delete(&location)).await?;
+                    let fault = plan(&Request { operation: Operation::Delete, key: location.as_ref() });
+                    run(fault, inner.delete(&location)).await?;
                     Ok(location)
                 }
             })
@@ -125,8 +140,8 @@ impl ObjectStore for Faulty {
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let key = prefix.cloned().unwrap_or_default();
-        let (plan, listed) = (self.plan.clone(), self.inner.list(prefix).collect::<Vec<_>>());
-        let listed = async move { run(&plan, Operation::List, &key, listed.map(Ok)).await };
+        let (fault, listed) = (self.fault(Operation::List, &key), self.inner.list(prefix).collect::<Vec<_>>());
+        let listed = async move { run(fault, listed.map(Ok)).await };
         futures::stream::once(listed)
             .flat_map(|listed| match listed {
                 Ok(found) => futures::stream::iter(found).boxed(),

@@ -21,8 +21,8 @@ use std::{fmt, ops::Range, sync::Arc};
 use async_trait::async_trait;
 use bytes::Bytes;
 use object_store::{
-    GetOptions, OBJECT_STORE_COALESCE_DEFAULT, ObjectStore, ObjectStoreExt, coalesce_ranges, list::PaginatedListStore,
-    path::Path,
+    GetOptions, GetResult, OBJECT_STORE_COALESCE_DEFAULT, ObjectStore, ObjectStoreExt, coalesce_ranges,
+    list::PaginatedListStore, path::Path,
 };
 
 pub use ambient::{Ambient, Moment, System};
@@ -170,7 +170,7 @@ impl Store {
                 counters.get();
                 let found = object.get(&path).await?;
                 let meta = found.meta.clone();
-                Ok((found.bytes().await?, meta))
+                Ok((all_bytes(found).await?, meta))
             })
             .await?;
         counters.got(bytes.len());
@@ -190,7 +190,7 @@ impl Store {
         let found = self.retried(key, || async {
             counters.get();
             let options = GetOptions::new().with_range(Some(range.clone()));
-            let read = async { object.get_opts(&path, options).await?.bytes().await };
+            let read = async { all_bytes(object.get_opts(&path, options).await?).await };
             match read.await {
                 Ok(bytes) => Ok(whole(key, &range, bytes.len() as u64).map(|()| bytes)),
                 Err(e) => self.or_too_short(key, &range, e).await.map(Err),
@@ -330,6 +330,17 @@ impl Store {
             self.shared.prefix.parts().chain(key.parts()).collect()
         })
     }
+}
+
+/// The bytes that a reply announced; fewer are a reply cut short, which is to be asked for again.
+async fn all_bytes(found: GetResult) -> Result<Bytes, object_store::Error> {
+    let announced = found.range.end.saturating_sub(found.range.start);
+    let bytes = found.bytes().await?;
+    if bytes.len() as u64 == announced {
+        return Ok(bytes);
+    }
+    let source = format!("a reply ends after {} of {announced} bytes", bytes.len());
+    Err(object_store::Error::Generic { store: "get", source: source.into() })
 }
 
 fn whole(key: &str, range: &Range<u64>, found: u64) -> Result<()> {

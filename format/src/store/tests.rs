@@ -223,3 +223,24 @@ async fn reads_that_fail_for_a_moment_are_tried_again_and_those_that_fail_for_go
     assert_eq!(store.get("a/b").await.unwrap_err().kind(), Kind::NotFound);
     assert_eq!(store.counters().since(&before).get, 1);
 }
+
+#[tokio::test]
+async fn a_reply_cut_short_is_asked_for_again() {
+    let memory = Store::in_memory();
+    memory.create("a/b", "0123456789".into()).await.unwrap();
+    let cut = |most: u32| {
+        let replies = std::sync::atomic::AtomicU32::new(0);
+        memory.with_faults(move |_| {
+            let nth = replies.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            if nth < most { faults::Fault::Truncated } else { faults::Fault::None }
+        })
+    };
+    assert_eq!(cut(3).get("a/b").await.unwrap(), "0123456789");
+    assert_eq!(cut(3).get_range("a/b", 2..6).await.unwrap(), "2345");
+    assert_eq!(cut(3).get_ranges("a/b", &[0..2, 8..10]).await.unwrap(), ["01", "89"]);
+    let e = cut(u32::MAX).get("a/b").await.unwrap_err();
+    assert_eq!((e.kind(), e.context("key")), (Kind::Unavailable, Some("a/b")));
+    // An object that is too short by its own account is another matter.
+    let e = cut(0).get_range("a/b", 8..12).await.unwrap_err();
+    assert_eq!(e.kind(), Kind::Corrupt);
+}

@@ -57,19 +57,18 @@ impl Inner {
     /// Folds one cut of the log; nothing to fold is no error.
     ///
     /// # Errors
-    /// Conflict when somebody else folded the same segments meanwhile; when all that is left lies behind a segment that
+    /// Conflict when somebody else folded the same segments meanwhile; when all that is left waits for a segment that
     /// cannot be read, the error of that one.
     pub(super) async fn fold(&self) -> Result<CompactReport> {
         let started = Moment::now(self.root.store().ambient().as_ref());
         let cut = Arc::new(cut(&self.root, self.margin(), self.config.fold_max_bytes).await?);
         for fault in &cut.faults {
-            tracing::error!(position = %fault.position, error = %fault.error, "a segment holds up its writer's log");
+            tracing::error!(position = %fault.position, error = %fault.error, "a segment holds up the log");
         }
+        let held = cut.faults.first().filter(|_| cut.segments.is_empty());
+        let held = held.map(|fault| Error::new(fault.error.kind(), fault.error.to_string()));
         if cut.is_empty() {
-            return match cut.faults.first() {
-                None => Ok(CompactReport::default()),
-                Some(fault) => Err(Error::new(fault.error.kind(), fault.error.to_string())),
-            };
+            return held.map_or_else(|| Ok(CompactReport::default()), Err);
         }
         let taken = cut.clone();
         let mut tables = offload(move || order(&taken)).await?;
@@ -114,7 +113,7 @@ impl Inner {
         counter!(DUPLICATE_ROWS).increment(report.duplicates);
         counter!(EXPIRED_ROWS).increment(report.expired_rows);
         tracing::info!(?report, "folded");
-        Ok(report)
+        held.map_or(Ok(report), Err)
     }
 }
 
@@ -193,7 +192,7 @@ fn settle(draft: &mut Draft) -> Result<()> {
     let mut settled = Vec::new();
     for database in draft.catalog().databases() {
         for table in draft.catalog().tables(database.id) {
-            let folded = |p: &Position| draft.catalog().watermark(p.writer).is_some_and(|w| p.seq < w.next);
+            let folded = |p: &Position| draft.catalog().is_folded(*p);
             if table.tombstones.iter().any(|t| t.positions.iter().any(folded)) {
                 let mut table = table.as_ref().clone();
                 table.tombstones.iter_mut().for_each(|t| t.positions.retain(|p| !folded(p)));

@@ -158,12 +158,18 @@ impl Inner {
         millis(self.config.fold_margin_ms.unwrap_or(default))
     }
 
-    /// Whether any segment lies above the watermarks.
+    /// Whether any segment waits to be folded.
     async fn has_unfolded(&self) -> Result<bool> {
         let catalog = self.root.refresh().await?;
         let is_unfolded = |object: &ObjectMeta| {
-            let position = parse_log(object.location.as_ref()).filter(|p| !p.is_part());
-            position.is_some_and(|p| catalog.watermark(p.writer).is_none_or(|w| p.seq >= w.next))
+            parse_log(object.location.as_ref()).is_some_and(|p| match catalog.watermark(p.writer) {
+                // Another object came in the place of one that was quarantined.
+                Some(w) if p.seq < w.next => {
+                    !catalog.is_folded(p)
+                        && !w.is_quarantined(p.seq, object.last_modified.timestamp_millis(), object.size)
+                }
+                _ => !p.is_part(),
+            })
         };
         Ok(self.root.store().list(layout::LOG).await?.iter().any(is_unfolded))
     }

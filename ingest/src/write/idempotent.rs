@@ -12,7 +12,7 @@ use tidelake_format::{
     Error, Kind, Result,
     ids::{Position, Token},
     layout::{idem_attempt_key, log_key},
-    meta::Root,
+    meta::{FaultySegment, Root, Watermark},
     store::Created,
 };
 use tokio::time::sleep;
@@ -232,14 +232,18 @@ async fn look_at(root: &Root, record: &Record, claimed_ms: i64) -> Result<Look> 
     let Position { writer, seq } = record.position;
     // First the log, then the version: a segment that was folded in between is under the watermark.
     let found = match root.store().head(&log_key(record.position)).await {
-        Ok(meta) => Some(meta.last_modified.timestamp_millis()),
+        Ok(meta) => Some((meta.last_modified.timestamp_millis(), meta.size)),
         Err(e) if e.kind() == Kind::NotFound => None,
         Err(e) => return Err(e),
     };
     let catalog = root.refresh().await?;
     let watermark = catalog.watermark(writer);
-    Ok(match (watermark, found) {
-        (Some(watermark), _) if watermark.is_void(seq) => Look::Void,
+    let is_quarantined = |w: &Watermark| match found {
+        Some((modified_ms, bytes)) => w.is_quarantined(seq, modified_ms, bytes),
+        None => w.faulty(seq).is_some_and(FaultySegment::is_quarantined),
+    };
+    Ok(match (watermark, found.map(|(modified_ms, _)| modified_ms)) {
+        (Some(watermark), _) if watermark.is_void(seq) || is_quarantined(watermark) => Look::Void,
         (Some(watermark), _) if seq < watermark.next => Look::There,
         (_, Some(ms)) if ms.saturating_sub(record.start_ms) > VOID_MS => Look::Void,
         // In time: every copy that gives up looks later than this, and sees it.

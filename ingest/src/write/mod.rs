@@ -154,7 +154,11 @@ impl Ingest {
     pub async fn open(root: Root, config: IngestConfig) -> Result<Ingest> {
         config.check()?;
         let config = Arc::new(config);
-        let options = SnapshotOptions { max_staleness: Some(std::time::Duration::ZERO), tail_cache_bytes: TAIL_CACHE };
+        let options = SnapshotOptions {
+            max_staleness: Some(std::time::Duration::ZERO),
+            tail_cache_bytes: TAIL_CACHE,
+            ..SnapshotOptions::default()
+        };
         let reader = SnapshotReader::new(root.clone(), options);
         let shared = Arc::new(Shared {
             budget: Budget::new(config.buffer_bytes, millis(config.buffer_wait_ms)),

@@ -65,7 +65,11 @@ impl Server {
         let metrics = operations::install_metrics()?;
         let store = Store::open(&settings.store, &settings.store_options)?;
         let store_name = store.describe();
-        let options = SnapshotOptions { max_staleness: settings.max_staleness, tail_cache_bytes: settings.tail_cache };
+        let options = SnapshotOptions {
+            max_staleness: settings.max_staleness,
+            tail_cache_bytes: settings.tail_cache,
+            allow_quarantined: settings.allow_quarantined,
+        };
         let snapshots = SnapshotReader::open(store, options).await;
         let snapshots = Arc::new(snapshots.with_context(|| format!("cannot open the root {store_name}"))?);
         let root = snapshots.root().clone();

@@ -257,7 +257,7 @@ impl World {
         self.server.note(&format!("{what} failed: {error}"));
         let may = match error.kind() {
             Kind::Unavailable | Kind::Conflict | Kind::Invalid | Kind::NotFound => true,
-            Kind::Corrupt => self.plan.weather.truncated > 0 || self.is_of_torn(error),
+            Kind::Corrupt => self.is_of_torn(error),
             Kind::Unsupported | Kind::Internal => false,
         };
         if !may {

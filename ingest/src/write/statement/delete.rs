@@ -183,7 +183,7 @@ pub(super) fn bury(draft: &mut Draft, reach: &[Reach]) -> Result<bool> {
                 .with("limit", TOMBSTONES));
         }
         // What was folded meanwhile lies in files that are older than this version.
-        let is_above = |at: &Catalog, p: &Position| at.watermark(p.writer).is_none_or(|w| p.seq >= w.next);
+        let is_above = |at: &Catalog, p: &Position| !at.is_folded(*p);
         let unfolded = |p: &Position| is_above(draft.catalog(), p);
         // A fold in this version itself has not read the tombstone, and its files are not older.
         if reach.positions.iter().any(|p| is_above(draft.base(), p) && !unfolded(p)) {
