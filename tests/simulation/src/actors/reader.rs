@@ -36,6 +36,7 @@ pub(super) async fn read(world: &World, process: &Process) {
     let options = SnapshotOptions {
         max_staleness: Some(Duration::from_millis(staleness_ms)),
         tail_cache_bytes: [0, 1 << 20][usize::from(!process.number.is_multiple_of(3))],
+        ..SnapshotOptions::default()
     };
     let snapshots = SnapshotReader::new(root.clone(), options);
     let mut asker = None;
