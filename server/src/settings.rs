@@ -188,12 +188,18 @@ impl Settings {
             }
         }
         let memory = memory::limit();
-        let mut max_columns = check.or("max_columns", pick(&flags.max_columns, &below.max_columns), "1024", count);
+        /// The value of the flag, else of the file, else the default.
+        macro_rules! setting {
+            ($name:ident, $default:expr, $parse:expr) => {
+                check.or(stringify!($name), pick(&flags.$name, &below.$name), $default, $parse)
+            };
+        }
+        let mut max_columns = setting!(max_columns, "1024", count);
         if !(3..=4_096).contains(&max_columns) {
             check.fault("max_columns", "3 to 4096", &max_columns.to_string());
             max_columns = 1_024;
         }
-        let mut max_header = check.or("max_header", pick(&flags.max_header, &below.max_header), "64KiB", size);
+        let mut max_header = setting!(max_header, "64KiB", size);
         if !(8 << 10..=16 << 20).contains(&max_header) {
             check.fault("max_header", "8KiB to 16MiB", &max_header.to_string());
             max_header = 64 << 10;
@@ -201,70 +207,30 @@ impl Settings {
         let settings = Settings {
             max_columns,
             max_header,
-            max_line: check.or("max_line", pick(&flags.max_line, &below.max_line), "1MiB", size),
-            max_bulk: check.or("max_bulk", pick(&flags.max_bulk, &below.max_bulk), "1GiB", size),
-            max_tables: check.or("max_tables", pick(&flags.max_tables, &below.max_tables), "10000", count),
-            max_connections: check.or(
-                "max_connections",
-                pick(&flags.max_connections, &below.max_connections),
-                "4096",
-                count,
-            ),
-            header_timeout: check.or(
-                "header_timeout",
-                pick(&flags.header_timeout, &below.header_timeout),
-                "60s",
-                duration,
-            ),
-            body_timeout: check.or("body_timeout", pick(&flags.body_timeout, &below.body_timeout), "30s", duration),
-            query_queue: check.or("query_queue", pick(&flags.query_queue, &below.query_queue), "160", count),
+            max_line: setting!(max_line, "1MiB", size),
+            max_bulk: setting!(max_bulk, "1GiB", size),
+            max_tables: setting!(max_tables, "10000", count),
+            max_connections: setting!(max_connections, "4096", count),
+            header_timeout: setting!(header_timeout, "60s", duration),
+            body_timeout: setting!(body_timeout, "30s", duration),
+            query_queue: setting!(query_queue, "160", count),
             store: pick(&flags.store, &below.store).unwrap_or_else(|| "./tidelake-data".to_owned()),
             store_options,
-            listen: check.or("listen", pick(&flags.listen, &below.listen), "127.0.0.1:8086", address),
+            listen: setting!(listen, "127.0.0.1:8086", address),
             flight_listen: pick(&flags.flight_listen, &below.flight_listen)
                 .map(|v| check.or("flight_listen", Some(v), "127.0.0.1:0", address)),
-            auto_create_database: check.or(
-                "auto_create_database",
-                pick(&flags.auto_create_database, &below.auto_create_database),
-                "true",
-                boolean,
-            ),
-            max_body: check.or("max_body", pick(&flags.max_body, &below.max_body), "64MiB", size),
-            ingest_buffer: check.or(
-                "ingest_buffer",
-                pick(&flags.ingest_buffer, &below.ingest_buffer),
-                &memory.share(1, 8, 256 << 20).to_string(),
-                size,
-            ),
-            fold_interval: check.or("fold_interval", pick(&flags.fold_interval, &below.fold_interval), "5s", duration),
-            query_memory: check.or(
-                "query_memory",
-                pick(&flags.query_memory, &below.query_memory),
-                &memory.share(3, 8, usize::MAX).to_string(),
-                size,
-            ),
-            query_timeout: check.or("query_timeout", pick(&flags.query_timeout, &below.query_timeout), "5m", duration),
-            query_concurrency: check.or(
-                "query_concurrency",
-                pick(&flags.query_concurrency, &below.query_concurrency),
-                "16",
-                count,
-            ),
-            tail_cache: check.or(
-                "tail_cache",
-                pick(&flags.tail_cache, &below.tail_cache),
-                &memory.share(1, 8, 256 << 20).to_string(),
-                size,
-            ),
+            auto_create_database: setting!(auto_create_database, "true", boolean),
+            max_body: setting!(max_body, "64MiB", size),
+            ingest_buffer: setting!(ingest_buffer, &memory.share(1, 8, 256 << 20).to_string(), size),
+            fold_interval: setting!(fold_interval, "5s", duration),
+            query_memory: setting!(query_memory, &memory.share(3, 8, usize::MAX).to_string(), size),
+            query_timeout: setting!(query_timeout, "5m", duration),
+            query_concurrency: setting!(query_concurrency, "16", count),
+            tail_cache: setting!(tail_cache, &memory.share(1, 8, 256 << 20).to_string(), size),
             max_staleness: pick(&flags.max_staleness, &below.max_staleness)
                 .map(|v| check.or("max_staleness", Some(v), "0s", duration)),
-            allow_quarantined: check.or(
-                "allow_quarantined",
-                pick(&flags.allow_quarantined, &below.allow_quarantined),
-                "false",
-                boolean,
-            ),
-            log_format: check.or("log_format", pick(&flags.log_format, &below.log_format), "text", log_format),
+            allow_quarantined: setting!(allow_quarantined, "false", boolean),
+            log_format: setting!(log_format, "text", log_format),
             log: pick(&flags.log, &below.log).unwrap_or_else(|| "info".to_owned()),
         };
         if faults.is_empty() { Ok(settings) } else { Err(Faults(faults)) }

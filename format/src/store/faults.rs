@@ -1,6 +1,11 @@
 //! A store whose requests fail by plan: before or after they took effect, or late. For tests.
 
-use std::{fmt, ops::Range, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    ops::Range,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -158,4 +163,16 @@ impl ObjectStore for Faulty {
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
         self.run(Operation::Put, to, self.inner.copy_opts(from, to, options)).await
     }
+}
+
+/// How many requests came one after another at most, each of which takes `trip`: one that starts after another has
+/// ended may have waited for it.
+pub fn round_trips(mut starts: Vec<Instant>, trip: Duration) -> usize {
+    starts.sort();
+    let mut depths: Vec<usize> = Vec::new();
+    for (i, start) in starts.iter().enumerate() {
+        let ended = starts[..i].partition_point(|other| *other + trip <= *start);
+        depths.push(1 + depths[..ended].iter().max().unwrap_or(&0));
+    }
+    depths.into_iter().max().unwrap_or(0)
 }

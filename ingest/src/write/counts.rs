@@ -16,7 +16,10 @@ use parking_lot::Mutex;
 use tidelake_format::{
     meta::Root,
     snapshot::{SnapshotOptions, SnapshotReader},
-    store::{Ambient, Store, StoreCounters, System, faults::Fault},
+    store::{
+        Ambient, Store, StoreCounters, System,
+        faults::{Fault, round_trips},
+    },
 };
 use tokio::time::Instant;
 
@@ -114,18 +117,6 @@ async fn a_commit_is_one_put_and_reads_only_when_its_base_is_stale() {
     assert!(stale.get <= 3, "{stale:?}");
 }
 
-/// How many requests came one after another at most, each of which takes `trip`: one that starts after another has
-/// ended may have waited for it.
-fn depth(mut starts: Vec<Instant>, trip: Duration) -> usize {
-    starts.sort();
-    let mut depths: Vec<usize> = Vec::new();
-    for (i, start) in starts.iter().enumerate() {
-        let ended = starts[..i].partition_point(|other| *other + trip <= *start);
-        depths.push(1 + depths[..ended].iter().max().unwrap_or(&0));
-    }
-    depths.into_iter().max().unwrap_or(0)
-}
-
 #[tokio::test]
 async fn a_cold_snapshot_over_a_thousand_segments_takes_four_round_trips_and_a_fresh_one_is_free() {
     const TRIP: Duration = Duration::from_millis(1_500);
@@ -147,7 +138,7 @@ async fn a_cold_snapshot_over_a_thousand_segments_takes_four_round_trips_and_a_f
     assert_eq!(snapshot.tail.len(), 1_000);
     let starts = starts.lock().clone();
     assert!(starts.len() > 1_000);
-    let trips = depth(starts, TRIP);
+    let trips = round_trips(starts, TRIP);
     assert!(trips <= 4, "{trips} round trips one after another");
     let before = late.counters();
     for _ in 0..100 {

@@ -14,7 +14,7 @@ use object_store::path::Path;
 use parking_lot::Mutex;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tidelake_format::store::{Ambient, Store};
-use tokio::{sync::watch, time::Instant};
+use tokio::{sync::Notify, time::Instant};
 
 use crate::{network::Network, server::Server};
 
@@ -32,38 +32,47 @@ pub enum Life {
 /// Stops a process wherever it awaits. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Gate {
-    life: Arc<watch::Sender<Life>>,
+    life: Arc<Mutex<Life>>,
+    /// Wakes in the order of waiting, unlike a watch channel, whose order no seed decides.
+    changed: Arc<Notify>,
 }
 
 impl Default for Gate {
     fn default() -> Self {
-        Self { life: Arc::new(watch::Sender::new(Life::Running)) }
+        Self { life: Arc::new(Mutex::new(Life::Running)), changed: Arc::default() }
     }
 }
 
 impl Gate {
     /// Waits while the process is frozen; never ends for a dead one.
     pub async fn pass(&self) {
-        let mut life = self.life.subscribe();
-        if life.wait_for(|life| *life == Life::Running).await.is_err() {
-            std::future::pending::<()>().await;
+        self.until(|life| life == Life::Running).await;
+    }
+
+    async fn until(&self, is_so: fn(Life) -> bool) {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if is_so(self.life()) {
+                return;
+            }
+            changed.await;
         }
     }
 
     /// What the process is.
     pub fn life(&self) -> Life {
-        *self.life.borrow()
+        *self.life.lock()
     }
 
     /// Freezes, thaws or kills; nothing brings back the dead.
     pub fn set(&self, to: Life) {
-        self.life.send_if_modified(|life| {
-            let changes = *life != Life::Dead && *life != to;
-            if changes {
-                *life = to;
-            }
-            changes
-        });
+        let mut life = self.life.lock();
+        if *life != Life::Dead && *life != to {
+            *life = to;
+            drop(life);
+            self.changed.notify_waiters();
+        }
     }
 
     /// Runs a future that is not polled while the process is frozen or dead.
@@ -71,8 +80,7 @@ impl Gate {
         let mut work = pin!(work);
         loop {
             self.pass().await;
-            let mut life = self.life.subscribe();
-            let mut changed = pin!(life.wait_for(|life| *life != Life::Running));
+            let mut changed = pin!(self.until(|life| life != Life::Running));
             let done = std::future::poll_fn(|cx| {
                 if changed.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(None);

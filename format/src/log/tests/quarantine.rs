@@ -164,7 +164,7 @@ async fn a_quarantined_segment_is_never_collected_and_fails_nothing_once_somebod
     }
     let left: Vec<String> =
         torn.place.store().list(layout::LOG).await.unwrap().iter().map(|m| m.location.to_string()).collect();
-    assert_eq!(left, [torn.key.clone()]);
+    assert_eq!(left, std::slice::from_ref(&torn.key));
     let reader = torn.reader(false);
     assert!(reader.snapshot(&[]).await.unwrap().blocks(torn.place.table).is_err());
     torn.place.store().delete(&torn.key).await.unwrap();

@@ -3,6 +3,7 @@
 use tidelake_format::{
     Error, Result,
     schema::{Role, check_name},
+    types::Type,
 };
 
 use super::{
@@ -24,9 +25,7 @@ pub(super) fn alter<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
     let action = match word.to_ascii_uppercase().as_str() {
         "" => return Err(cursor.unexpected("ADD, DROP, MODIFY, RENAME, SET or KEEP")),
         "ADD" => {
-            let (name, role) = column(cursor, word)?;
-            let ty = column_type(cursor, role)?;
-            column_options(cursor)?;
+            let (name, role, ty) = typed_column(cursor, word)?;
             AlterAction::Add { name, role, ty }
         }
         "DROP" => {
@@ -34,9 +33,7 @@ pub(super) fn alter<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
             AlterAction::Drop { name, role }
         }
         "MODIFY" => {
-            let (name, role) = column(cursor, word)?;
-            let ty = column_type(cursor, role)?;
-            column_options(cursor)?;
+            let (name, role, ty) = typed_column(cursor, word)?;
             AlterAction::Modify { name, role, ty }
         }
         "RENAME" => {
@@ -70,6 +67,14 @@ fn column(cursor: &mut Cursor<'_>, action: &str) -> Result<(String, Role)> {
         return Err(cursor.unexpected("COLUMN or TAG"));
     };
     Ok((cursor.name("a column name")?, role))
+}
+
+/// [`column`] with its type.
+fn typed_column(cursor: &mut Cursor<'_>, action: &str) -> Result<(String, Role, Type)> {
+    let (name, role) = column(cursor, action)?;
+    let ty = column_type(cursor, role)?;
+    column_options(cursor)?;
+    Ok((name, role, ty))
 }
 
 /// Takes `TAG a = v, b = v`.

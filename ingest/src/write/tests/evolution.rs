@@ -1,9 +1,17 @@
 //! Schemas that grow under several writers at once.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use futures::future::join_all;
-use tidelake_format::store::Store;
+use tidelake_format::{
+    meta::Root,
+    snapshot::{SnapshotOptions, SnapshotReader},
+    store::{
+        Store,
+        faults::{Fault, Operation},
+    },
+};
+use tokio::time::sleep;
 
 use super::line;
 use crate::{
@@ -83,4 +91,26 @@ async fn of_writers_that_give_a_field_different_types_one_wins_and_only_such_lin
             assert_eq!(again.accepted, 1, "every writer goes on");
         }
     }
+}
+
+#[tokio::test]
+async fn a_request_with_a_new_column_is_never_seen_without_it() {
+    let store = Store::in_memory();
+    let writer = nano(&store, config()).await;
+    line(&writer, "cpu,host=a x=1 1", Durability::Stored).await.unwrap();
+    // The log and the version are asked for at once; the column comes after the answer about the version.
+    let late = Duration::from_millis(400);
+    let slow = store.with_faults(move |r| if r.operation == Operation::List { Fault::Late(late) } else { Fault::None });
+    let options = SnapshotOptions { max_staleness: Some(Duration::ZERO), ..SnapshotOptions::default() };
+    let reader = SnapshotReader::new(Root::open(slow).await.unwrap(), options);
+    let write = async {
+        sleep(late / 2).await;
+        line(&writer, "cpu,host=a x=2,y=3 2", Durability::Stored).await.unwrap();
+    };
+    let (snapshot, ()) = futures::join!(reader.snapshot(&[]), write);
+    let snapshot = snapshot.unwrap();
+    assert_eq!(snapshot.tail.len(), 2);
+    let catalog = &snapshot.catalog;
+    let table = catalog.table(catalog.database("db").unwrap().id, "cpu").unwrap();
+    assert!(table.columns.iter().any(|c| c.name == "y"), "{:?}", table.columns);
 }

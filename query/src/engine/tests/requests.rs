@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rand::{SeedableRng, rngs::StdRng};
 use tidelake_format::{
     snapshot::{SnapshotOptions, SnapshotReader},
-    store::faults::Fault,
+    store::faults::{Fault, round_trips},
 };
 
 use super::{World, batches, lines};
@@ -20,18 +20,6 @@ use crate::{
 
 /// What every request takes; far more than what is done between them.
 const TRIP: Duration = Duration::from_millis(1_500);
-
-/// How many requests came one after another at most: one that starts after another has ended may have waited for it.
-fn depth(starts: impl Iterator<Item = Instant>) -> usize {
-    let mut starts: Vec<Instant> = starts.collect();
-    starts.sort();
-    let mut depths: Vec<usize> = Vec::new();
-    for (i, start) in starts.iter().enumerate() {
-        let ended = starts[..i].partition_point(|other| *other + TRIP <= *start);
-        depths.push(1 + depths[..ended].iter().max().unwrap_or(&0));
-    }
-    depths.into_iter().max().unwrap_or(0)
-}
 
 #[tokio::test]
 async fn a_cold_query_over_a_thousand_segments_takes_four_round_trips_before_its_data_and_a_warm_one_none() {
@@ -59,7 +47,7 @@ async fn a_cold_query_over_a_thousand_segments_takes_four_round_trips_before_its
     let cold = std::mem::take(&mut *requests.lock());
     let first = cold.iter().filter(|(_, key)| is_data(key)).map(|(start, _)| *start).min().unwrap();
     let before = cold.iter().filter(|(start, key)| *start < first && !is_data(key));
-    let trips = depth(before.map(|(start, _)| *start));
+    let trips = round_trips(before.map(|(start, _)| *start).collect(), TRIP);
     assert!(trips <= 4, "{trips} round trips before the data");
     assert!(cold.iter().filter(|(_, key)| key.starts_with("log/")).count() >= 1_000);
     let mut keys: Vec<&String> = cold.iter().map(|(_, key)| key).filter(|key| !is_data(key)).collect();
