@@ -136,7 +136,7 @@ async fn a_cold_snapshot_over_a_thousand_segments_takes_four_round_trips_and_a_f
     let reader = SnapshotReader::new(root, options);
     let snapshot = reader.snapshot(&[]).await.unwrap();
     assert_eq!(snapshot.tail.len(), 1_000);
-    let starts = starts.lock().clone();
+    let starts: Vec<_> = starts.lock().iter().map(|at| at.into_std()).collect();
     assert!(starts.len() > 1_000);
     let trips = round_trips(starts, TRIP);
     assert!(trips <= 4, "{trips} round trips one after another");

@@ -13,11 +13,12 @@ use tidelake_format::{
     ids::{Position, Token},
     layout::{idem_attempt_key, log_key},
     meta::{FaultySegment, Root, Watermark},
+    segment,
     store::Created,
 };
 use tokio::time::sleep;
 
-use super::{Ingest, Written};
+use super::{Ingest, Written, lane::blocking};
 use crate::decode::Rejected;
 
 /// Rows are acknowledged under a claim that is younger than this only.
@@ -231,18 +232,25 @@ async fn last_attempt(root: &Root, key: &IdempotencyKey) -> Result<(u32, Option<
 async fn look_at(root: &Root, record: &Record, claimed_ms: i64) -> Result<Look> {
     let Position { writer, seq } = record.position;
     // First the log, then the version: a segment that was folded in between is under the watermark.
-    let found = match root.store().head(&log_key(record.position)).await {
-        Ok(meta) => Some((meta.last_modified.timestamp_millis(), meta.size)),
+    let key = log_key(record.position);
+    let found = match root.store().get_with_meta(&key).await {
+        Ok((bytes, meta)) => {
+            // A part of a segment is not its rows, whoever was told what of it.
+            let read = blocking(bytes.len(), move || segment::decode(&key, &bytes)).await;
+            let is_whole = !read.is_err_and(|e| e.kind() == Kind::Corrupt);
+            Some((meta.last_modified.timestamp_millis(), meta.size, is_whole))
+        }
         Err(e) if e.kind() == Kind::NotFound => None,
         Err(e) => return Err(e),
     };
     let catalog = root.refresh().await?;
     let watermark = catalog.watermark(writer);
     let is_quarantined = |w: &Watermark| match found {
-        Some((modified_ms, bytes)) => w.is_quarantined(seq, modified_ms, bytes),
+        Some((modified_ms, bytes, _)) => w.is_quarantined(seq, modified_ms, bytes),
         None => w.faulty(seq).is_some_and(FaultySegment::is_quarantined),
     };
-    Ok(match (watermark, found.map(|(modified_ms, _)| modified_ms)) {
+    let readable = found.filter(|(_, _, is_whole)| *is_whole).map(|(modified_ms, ..)| modified_ms);
+    Ok(match (watermark, readable) {
         (Some(watermark), _) if watermark.is_void(seq) || is_quarantined(watermark) => Look::Void,
         (Some(watermark), _) if seq < watermark.next => Look::There,
         (_, Some(ms)) if ms.saturating_sub(record.start_ms) > VOID_MS => Look::Void,

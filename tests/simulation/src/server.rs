@@ -409,6 +409,12 @@ impl Server {
         state.change(key);
     }
 
+    /// Deletes an object as a person does, who looks again: no loss of power brings it back.
+    pub fn delete_for_good(&self, key: &str) {
+        self.delete(key);
+        self.state.lock().deleted.remove(key);
+    }
+
     /// Makes what happened in a directory outlast a loss of power.
     pub fn sync(&self, directory_: &str) {
         if !self.is_directory {

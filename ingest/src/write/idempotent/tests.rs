@@ -187,6 +187,32 @@ async fn whatever_step_the_first_copy_dies_at_the_second_one_is_written_once() {
     assert_eq!(deaths, 4, "a claim and a segment, before and after");
 }
 
+/// As if a claim had been made a minute earlier.
+fn age(claim: &std::path::Path) {
+    let past = std::time::SystemTime::now() - Duration::from_secs(62);
+    std::fs::File::options().write(true).open(claim).unwrap().set_modified(past).unwrap();
+}
+
+#[tokio::test]
+async fn rows_of_which_only_a_part_is_in_the_store_are_not_said_to_be_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path().to_str().unwrap(), &[]).unwrap();
+    let (a, b) = (nano(&store, config()).await, open(&store, config()).await);
+    line(&keyed(&a, "A"), "cpu value=1 1").await.unwrap();
+    let place = |key: String| directory.path().join(key);
+    let segment = place(store.list("log").await.unwrap()[0].location.to_string());
+    let bytes = std::fs::read(&segment).unwrap();
+    std::fs::write(&segment, &bytes[..bytes.len() / 2]).unwrap();
+    let error = line(&keyed(&b, "A"), "cpu value=1 1").await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    age(&place(store.list("idem").await.unwrap()[0].location.to_string()));
+    assert!(!line(&keyed(&b, "A"), "cpu value=1 1").await.unwrap().replayed);
+    assert_eq!(value(&store).await, "1.0", "what is left of the first copy is void, and in nobody's way");
+    assert!(line(&keyed(&a, "A"), "cpu value=1 1").await.unwrap().replayed);
+    b.compact(CompactRequest::Fold).await.unwrap();
+    assert_eq!(value(&store).await, "1.0");
+}
+
 #[tokio::test]
 async fn a_minute_later_a_copy_gives_up_on_the_first_one_whose_late_rows_never_count() {
     let directory = tempfile::tempdir().unwrap();
@@ -206,9 +232,7 @@ async fn a_minute_later_a_copy_gives_up_on_the_first_one_whose_late_rows_never_c
     }
     // A minute passes.
     frozen.0.store(61_000, Ordering::SeqCst);
-    let claim = directory.path().join(claims().await.unwrap()[0].location.to_string());
-    let past = std::time::SystemTime::now() - Duration::from_secs(62);
-    std::fs::File::options().write(true).open(claim).unwrap().set_modified(past).unwrap();
+    age(&directory.path().join(claims().await.unwrap()[0].location.to_string()));
     let copy = keyed(&other, "A");
     assert!(!line(&copy, "cpu value=1 1").await.unwrap().replayed);
     assert_eq!(claims().await.unwrap().len(), 2);
