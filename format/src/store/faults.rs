@@ -144,9 +144,11 @@ impl ObjectStore for Faulty {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        let key = prefix.cloned().unwrap_or_default();
-        let (fault, listed) = (self.fault(Operation::List, &key), self.inner.list(prefix).collect::<Vec<_>>());
-        let listed = async move { run(fault, listed.map(Ok)).await };
+        let key = prefix.cloned();
+        let fault = self.fault(Operation::List, key.as_ref().unwrap_or(&Path::default()));
+        let inner = self.inner.clone();
+        let list = async move { Ok(inner.list(key.as_ref()).collect::<Vec<_>>().await) };
+        let listed = run(fault, list);
         futures::stream::once(listed)
             .flat_map(|listed| match listed {
                 Ok(found) => futures::stream::iter(found).boxed(),
