@@ -118,7 +118,7 @@ impl Report {
     pub fn write(&self, dir: &Path) -> Result<[PathBuf; 2]> {
         std::fs::create_dir_all(dir).with_context(|| format!("create directory {}", dir.display()))?;
         let paths = [dir.join("report.json"), dir.join("report.md")];
-        let texts = [serde_json::to_string_pretty(self)?, markdown(self)];
+        let texts = [serde_json::to_string(self)? + "\n", markdown(self)];
         for (path, text) in paths.iter().zip(texts) {
             std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
         }
