@@ -5,9 +5,15 @@ use tidelake_format::{Error, Kind};
 
 /// Converts an error of planning or execution, keeping one of ours that travelled inside it.
 pub fn from_datafusion(error: DataFusionError) -> Error {
+    let ours = match error.find_root() {
+        DataFusionError::External(inner) => inner.downcast_ref::<Error>().map(|e| (e.kind(), e.to_string())),
+        _ => None,
+    };
+    if let Some((kind, message)) = ours {
+        return Error::new(kind, message).source(error);
+    }
     let message = error.strip_backtrace();
     let kind = match error.find_root() {
-        DataFusionError::External(inner) => inner.downcast_ref::<Error>().map_or(Kind::Internal, Error::kind),
         DataFusionError::SQL(..)
         | DataFusionError::Plan(_)
         | DataFusionError::SchemaError(..)
@@ -26,4 +32,18 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
 /// Wraps one of ours so that it can pass through DataFusion.
 pub fn to_datafusion(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_ours_comes_out_as_it_went_in() {
+        let inner = Error::corrupt("a segment is torn").with("key", "log/1");
+        let said = inner.to_string();
+        let wrapped = to_datafusion(inner).context("while sorting");
+        let error = from_datafusion(DataFusionError::Shared(std::sync::Arc::new(wrapped)));
+        assert_eq!((error.kind(), error.to_string()), (Kind::Corrupt, said));
+    }
 }

@@ -341,7 +341,7 @@ impl Root {
         if catalog.version > known.catalog.version {
             known.catalog = catalog;
         }
-        if let Some(confirmed) = confirmed.filter(|c| c.not_before(&known.confirmed)) {
+        if let Some(confirmed) = confirmed.filter(|c| !known.confirmed.not_before(c)) {
             known.confirmed = confirmed;
         }
     }

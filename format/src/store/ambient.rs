@@ -83,9 +83,10 @@ impl Moment {
         }
     }
 
-    /// Whether this moment is not before the other.
+    /// Whether this moment is certainly not before the other: by both clocks, since either may have stood still while
+    /// the process was frozen between them.
     pub fn not_before(&self, other: &Moment) -> bool {
-        self.at >= other.at
+        self.at >= other.at && self.wall_ms >= other.wall_ms
     }
 }
 
@@ -104,6 +105,16 @@ mod tests {
         fn random(&self) -> u64 {
             0
         }
+    }
+
+    #[test]
+    fn a_moment_is_after_another_by_both_clocks_only() {
+        let (early, late) = (Moment::now(&Hands(1_000_000)), Moment::now(&Hands(2_000_000)));
+        assert!(late.not_before(&early) && late.not_before(&late) && !early.not_before(&late));
+        let stood_still = Moment { at: early.at, ..late };
+        assert!(stood_still.not_before(&early) && !early.not_before(&stood_still));
+        let went_back = Moment { wall_ms: 0, ..late };
+        assert!(!went_back.not_before(&early));
     }
 
     #[test]

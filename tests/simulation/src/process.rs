@@ -101,6 +101,8 @@ pub struct Hands {
     skew_ms: AtomicI64,
     /// How much the monotonic clock lags behind, because it stood still while the process was frozen.
     lag_ms: AtomicU64,
+    /// Since when it stands still.
+    still: Mutex<Option<Instant>>,
     rng: Mutex<StdRng>,
 }
 
@@ -110,9 +112,16 @@ impl Hands {
         self.skew_ms.fetch_add(by_ms, Relaxed);
     }
 
-    /// The monotonic clock stood still for this time.
-    pub fn stood_still(&self, time: Duration) {
-        self.lag_ms.fetch_add(u64::try_from(time.as_millis()).unwrap_or(0), Relaxed);
+    /// Stops the monotonic clock.
+    pub fn stand_still(&self) {
+        *self.still.lock() = Some(Instant::now());
+    }
+
+    /// Lets the monotonic clock go on from where it stopped.
+    pub fn go_on(&self) {
+        if let Some(since) = self.still.lock().take() {
+            self.lag_ms.fetch_add(u64::try_from(since.elapsed().as_millis()).unwrap_or(0), Relaxed);
+        }
     }
 }
 
@@ -127,7 +136,8 @@ impl Ambient for Hands {
 
     fn monotonic(&self) -> Instant {
         let lag = Duration::from_millis(self.lag_ms.load(Relaxed));
-        Instant::now().checked_sub(lag).unwrap_or_else(Instant::now)
+        let now = self.still.lock().unwrap_or_else(Instant::now);
+        now.checked_sub(lag).unwrap_or(now)
     }
 }
 
@@ -152,6 +162,7 @@ impl Process {
             server: server.clone(),
             skew_ms: AtomicI64::new(skew_ms),
             lag_ms: AtomicU64::new(0),
+            still: Mutex::default(),
             rng: Mutex::new(StdRng::seed_from_u64(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15))),
         });
         let network = Arc::new(Network::new(server.clone(), gate.clone(), number));

@@ -103,12 +103,11 @@ fn freeze(world: &World, process: Process) {
     let stands_still = !world.plan.steps && world.draw(|rng| rng.random_bool(0.7));
     if stands_still {
         world.server.count("monotonic clock stood still");
+        process.hands.stand_still();
     }
     tokio::spawn(async move {
         sleep(time).await;
-        if stands_still {
-            process.hands.stood_still(time);
-        }
+        process.hands.go_on();
         process.gate.set(Life::Running);
     });
 }
