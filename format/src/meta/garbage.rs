@@ -116,8 +116,6 @@ impl Collector {
             return Ok(Collected::default());
         }
         let now_ms = store.clock_ms().await?;
-        // What this relies on must not vanish in a crash.
-        store.sync(layout::META).await?;
         let versions = self.root.chain().versions().await?;
         let newest = self.root.refresh().await?;
         let mut collected =

@@ -1,6 +1,12 @@
 //! The handle to one root: its store, its chain and what is known of it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
@@ -39,6 +45,8 @@ struct Inner {
     store: Store,
     chain: Chain,
     known: Mutex<Known>,
+    /// The newest version that is known to outlast a loss of power.
+    durable: AtomicU64,
     files: FileLists,
     collected: Seen,
     /// Held while the store is asked for newer versions.
@@ -88,9 +96,11 @@ impl Root {
                 Err(e) if e.kind() == Kind::NotFound => continue,
                 Err(e) => return Err(e),
             };
+            store.sync(layout::META).await?;
             let inner = Inner {
                 store,
                 chain,
+                durable: AtomicU64::new(catalog.version.0),
                 known: Mutex::new(Known { catalog, confirmed }),
                 files: FileLists::default(),
                 collected: Seen::default(),
@@ -237,6 +247,7 @@ impl Root {
         let mut catalog = draft.into_catalog();
         catalog.object = Some(won);
         let catalog = Arc::new(catalog);
+        self.inner.durable.fetch_max(catalog.version.0, Relaxed);
         self.learn(catalog.clone(), Some(asked));
         Ok(Attempt::Won(catalog))
     }
@@ -310,6 +321,16 @@ impl Root {
         Err(Error::unavailable("the chain moves faster than it can be read").with("found", self.catalog().version))
     }
 
+    /// Makes a version that was found outlast a loss of power: whoever made it may have died before it did. What is
+    /// acknowledged, answered or deleted on the ground of a version must not lose that ground.
+    async fn settle(&self, version: Version) -> Result<()> {
+        if self.inner.durable.load(Relaxed) < version.0 {
+            self.inner.store.sync(layout::META).await?;
+            self.inner.durable.fetch_max(version.0, Relaxed);
+        }
+        Ok(())
+    }
+
     /// Reads a version; `None` where it is absent, or was collected meanwhile.
     async fn read(&self, version: Version, near: &Catalog) -> Result<Option<Arc<Catalog>>> {
         let chain = &self.inner.chain;
@@ -320,7 +341,10 @@ impl Root {
             Err(e) => Err(e),
         };
         match read {
-            Ok(catalog) => Ok(Some(Arc::new(catalog))),
+            Ok(catalog) => {
+                self.settle(version).await?;
+                Ok(Some(Arc::new(catalog)))
+            }
             Err(e) if e.kind() == Kind::NotFound && chain.newest().await? > Some(version) => Ok(None),
             Err(e) if e.kind() == Kind::NotFound => {
                 Err(Error::corrupt("the newest version points into one that is absent")

@@ -16,7 +16,7 @@ use crate::{
     layout,
     schema::{Database, Role},
     store::{
-        Ambient, Store, System,
+        Ambient, Durable, Store, System,
         faults::{Fault, Operation},
     },
     types::{Precision, Type},
@@ -360,6 +360,40 @@ impl Ambient for Shifted {
     fn random(&self) -> u64 {
         System.random()
     }
+}
+
+/// A directory whose creators are slow to sync; counts who syncs in their stead.
+#[derive(Debug, Default)]
+struct Syncs(parking_lot::Mutex<Vec<String>>);
+
+#[async_trait::async_trait]
+impl Durable for Syncs {
+    async fn sync(&self, prefix: &object_store::path::Path) -> object_store::Result<()> {
+        self.0.lock().push(prefix.to_string());
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_version_of_another_process_is_made_durable_before_it_is_believed() {
+    let store = Store::in_memory();
+    let (other, _) = root_with_table(store.clone()).await;
+    let syncs = Arc::new(Syncs::default());
+    let root = Root::open(store.with_durable(syncs.clone())).await.unwrap();
+    let spent = || std::mem::take(&mut *syncs.0.lock());
+    assert_eq!(spent(), [layout::META]);
+    root.refresh().await.unwrap();
+    root.commit(&[], |d| Ok(d.renew())).await.unwrap();
+    root.refresh().await.unwrap();
+    assert!(spent().is_empty(), "it is durable, and so is what this process made itself");
+    other.commit(&[], |d| Ok(d.renew())).await.unwrap();
+    assert_eq!(root.refresh().await.unwrap().version, Version(3));
+    root.refresh().await.unwrap();
+    assert_eq!(spent(), [layout::META]);
+    // One that does nothing is answered on the ground of what it found.
+    other.commit(&[], |d| Ok(d.renew())).await.unwrap();
+    root.commit(&[], |_| Ok(())).await.unwrap();
+    assert_eq!(spent(), [layout::META]);
 }
 
 #[tokio::test]

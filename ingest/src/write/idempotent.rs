@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tidelake_format::{
     Error, Kind, Result,
     ids::{Position, Token},
-    layout::{idem_attempt_key, log_key},
+    layout::{IDEM, idem_attempt_key, log_key, log_prefix},
     meta::{FaultySegment, Root, Watermark},
     segment,
     store::Created,
@@ -207,6 +207,11 @@ async fn look(root: &Root, key: &IdempotencyKey, digest: u128) -> Result<Known> 
             Look::Void => false,
             Look::Late | Look::Absent => give_up(root, &record).await?,
         };
+        if there {
+            // Whoever put them may have died before they were to outlast a loss of power.
+            root.store().sync(&log_prefix(record.position.writer)).await?;
+            root.store().sync(IDEM).await?;
+        }
         return Ok(if there { Known::Written(record.answer()) } else { Known::Free(claim(attempt + 1)) });
     }
 }

@@ -89,7 +89,7 @@ fn a_report_reads_back_and_a_newer_one_is_refused() {
     let read = Report::read(&json).unwrap();
     assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::to_value(&report).unwrap());
     assert_eq!(std::fs::read_to_string(page).unwrap(), markdown(&read));
-    let newer = std::fs::read_to_string(&json).unwrap().replacen("\"version\": 1", "\"version\": 2", 1);
+    let newer = std::fs::read_to_string(&json).unwrap().replacen("\"version\":1", "\"version\":2", 1);
     std::fs::write(&json, newer).unwrap();
     assert!(Report::read(&json).unwrap_err().to_string().contains("version 1 or older, found 2"));
 }
