@@ -13,6 +13,7 @@ pub(crate) use listing::{Listing, Pending};
 use crate::{
     error::{Error, Kind, Result},
     ids::{Position, WriterId},
+    layout,
     meta::{Catalog, Draft, Root, Watermark},
     snapshot::{Fault, TailSegment},
 };
@@ -159,7 +160,11 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64) -> Result<Cut> {
     let is_retired = |(writer, w): &(WriterId, &Watermark)| {
         clock_ms.saturating_sub(w.start_ms) > RETIRED_MS && !listing.has(*writer)
     };
-    let retired = catalog.watermarks().filter(is_retired).map(|(writer, _)| writer).collect();
+    let retired: Vec<WriterId> = catalog.watermarks().filter(is_retired).map(|(writer, _)| writer).collect();
+    if !retired.is_empty() {
+        // Without their watermark, segments whose deletion a loss of power undid would count again.
+        store.sync(layout::LOG).await?;
+    }
     Ok(Cut { segments, watermarks: moved.into_iter().collect(), retired, faults, clock_ms, catalog })
 }
 
