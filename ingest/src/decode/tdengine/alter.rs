@@ -69,7 +69,7 @@ fn column(cursor: &mut Cursor<'_>, action: &str) -> Result<(String, Role)> {
     Ok((cursor.name("a column name")?, role))
 }
 
-/// [`column`] with its type.
+/// Takes what [`column()`] does, and a type with its options.
 fn typed_column(cursor: &mut Cursor<'_>, action: &str) -> Result<(String, Role, Type)> {
     let (name, role) = column(cursor, action)?;
     let ty = column_type(cursor, role)?;
