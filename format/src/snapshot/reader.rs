@@ -225,12 +225,13 @@ impl Inner {
     async fn tail(&self, reading: &mut Reading, pending: &[Pending]) -> Result<(Vec<Arc<TailSegment>>, Vec<Fault>)> {
         let ambient = self.ambient();
         let is_kept = |kept: Option<&Kept>, p: &Pending| match kept {
-            _ if p.is_void => matches!(kept, Some(Kept::Void)),
             Some(Kept::Segment(segment)) => segment.modified_ms == p.time_ms,
             Some(Kept::Void) => true,
             Some(Kept::Fault(_, since)) => since.age(ambient) < FAULT_AGE,
             None => false,
         };
+        // What a version says not to count is not kept: another object may come in the place of a quarantined one.
+        let pending: Vec<Pending> = pending.iter().filter(|p| !p.is_void).copied().collect();
         let wanted: Vec<Pending> =
             pending.iter().filter(|p| !is_kept(reading.kept.get(&p.position), p)).copied().collect();
         let fetched = if wanted.is_empty() { Vec::new() } else { fetch(self.root.store(), wanted).await? };
@@ -244,7 +245,7 @@ impl Inner {
         }
         let mut kept = HashMap::with_capacity(pending.len());
         let (mut tail, mut faults) = (Vec::with_capacity(pending.len()), Vec::new());
-        for p in pending {
+        for p in &pending {
             let Some(found) = reading.kept.remove(&p.position) else { continue };
             match &found {
                 Kept::Segment(segment) => tail.push(segment.clone()),

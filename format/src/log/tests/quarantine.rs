@@ -193,3 +193,16 @@ async fn another_object_in_the_place_of_a_quarantined_one_counts() {
     }
     assert!(cut(&torn.place.root, MARGIN, u64::MAX).await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn another_object_counts_at_once_for_who_knew_the_quarantined_one() {
+    let torn = Torn::new().await;
+    torn.quarantine().await;
+    // It is quarantined and not yet under the watermark.
+    let reader = torn.reader(true);
+    assert_eq!(reader.snapshot(&[]).await.unwrap().tail.len(), 2);
+    std::fs::write(torn.place.path(&torn.key), &torn.good).unwrap();
+    torn.place.touch(&torn.key, 10);
+    let snapshot = reader.snapshot(&[Token::Position(torn.faulty)]).await.unwrap();
+    assert_eq!(snapshot.blocks(torn.place.table).unwrap().count(), 3);
+}
