@@ -8,6 +8,7 @@
 
 pub mod chain;
 pub mod check;
+mod compression;
 pub mod error;
 pub mod file;
 pub mod holders;

@@ -78,8 +78,7 @@ pub fn encode(header: &SegmentHeader, blocks: &[Block]) -> Result<Bytes> {
             .with("limit", MAX_BLOCKS)
             .with("found", blocks.len()));
     }
-    let mut compressor = ipc::Compressor::new()?;
-    let bodies = blocks.iter().map(|block| body(block, &mut compressor)).collect::<Result<Vec<_>>>()?;
+    let bodies = blocks.iter().map(body).collect::<Result<Vec<_>>>()?;
     let mut offset = HEADER + ENTRY * blocks.len() + 4;
     let mut out = BytesMut::with_capacity(offset + bodies.iter().map(|b| b.0.len()).sum::<usize>());
     out.put_slice(MAGIC);
@@ -109,7 +108,7 @@ pub fn encode(header: &SegmentHeader, blocks: &[Block]) -> Result<Bytes> {
 }
 
 /// The stored bytes of a block and their length before compression.
-fn body(block: &Block, compressor: &mut ipc::Compressor) -> Result<(Vec<u8>, usize)> {
+fn body(block: &Block) -> Result<(Vec<u8>, usize)> {
     let mut raw = Vec::with_capacity(2_048 + batch_bytes(&block.rows) + batch_bytes(block.series.batch()));
     raw.extend_from_slice(&[0; 8]);
     ipc::write(block.series.batch(), &mut raw)?;
@@ -122,7 +121,7 @@ fn body(block: &Block, compressor: &mut ipc::Compressor) -> Result<(Vec<u8>, usi
             .with("limit", MAX_RAW)
             .with("found", raw.len()));
     }
-    Ok((compressor.compress(&raw)?, raw.len()))
+    Ok((ipc::compress(&raw)?, raw.len()))
 }
 
 /// Decodes a segment; `key` is only for messages. That the position in the header is that of the key is for the

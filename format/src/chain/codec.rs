@@ -19,16 +19,16 @@
 //! Numbers are little-endian. A pointer is `[version, offset, length, crc, born]`. A page is JSON
 //! `[[name, pointer], …]`, sorted by name.
 
-use std::{cell::RefCell, io::Read};
+use std::io::Read;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
+    compression::{self, inflate},
     error::{Error, Result},
     ids::Version,
     layout,
-    segment::ipc::inflate,
 };
 
 const MAGIC: &[u8; 8] = b"TDLKMETA";
@@ -42,11 +42,6 @@ const MAX_SECTION: u64 = 512 << 20;
 const ZSTD_LEVEL: i32 = 3;
 /// A section of at most so many bytes is decoded in one go.
 const SMALL_SECTION: u64 = 1 << 20;
-
-thread_local! {
-    /// The encoder of this thread: to make one takes longer than to encode a small section.
-    static ENCODER: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
-}
 
 /// Where the bytes of a section or page lie, and since when its content is what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -210,17 +205,7 @@ pub(super) fn check(frame: &[u8], at: &Pointer, name: &str) -> Result<()> {
 }
 
 pub(super) fn compress(body: &[u8]) -> Result<Vec<u8>> {
-    let of_thread = |cell: &RefCell<Option<zstd::bulk::Compressor<'static>>>| {
-        let mut kept = cell.borrow_mut();
-        let encoder = match &mut *kept {
-            Some(encoder) => encoder,
-            none => none.insert(zstd::bulk::Compressor::new(ZSTD_LEVEL)?),
-        };
-        encoder.compress(body)
-    };
-    // A thread that ends keeps nothing.
-    let done = ENCODER.try_with(of_thread).unwrap_or_else(|_| zstd::bulk::compress(body, ZSTD_LEVEL));
-    done.map_err(|e| Error::internal("zstd failed").source(e))
+    compression::compress(body, ZSTD_LEVEL)
 }
 
 pub(super) fn decompress(version: Version, name: &str, frame: &[u8]) -> Result<Vec<u8>> {

@@ -31,7 +31,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     merge::ticks,
-    segment::ipc::Compressor,
+    segment::ipc::compress,
 };
 
 /// The longest value that stands in statistics; a column with longer ones has none.
@@ -57,13 +57,12 @@ pub(super) fn encode(
         return Ok(None);
     }
     let nullable = column.max_def_level() > 0;
-    let mut compressor = Compressor::new()?;
     let mut bytes = Vec::new();
     let mut writer = CheckedPages(&mut bytes);
     let (mut stored, mut raw_bytes) = (0usize, 0usize);
     let plain = dictionary.plain.concat();
     let page = Page::DictionaryPage {
-        buf: compressor.compress(&plain)?.into(),
+        buf: compress(&plain)?.into(),
         num_values: dictionary.plain.len() as u32,
         encoding: Encoding::PLAIN,
         is_sorted: true,
@@ -93,7 +92,7 @@ pub(super) fn encode(
         raw.push(width as u8);
         write_runs(&mut raw, codes.iter().filter_map(|(code, n)| Some(((*code)?, *n))), width);
         let page = Page::DataPage {
-            buf: compressor.compress(&raw)?.into(),
+            buf: compress(&raw)?.into(),
             num_values: *rows as u32,
             encoding: Encoding::RLE_DICTIONARY,
             def_level_encoding: Encoding::RLE,

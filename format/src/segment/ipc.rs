@@ -1,9 +1,6 @@
 //! One record batch as an Arrow IPC stream, and zstd around it: the bodies of segments and tag manifests.
 
-use std::{
-    cell::{Cell, RefCell},
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow::{
     array::RecordBatch,
@@ -16,57 +13,16 @@ use arrow::{
     },
 };
 
-use crate::error::{Error, Result};
+use crate::{
+    compression::{self, inflate},
+    error::{Error, Result},
+};
 
-thread_local! {
-    /// One encoder that waits on this thread: its tables are some hundred KiB, and a group commit needs one each time.
-    static IDLE: Cell<Option<zstd::bulk::Compressor<'static>>> = const { Cell::new(None) };
-    /// One decoder of this thread: to make one takes longer than to decode a small body, the more so in a virtual
-    /// machine, where asking the processor what it can do leaves the machine.
-    static DECODER: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
-}
+const ZSTD_LEVEL: i32 = 1;
 
-/// Decodes a zstd frame of at most `capacity` bytes of content.
-///
-/// # Errors
-/// When it is no such frame, or its content is larger.
-pub(crate) fn inflate(frame: &[u8], capacity: usize) -> std::io::Result<Vec<u8>> {
-    let of_thread = |cell: &RefCell<Option<zstd::bulk::Decompressor<'static>>>| {
-        let mut kept = cell.borrow_mut();
-        let decoder = match &mut *kept {
-            Some(decoder) => decoder,
-            none => none.insert(zstd::bulk::Decompressor::new()?),
-        };
-        decoder.decompress(frame, capacity)
-    };
-    // A thread that ends keeps nothing.
-    DECODER.try_with(of_thread).unwrap_or_else(|_| zstd::bulk::decompress(frame, capacity))
-}
-
-/// A zstd encoder of level 1, used again for several bodies.
-pub(crate) struct Compressor(Option<zstd::bulk::Compressor<'static>>);
-
-impl Drop for Compressor {
-    fn drop(&mut self) {
-        // A thread that ends keeps nothing.
-        let _ = IDLE.try_with(|idle| idle.set(self.0.take()));
-    }
-}
-
-impl Compressor {
-    pub(crate) fn new() -> Result<Self> {
-        if let Some(idle) = IDLE.try_with(Cell::take).ok().flatten() {
-            return Ok(Self(Some(idle)));
-        }
-        let new = zstd::bulk::Compressor::new(1).map_err(|e| Error::internal("zstd cannot start").source(e))?;
-        Ok(Self(Some(new)))
-    }
-
-    /// One zstd frame with its content size.
-    pub(crate) fn compress(&mut self, raw: &[u8]) -> Result<Vec<u8>> {
-        let encoder = self.0.as_mut().ok_or_else(|| Error::internal("a zstd encoder is used after its end"))?;
-        encoder.compress(raw).map_err(|e| Error::internal("zstd cannot compress").source(e))
-    }
+/// One zstd frame of a body.
+pub(crate) fn compress(raw: &[u8]) -> Result<Vec<u8>> {
+    compression::compress(raw, ZSTD_LEVEL)
 }
 
 /// Decompresses one frame to exactly `raw` bytes, at most `limit`.

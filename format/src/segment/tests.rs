@@ -137,7 +137,7 @@ fn forge(change: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let start = HEADER + ENTRY + 4;
     let mut raw = ipc::decompress(&bytes[start..], entry.raw, MAX_RAW).unwrap().to_vec();
     change(&mut raw);
-    let stored = ipc::Compressor::new().unwrap().compress(&raw).unwrap();
+    let stored = ipc::compress(&raw).unwrap();
     let mut out = bytes[..HEADER + ENTRY].to_vec();
     out[HEADER + 12..HEADER + 16].copy_from_slice(&crc32fast::hash(&stored).to_le_bytes());
     out[HEADER + 24..HEADER + 28].copy_from_slice(&(stored.len() as u32).to_le_bytes());

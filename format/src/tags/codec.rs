@@ -39,7 +39,7 @@ impl TagManifest {
         let split = (raw.len() - 8) as u64;
         raw[..8].copy_from_slice(&split.to_le_bytes());
         ipc::write(&self.rows_batch()?, &mut raw)?;
-        let body = ipc::Compressor::new()?.compress(&raw)?;
+        let body = ipc::compress(&raw)?;
         let mut out = BytesMut::with_capacity(HEADER + body.len());
         out.put_slice(MAGIC);
         out.put_u16_le(FORMAT_VERSION);
