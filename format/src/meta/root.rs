@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// "There is no next version" says nothing once the version asked about was confirmed newest this long ago: the
-/// next one may have been collected.
+/// next one may have been collected, and what is found or created in its place may be a stray that nobody goes by.
 const CONFIRMED: Duration = Duration::from_secs(30 * 60);
 /// How many new versions are asked for one by one before a LIST.
 const STEPS: usize = 3;
@@ -222,6 +222,9 @@ impl Root {
     }
 
     /// One attempt to commit on top of `base`.
+    ///
+    /// # Errors
+    /// [`Kind::Unavailable`] where it is unknown whether it is in; as [`Chain::append`].
     pub(super) async fn append(
         &self,
         base: &Arc<Catalog>,
@@ -231,6 +234,14 @@ impl Root {
     ) -> Result<Attempt> {
         let object = base.object.as_ref().ok_or_else(|| Error::internal("a catalog in memory cannot be a base"))?;
         let (chain, asked) = (&self.inner.chain, Moment::now(self.ambient()));
+        let known = self.inner.known.lock().clone();
+        let is_stale = || known.confirmed.age(self.ambient()) > CONFIRMED;
+        if is_stale() {
+            return Ok(Attempt::Lost(None));
+        }
+        if known.catalog.version != base.version {
+            return Ok(Attempt::Lost(Some(known.catalog)));
+        }
         let left = deadline.saturating_duration_since(Instant::now());
         let won = match chain.append(Some(object), changes, left).await {
             Ok(Appended::Won(won)) => won,
@@ -239,10 +250,11 @@ impl Root {
             Err(e) if e.kind() == Kind::NotFound => return Ok(Attempt::Lost(None)),
             Err(e) => return Err(e),
         };
-        if self.confirmed_age() > CONFIRMED && chain.newest().await? != Some(won.version()) {
-            // The chain had gone on and the next version had been collected: what was just created is a stray.
-            self.inner.store.delete(&layout::meta_key(won.version())).await?;
-            return Ok(Attempt::Lost(None));
+        // This process stood still meanwhile. Either others went on from what it created, or they had gone on from the
+        // base, and the version after it had been collected: then this is a stray, which is collected as well.
+        if is_stale() && chain.newest().await? != Some(won.version()) {
+            return Err(Error::unavailable("outcome unknown: the process stood still while it committed")
+                .with("key", layout::meta_key(won.version())));
         }
         let mut catalog = draft.into_catalog();
         catalog.object = Some(won);
@@ -258,6 +270,9 @@ impl Root {
         let chain = &self.inner.chain;
         let object = chain.decode(base.version.next(), winner, base.object.as_deref()).await.ok()?;
         let catalog = Arc::new(Catalog::load(chain, object, Some(base)).await.ok()?);
+        if self.confirmed_age() > CONFIRMED {
+            return None;
+        }
         self.learn(catalog.clone(), None);
         Some(catalog)
     }
@@ -288,13 +303,15 @@ impl Root {
                 if must_list {
                     break;
                 }
-                match self.read(known.version.next(), &known).await? {
+                let next = self.read(known.version.next(), &known).await?;
+                // The age is looked at after the answer: a process may be frozen anywhere.
+                must_list = self.confirmed_age() > CONFIRMED;
+                match next {
+                    _ if must_list => {}
                     Some(next) => {
                         known = next;
                         self.learn(known.clone(), None);
                     }
-                    // The age is looked at after the answer: a process may be frozen anywhere.
-                    None if self.confirmed_age() > CONFIRMED => must_list = true,
                     None => {
                         self.learn(known.clone(), Some(asked));
                         return Ok(self.catalog());

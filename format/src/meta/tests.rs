@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -17,7 +17,7 @@ use crate::{
     schema::{Database, Role},
     store::{
         Ambient, Durable, Store, System,
-        faults::{Fault, Operation},
+        faults::{Fault, Operation, Request},
     },
     types::{Precision, Type},
 };
@@ -419,6 +419,78 @@ async fn a_process_that_was_frozen_lists_before_it_believes_or_commits() {
         assert_eq!(catalog.version, newest.next(), "commits first: {commits_first}");
         assert_eq!(root.refresh().await.unwrap().version, newest.next());
         assert_eq!(store.list(layout::META).await.unwrap().len(), 2, "no stray version stays");
+    }
+}
+
+/// A handle whose clock is at 31 minutes as soon as it creates a version; what befalls each such request, in order.
+async fn freezes_at_a_commit(store: &Store, fates: Vec<Fault>) -> (Root, Arc<Shifted>) {
+    let clock = Arc::new(Shifted::default());
+    let (puts, hands) = (AtomicUsize::new(0), clock.clone());
+    let plan = move |r: &Request<'_>| match r.operation {
+        Operation::Put if r.key.starts_with(layout::META) => {
+            hands.0.store(31 * 60_000, Relaxed);
+            fates.get(puts.fetch_add(1, Relaxed)).copied().unwrap_or(Fault::None)
+        }
+        _ => Fault::None,
+    };
+    (Root::open(store.with_faults(plan).with_ambient(clock.clone())).await.unwrap(), clock)
+}
+
+#[tokio::test]
+async fn a_version_in_the_place_of_a_collected_one_is_believed_by_nobody() {
+    for others_ask in [false, true] {
+        let store = Store::in_memory();
+        let (root, _) = root_with_table(store.clone()).await;
+        let (frozen, clock) = freezes_at_a_commit(&store, vec![Fault::Late(Duration::from_millis(500))]).await;
+        let stray = frozen.catalog().version.next();
+        for _ in 0..5 {
+            root.commit(&[], |d| Ok(d.renew())).await.unwrap();
+        }
+        for v in 0..root.catalog().version.0 {
+            store.delete(&layout::meta_key(Version(v))).await.unwrap();
+        }
+        // Another task of that process finds out how things are before the request takes effect.
+        let asks = async {
+            while clock.0.load(Relaxed) == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            if others_ask {
+                frozen.refresh().await.unwrap();
+            }
+        };
+        let create = frozen.commit(&[], |d| d.create_table(DatabaseId(0), "x", columns()));
+        let (committed, ()) = tokio::join!(create, asks);
+        let e = committed.unwrap_err();
+        assert_eq!((e.kind(), e.context("key")), (Kind::Unavailable, Some(&*layout::meta_key(stray))), "{e:?}");
+        assert!(store.get(&layout::meta_key(stray)).await.is_ok(), "the test made a stray");
+        for known in [&frozen, &root] {
+            assert!(known.catalog().table(DatabaseId(0), "x").is_none());
+            assert_eq!(known.refresh().await.unwrap().version, root.catalog().version);
+        }
+        let newest = root.catalog().version;
+        let (_, catalog) = frozen.commit(&[], |d| d.create_table(DatabaseId(0), "x", columns())).await.unwrap();
+        assert_eq!(catalog.version, newest.next());
+    }
+}
+
+#[tokio::test]
+async fn a_version_whose_creator_stood_still_stays_when_others_went_on_from_it() {
+    let store = Store::in_memory();
+    let (root, _) = root_with_table(store.clone()).await;
+    let (frozen, _) = freezes_at_a_commit(&store, vec![Fault::LostReply, Fault::Late(Duration::from_secs(2))]).await;
+    let made = frozen.catalog().version.next();
+    let create = frozen.commit(&[], |d| d.create_table(DatabaseId(0), "x", columns()));
+    let goes_on = async {
+        root.wait_for(made, Duration::from_secs(1)).await.unwrap();
+        root.commit(&[], |d| Ok(d.renew())).await.unwrap();
+    };
+    let (committed, ()) = tokio::join!(create, goes_on);
+    let e = committed.unwrap_err();
+    assert_eq!((e.kind(), e.context("key")), (Kind::Unavailable, Some(&*layout::meta_key(made))), "{e:?}");
+    for reader in [frozen, Root::open(store).await.unwrap()] {
+        let catalog = reader.refresh().await.unwrap();
+        assert_eq!(catalog.version, made.next());
+        assert!(catalog.table(DatabaseId(0), "x").is_some(), "it is in, and what is in stays");
     }
 }
 
