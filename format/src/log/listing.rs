@@ -39,6 +39,11 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    /// Whether both are one object, as far as a list tells.
+    pub(crate) fn is_same_object(&self, other: &Pending) -> bool {
+        (self.modified_ms, self.bytes) == (other.modified_ms, other.bytes)
+    }
+
     /// What a fold takes down of it that could not decode it.
     pub(super) fn faulty(&self, fault: &Fault, read_ms: i64) -> FaultySegment {
         FaultySegment {
@@ -72,8 +77,15 @@ impl Listing {
     }
 
     /// Brings a listing of a directory up to date: reads the names under `log/`, lists the writers that are new
-    /// and asks for the next number of those that are known. `catalog` is the last one seen.
-    pub(crate) async fn update(&mut self, store: &Store, names: Vec<String>, catalog: &Catalog) -> Result<()> {
+    /// and asks for the next number of those that are known. `catalog` is the last one seen, `faulty` is what could not
+    /// be read the last time.
+    pub(crate) async fn update(
+        &mut self,
+        store: &Store,
+        names: Vec<String>,
+        catalog: &Catalog,
+        faulty: &[Position],
+    ) -> Result<()> {
         let found: Vec<WriterId> = names.iter().filter_map(|n| n.parse().ok()).collect();
         self.writers.retain(|writer, _| found.contains(writer));
         for writer in found {
@@ -81,10 +93,11 @@ impl Listing {
             self.ask_next(store, writer, watermark).await?;
             let segments = self.writers.entry(writer).or_default();
             // Another object may have come in the place of one that could not be read, or none.
-            for faulty in watermark.map_or(&[][..], |w| &w.faulty) {
-                match head(store, Position { writer, seq: faulty.seq }).await? {
-                    Some(listed) => segments.insert(faulty.seq, listed),
-                    None => segments.remove(&faulty.seq),
+            let of_reader = faulty.iter().filter(|p| p.writer == writer).map(|p| p.seq);
+            for seq in watermark.iter().flat_map(|w| &w.faulty).map(|f| f.seq).chain(of_reader) {
+                match head(store, Position { writer, seq }).await? {
+                    Some(listed) => segments.insert(seq, listed),
+                    None => segments.remove(&seq),
                 };
             }
         }

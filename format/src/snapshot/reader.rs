@@ -78,7 +78,8 @@ struct Reading {
 enum Kept {
     Segment(Arc<TailSegment>),
     Void,
-    Fault(Fault, Moment),
+    /// What was found of an object, and when.
+    Fault(Fault, Pending, Moment),
 }
 
 impl SnapshotReader {
@@ -209,7 +210,9 @@ impl Inner {
         if let Some(names) = store.directories(layout::LOG)? {
             let (mut listing, before) =
                 reading.listing.take().unwrap_or_else(|| (Listing::default(), self.root.catalog()));
-            listing.update(store, names, &before).await?;
+            let faulty = reading.kept.iter().filter(|(_, kept)| matches!(kept, Kept::Fault(..)));
+            let faulty: Vec<Position> = faulty.map(|(position, _)| *position).collect();
+            listing.update(store, names, &before, &faulty).await?;
             let catalog = self.root.refresh().await?;
             let is_complete = listing.settle(&before, &catalog);
             reading.listing = Some((listing.clone(), catalog.clone()));
@@ -227,7 +230,7 @@ impl Inner {
         let is_kept = |kept: Option<&Kept>, p: &Pending| match kept {
             Some(Kept::Segment(segment)) => segment.modified_ms == p.time_ms,
             Some(Kept::Void) => true,
-            Some(Kept::Fault(_, since)) => since.age(ambient) < FAULT_AGE,
+            Some(Kept::Fault(_, of, since)) => of.is_same_object(p) && since.age(ambient) < FAULT_AGE,
             None => false,
         };
         // What a version says not to count is not kept: another object may come in the place of a quarantined one.
@@ -239,7 +242,7 @@ impl Inner {
             let kept = match fetched {
                 Fetched::Segment(segment) => Kept::Segment(segment),
                 Fetched::Void { .. } => Kept::Void,
-                Fetched::Fault(fault) => Kept::Fault(fault, Moment::now(ambient)),
+                Fetched::Fault(fault) => Kept::Fault(fault, pending, Moment::now(ambient)),
             };
             reading.kept.insert(pending.position, kept);
         }
@@ -250,7 +253,7 @@ impl Inner {
             match &found {
                 Kept::Segment(segment) => tail.push(segment.clone()),
                 Kept::Void => {}
-                Kept::Fault(fault, _) => faults.push(fault.clone()),
+                Kept::Fault(fault, ..) => faults.push(fault.clone()),
             }
             kept.insert(p.position, found);
         }

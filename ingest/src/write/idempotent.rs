@@ -257,6 +257,11 @@ async fn look_at(root: &Root, record: &Record, claimed_ms: i64) -> Result<Look> 
     let readable = found.filter(|(_, _, is_whole)| *is_whole).map(|(modified_ms, ..)| modified_ms);
     Ok(match (watermark, readable) {
         (Some(watermark), _) if watermark.is_void(seq) || is_quarantined(watermark) => Look::Void,
+        (Some(watermark), None) if seq < watermark.next && watermark.faulty(seq).is_some() => {
+            // Another object came in the place of a quarantined one, and cannot be read either: who folds next says so.
+            let key = log_key(record.position);
+            return Err(Error::unavailable("the rows of an idempotency key cannot be read").with("key", key));
+        }
         (Some(watermark), _) if seq < watermark.next => Look::There,
         (_, Some(ms)) if ms.saturating_sub(record.start_ms) > VOID_MS => Look::Void,
         // In time: every copy that gives up looks later than this, and sees it.

@@ -206,3 +206,15 @@ async fn another_object_counts_at_once_for_who_knew_the_quarantined_one() {
     let snapshot = reader.snapshot(&[Token::Position(torn.faulty)]).await.unwrap();
     assert_eq!(snapshot.blocks(torn.place.table).unwrap().count(), 3);
 }
+
+#[tokio::test]
+async fn another_object_is_read_at_once_by_who_could_not_read_the_one_before() {
+    let torn = Torn::new().await;
+    let reader = torn.reader(false);
+    let table = torn.place.table;
+    let refused = reader.snapshot(&[]).await.unwrap().blocks(table).map(|blocks| blocks.count());
+    assert_eq!(refused.unwrap_err().context("key"), Some(torn.key.as_str()));
+    std::fs::write(torn.place.path(&torn.key), &torn.good).unwrap();
+    torn.place.touch(&torn.key, 10);
+    assert_eq!(reader.snapshot(&[]).await.unwrap().blocks(table).unwrap().count(), 5);
+}
