@@ -6,13 +6,15 @@ use std::{
 };
 
 mod erase;
+mod keep;
+mod quarantine;
 mod race;
 mod year;
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use tidelake_format::meta::{Draft, FaultySegment};
+use tidelake_format::meta::Draft;
 use tidelake_format::store::{
-    Store,
+    Ambient, Store, System,
     faults::{Fault, Operation},
 };
 
@@ -23,6 +25,7 @@ use crate::{
     write::{Durability, Ingest},
 };
 
+const DAY: i64 = 86_400_000;
 /// Columns of every type, and a literal with what the reader prints for it.
 const COLUMNS: [(&str, &str); 15] = [
     ("c_bool", "bool"),
@@ -41,6 +44,26 @@ const COLUMNS: [(&str, &str); 15] = [
     ("c_nchar", "nchar(64)"),
     ("c_varbinary", "varbinary(64)"),
 ];
+
+/// A wall clock that a test moves.
+#[derive(Debug)]
+struct Hands(std::sync::atomic::AtomicI64);
+
+impl Hands {
+    fn at(ms: i64) -> Arc<Self> {
+        Arc::new(Self(ms.into()))
+    }
+}
+
+impl Ambient for Hands {
+    fn wall_ns(&self) -> i64 {
+        self.0.load(Ordering::Relaxed) * 1_000_000
+    }
+
+    fn random(&self) -> u64 {
+        System.random()
+    }
+}
 
 fn value(rng: &mut StdRng, ty: &str) -> (String, String) {
     let same = |v: String| (v.clone(), v);
@@ -311,73 +334,6 @@ async fn a_load_by_several_clients_is_folded_and_merged_beside_it_row_for_row() 
     assert!(found.iter().all(|((_, ts), row)| row["current"] == ts.to_string() && row["phase"] == "0.5"));
 }
 
-/// Two writers of one series on a directory: 1 at times 0 to 2 in the first segment, 2 at 1 to 3 in the second.
-async fn two_segments() -> (tempfile::TempDir, Store, Ingest, std::path::PathBuf, String) {
-    let directory = tempfile::tempdir().unwrap();
-    let store = Store::open(directory.path().to_str().unwrap(), &[]).unwrap();
-    let (a, b) = (open(&store, config()).await, open(&store, config()).await);
-    setup(&a).await;
-    b.root().refresh().await.unwrap();
-    stretch(&a, "d", 0, 3, 1).await;
-    let key = store.list(layout::LOG).await.unwrap()[0].location.to_string();
-    stretch(&b, "d", 1, 3, 2).await;
-    let path = directory.path().join(&key);
-    (directory, store, a, path, key)
-}
-
-/// Writes other bytes in the place of an object, as a damaged disk would: its last-modified stays.
-fn damage(path: &std::path::Path, bytes: &[u8]) {
-    let modified = std::fs::metadata(path).unwrap().modified().unwrap();
-    std::fs::write(path, bytes).unwrap();
-    std::fs::File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
-}
-
-fn flipped(bytes: &[u8]) -> Vec<u8> {
-    let mut flipped = bytes.to_vec();
-    flipped[bytes.len() / 2] ^= 1;
-    flipped
-}
-
-#[tokio::test]
-async fn rows_that_could_not_be_read_for_a_while_do_not_win_over_younger_ones_for_it() {
-    let (_directory, store, ingest, path, key) = two_segments().await;
-    let good = std::fs::read(&path).unwrap();
-    damage(&path, &flipped(&good));
-    let error = ingest.compact(CompactRequest::Due).await.unwrap_err();
-    assert_eq!((error.kind(), error.to_string().contains(&key)), (Kind::Corrupt, true), "{error}");
-    assert_eq!(files(&store, "db", "s").await, 0, "what is younger waits");
-    damage(&path, &good);
-    ingest.compact(CompactRequest::Due).await.unwrap();
-    let found = rows(&store, "db", "s", &[]).await;
-    let values: Vec<_> = (0..4).map(|ts| found[&("d".to_owned(), ts)]["c_int"].clone()).collect();
-    assert_eq!(values, ["1", "2", "2", "2"]);
-}
-
-#[tokio::test]
-async fn a_torn_segment_is_named_and_the_log_goes_on_without_it_once_it_is_quarantined() {
-    let (_directory, store, ingest, path, key) = two_segments().await;
-    damage(&path, &flipped(&std::fs::read(&path).unwrap()));
-    for _ in 0..FaultySegment::READS {
-        let error = ingest.compact(CompactRequest::Due).await.unwrap_err();
-        assert!(error.to_string().contains(&key), "{error}");
-        // As if that had been a while ago.
-        let earlier = |draft: &mut Draft| {
-            let known = draft.catalog().watermarks().find(|(_, w)| !w.faulty.is_empty());
-            let (writer, mut watermark) = known.map(|(writer, w)| (writer, w.clone())).unwrap();
-            watermark.faulty.iter_mut().for_each(|f| f.read_ms -= FaultySegment::READS_APART_MS);
-            draft.set_watermark(writer, watermark);
-            Ok(())
-        };
-        ingest.root().commit(&[], earlier).await.unwrap();
-    }
-    ingest.compact(CompactRequest::Due).await.unwrap();
-    assert_eq!(files(&store, "db", "s").await, 1, "the other writer's rows are folded");
-    // Whoever deletes it has given its rows up.
-    std::fs::remove_file(&path).unwrap();
-    let found = rows(&store, "db", "s", &[]).await;
-    assert_eq!(found.keys().map(|(_, ts)| *ts).collect::<Vec<_>>(), [1, 2, 3]);
-}
-
 #[tokio::test]
 async fn a_widened_table_is_folded_and_merged_with_what_it_had_before() {
     let (store, ingest) = memory().await;
@@ -469,119 +425,6 @@ async fn a_series_keeps_its_tags_in_every_file_whatever_tags_come_later_and_whoe
         later.compact(CompactRequest::Fold).await.unwrap();
         assert_eq!(reads.load(Ordering::Relaxed), before);
     }
-}
-
-/// A wall clock that a test moves.
-#[derive(Debug)]
-struct Hands(std::sync::atomic::AtomicI64);
-
-impl Hands {
-    fn at(ms: i64) -> Arc<Self> {
-        Arc::new(Self(ms.into()))
-    }
-}
-
-impl tidelake_format::store::Ambient for Hands {
-    fn wall_ns(&self) -> i64 {
-        self.0.load(Ordering::Relaxed) * 1_000_000
-    }
-
-    fn random(&self) -> u64 {
-        tidelake_format::store::System.random()
-    }
-}
-
-use tidelake_format::store::{Ambient as _, System};
-
-/// Rows of two tables of two databases, `keep` 10 and 100 days, on each of the last 20 days; returns today.
-async fn twenty_days(store: &Store) -> i64 {
-    let ingest = open(store, config()).await;
-    let today = System.wall_ms().div_euclid(DAY);
-    for database in ["short", "long"] {
-        // Kept long enough to be written; cut down below.
-        let create = format!("create database {database} duration 1d keep 100d");
-        ingest.execute(None, &create, None).await.unwrap();
-        for table in ["a", "b"] {
-            let create = format!("create stable {table}(ts timestamp, v int) tags(site int)");
-            ingest.execute(Some(database), &create, None).await.unwrap();
-            for day in today - 19..=today {
-                let ts = day * DAY + 5;
-                let insert = format!("insert into {table}1 using {table} tags(1) values ({ts}, {day}) ({}, 1)", ts + 1);
-                ingest.execute(Some(database), &insert, None).await.unwrap();
-            }
-        }
-    }
-    ingest.compact(CompactRequest::Fold).await.unwrap();
-    today
-}
-
-const DAY: i64 = 86_400_000;
-
-async fn keep(store: &Store, database: &str, days: i64) {
-    let root = Root::open(store.clone()).await.unwrap();
-    root.commit(&[], |d| {
-        let mut database = d.catalog().database(database).unwrap().as_ref().clone();
-        database.keep_ms = days * DAY;
-        d.put_database(database)
-    })
-    .await
-    .unwrap();
-}
-
-#[tokio::test]
-async fn partitions_beyond_keep_disappear_whole_and_nothing_else_does() {
-    let store = Store::in_memory();
-    let today = twenty_days(&store).await;
-    let before: Vec<Rows> = [rows(&store, "short", "a", &[]).await, rows(&store, "long", "b", &[]).await].into();
-    keep(&store, "short", 10).await;
-    let ingest = open(&store, config()).await;
-    let version = ingest.root().catalog().version;
-    let report = ingest.compact(CompactRequest::Due).await.unwrap();
-    // Today is not over: the partition ten days ago still has rows within KEEP.
-    assert_eq!((report.expired_partitions, report.expired_rows), (2 * 9, 2 * 9 * 2));
-    assert_eq!(ingest.root().catalog().version, version.next(), "one commit for all of them");
-    let kept = |rows: &Rows| {
-        let young = rows.iter().filter(|((_, ts), _)| *ts >= (today - 10) * DAY);
-        young.map(|(k, v)| (k.clone(), v.clone())).collect::<Rows>()
-    };
-    assert_eq!(rows(&store, "short", "a", &[]).await, kept(&before[0]));
-    assert_eq!(rows(&store, "long", "b", &[]).await, before[1]);
-    // Nothing more is due, and finding that out asks the store for nothing.
-    let compactor = Compactor::new(ingest.root().clone(), config().compact);
-    let spent = ingest.root().store().counters();
-    assert_eq!(compactor.inner.retain().await.unwrap(), CompactReport::default());
-    assert_eq!(ingest.root().store().counters().since(&spent).requests(), 0);
-    let checked = tidelake_format::check::check(&store, Default::default()).await.unwrap();
-    assert!(checked.is_sound(), "{checked:?}");
-}
-
-#[tokio::test]
-async fn one_clock_that_is_years_ahead_expires_nothing() {
-    let store = Store::in_memory();
-    twenty_days(&store).await;
-    let before = rows(&store, "long", "a", &[]).await;
-    let ahead = store.with_ambient(Hands::at(System.wall_ms() + 50 * 365 * DAY));
-    let ingest = open(&ahead, config()).await;
-    let report = ingest.compact(CompactRequest::Full).await.unwrap();
-    assert_eq!((report.expired_partitions, report.expired_rows), (0, 0));
-    assert_eq!(rows(&store, "long", "a", &[]).await, before);
-}
-
-#[tokio::test]
-async fn rows_of_the_log_beyond_keep_are_left_out_of_a_fold_and_counted() {
-    let store = Store::in_memory();
-    let today = twenty_days(&store).await;
-    let ingest = open(&store, config()).await;
-    let old = (today - 19) * DAY + 9;
-    let insert = format!("insert into a1 using a tags(1) values ({old}, 7) ({}, 8)", today * DAY + 9);
-    ingest.execute(Some("short"), &insert, None).await.unwrap();
-    keep(&store, "short", 10).await;
-    let report = ingest.compact(CompactRequest::Fold).await.unwrap();
-    assert_eq!((report.folded_rows, report.expired_rows), (2, 1));
-    ingest.compact(CompactRequest::Due).await.unwrap();
-    let found = rows(&store, "short", "a", &[]).await;
-    assert!(!found.contains_key(&("a1".to_owned(), old)));
-    assert_eq!(found[&("a1".to_owned(), today * DAY + 9)]["v"], "8");
 }
 
 #[tokio::test]
