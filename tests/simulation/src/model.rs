@@ -140,12 +140,15 @@ pub struct Model {
     sites: BTreeMap<(String, String), Vec<(usize, String)>>,
     /// Per table: what is to be subtracted from a row's time (in its day, at its end) to know when it expires.
     kept: BTreeMap<String, i64>,
+    /// The true time when the run began, in milliseconds since the epoch.
+    begins_ms: i64,
 }
 
 impl Model {
-    /// A model of a store whose clock ticks so often.
-    pub fn new(tick_ms: u64) -> Self {
+    /// A model of a run that begins at this time, of a store whose clock ticks so often.
+    pub fn new(begins_ms: i64, tick_ms: u64) -> Self {
         Self {
+            begins_ms,
             tick_ms,
             events: Vec::new(),
             cells: BTreeMap::new(),

@@ -18,7 +18,7 @@ use crate::{
     model::Seen,
     process::Process,
     read::{Content, DATABASE, content},
-    server::{Events, LONGEST_FLIGHT, Weather},
+    server::{DAY_MS, Events, LONGEST_FLIGHT, Weather},
     world::{AGING_KEEP_MS, Plan, TABLES, World, config},
 };
 
@@ -92,7 +92,7 @@ async fn play(world: &Arc<World>) {
     sleep(2 * LONGEST_FLIGHT).await;
     world.server.note("the end begins");
     for key in world.server.torn() {
-        world.server.delete(&key);
+        world.server.delete_torn(&key);
     }
     if let Err(error) = finish(world).await {
         world.violation(format!("good weather, and still: {error:?}"));
@@ -106,7 +106,7 @@ async fn prepare(process: &Process) -> Result<()> {
     let create = format!(
         "create stable {} (ts timestamp, a bigint, b bigint) tags (dev binary(16), site binary(16)) keep {}d",
         TABLES[2],
-        AGING_KEEP_MS / 86_400_000
+        AGING_KEEP_MS / DAY_MS
     );
     ingest.execute(Some(DATABASE), &create, None).await?;
     ingest.shutdown().await;

@@ -11,8 +11,12 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::process::Life;
 
-/// What every simulation starts at, in milliseconds since the epoch.
+/// The time of the oldest rows of most tables, in milliseconds since the epoch: the day on which every simulation starts.
 pub const EPOCH_MS: i64 = 1_700_000_000_000;
+/// A day in milliseconds.
+pub const DAY_MS: i64 = 86_400_000;
+/// The end of the day on which every simulation starts.
+pub const MIDNIGHT_MS: i64 = EPOCH_MS - EPOCH_MS % DAY_MS + DAY_MS;
 /// The longest that a request is on its way.
 pub const LONGEST_FLIGHT: Duration = Duration::from_secs(90);
 
@@ -106,6 +110,8 @@ struct Object {
     modified_ms: i64,
     /// Whether it outlasts a loss of power.
     is_synced: bool,
+    /// Whether it is a part of what was to be put.
+    is_torn: bool,
 }
 
 /// How often which fault strikes, per mille of requests.
@@ -127,6 +133,8 @@ pub struct Weather {
 #[derive(Debug)]
 pub struct Server {
     start: Instant,
+    /// The true time at the start, in milliseconds since the epoch.
+    begins_ms: i64,
     tick_ms: i64,
     page: usize,
     /// Whether it is a directory: what is not synced may vanish when the power is lost.
@@ -190,7 +198,7 @@ fn directory(key: &str) -> &str {
 
 impl Server {
     /// An empty store whose clock shows multiples of `tick_ms` and whose lists have `page` keys a page.
-    pub fn new(seed: u64, tick_ms: i64, page: usize, is_directory: bool, keeps_lines: bool) -> Self {
+    pub fn new(seed: u64, begins_ms: i64, tick_ms: i64, page: usize, is_directory: bool, keeps_lines: bool) -> Self {
         let state = State {
             objects: BTreeMap::new(),
             deleted: BTreeMap::new(),
@@ -209,7 +217,15 @@ impl Server {
             lines: keeps_lines.then(Vec::new),
             requests: 0,
         };
-        Self { start: Instant::now(), tick_ms, page, is_directory, struck: Notify::new(), state: Mutex::new(state) }
+        Self {
+            start: Instant::now(),
+            begins_ms,
+            tick_ms,
+            page,
+            is_directory,
+            struck: Notify::new(),
+            state: Mutex::new(state),
+        }
     }
 
     /// Milliseconds since the start of the run.
@@ -219,7 +235,7 @@ impl Server {
 
     /// The true time, in milliseconds since the epoch.
     pub fn now_ms(&self) -> i64 {
-        EPOCH_MS.saturating_add(i64::try_from(self.elapsed_ms()).unwrap_or(i64::MAX))
+        self.begins_ms.saturating_add(i64::try_from(self.elapsed_ms()).unwrap_or(i64::MAX))
     }
 
     /// What the store's clock counts in.
@@ -363,13 +379,17 @@ impl Server {
     /// # Errors
     /// `AlreadyExists`.
     pub fn create(&self, key: &str, bytes: Bytes) -> Result<()> {
+        self.create_as(key, bytes, false)
+    }
+
+    fn create_as(&self, key: &str, bytes: Bytes, is_torn: bool) -> Result<()> {
         let now = self.now_ms();
         let mut state = self.state.lock();
         if state.objects.contains_key(key) {
             return Err(exists(key));
         }
         let modified_ms = now - now.rem_euclid(self.tick_ms);
-        state.objects.insert(key.to_owned(), Object { bytes, modified_ms, is_synced: !self.is_directory });
+        state.objects.insert(key.to_owned(), Object { bytes, modified_ms, is_synced: !self.is_directory, is_torn });
         state.change(key);
         Ok(())
     }
@@ -377,7 +397,7 @@ impl Server {
     /// Leaves a part of an object at its key, if that is absent.
     pub fn tear(&self, key: &str, bytes: &Bytes, part: u64) {
         let torn = bytes.slice(..(bytes.len() as u64 * part / 1_024) as usize);
-        if self.create(key, torn).is_ok() {
+        if self.create_as(key, torn, true).is_ok() {
             self.sync(directory(key));
             self.count(Fault::Torn.name());
             self.state.lock().torn.push(key.to_owned());
@@ -409,8 +429,12 @@ impl Server {
         state.change(key);
     }
 
-    /// Deletes an object as a person does, who looks again: no loss of power brings it back.
-    pub fn delete_for_good(&self, key: &str) {
+    /// Deletes an object as a person does, who looks at it before, and again after: only a torn one, and no loss of
+    /// power brings it back.
+    pub fn delete_torn(&self, key: &str) {
+        if self.state.lock().objects.get(key).is_none_or(|object| !object.is_torn) {
+            return;
+        }
         self.delete(key);
         self.state.lock().deleted.remove(key);
     }

@@ -16,19 +16,21 @@ use tidelake_ingest::{
     config::{CompactConfig, IngestConfig},
     write::IdempotencyKey,
 };
-use tokio::{task::AbortHandle, time::sleep};
+use tokio::{sync::Notify, task::AbortHandle, time::sleep};
 
 use crate::{
     actors::{Request, Role},
     model::{Batch, Model, Seen},
     process::{Life, Process},
-    server::{LONGEST_FLIGHT, Server, Weather},
+    server::{DAY_MS, LONGEST_FLIGHT, MIDNIGHT_MS, Server, Weather},
 };
 
 /// The tables that are written to; the second one is dropped now and then, the third one keeps its rows for two days.
 pub const TABLES: [&str; 3] = ["steady", "fleeting", "aging"];
 /// How long the third table keeps its rows, in milliseconds.
-pub const AGING_KEEP_MS: i64 = 2 * 86_400_000;
+pub const AGING_KEEP_MS: i64 = 2 * DAY_MS;
+/// How long writers are in a hurry: some seconds around a DROP.
+const HURRY_MS: u64 = 6_000;
 
 /// What the seed decided about the run as a whole.
 #[derive(Debug, Clone)]
@@ -51,6 +53,8 @@ pub struct Plan {
     pub is_directory: bool,
     /// After how many puts of objects one is torn.
     pub tears: Option<u64>,
+    /// When the true time is midnight, and the oldest rows of the third table expire.
+    pub midnight_ms: i64,
 }
 
 impl Plan {
@@ -76,6 +80,7 @@ impl Plan {
                 latency_ms: [5, 40, 400][rng.random_range(0..3)],
             },
             steps: rng.random_bool(0.5),
+            midnight_ms: rng.random_range(300_000..2_400_000),
         }
     }
 }
@@ -121,6 +126,8 @@ pub struct World {
     violations: Mutex<Vec<String>>,
     rng: Mutex<StdRng>,
     left: AtomicU64,
+    /// Until when writers are in a hurry, and what tells them so.
+    hurry: (AtomicU64, Notify),
     processes: AtomicU64,
     values: AtomicU64,
     running: Mutex<Vec<Running>>,
@@ -130,8 +137,9 @@ impl World {
     /// A world before its first operation.
     pub fn new(plan: Plan, keeps_lines: bool) -> Arc<Self> {
         let seed = plan.seed ^ 0x5e1f;
-        let server = Arc::new(Server::new(seed, plan.tick_ms, plan.page, plan.is_directory, keeps_lines));
-        let mut model = Model::new(plan.tick_ms.unsigned_abs());
+        let begins_ms = MIDNIGHT_MS - plan.midnight_ms;
+        let server = Server::new(seed, begins_ms, plan.tick_ms, plan.page, plan.is_directory, keeps_lines);
+        let mut model = Model::new(begins_ms, plan.tick_ms.unsigned_abs());
         model.keep(TABLES[2], AGING_KEEP_MS);
         Arc::new(Self {
             model: Mutex::new(model),
@@ -145,7 +153,8 @@ impl World {
             processes: AtomicU64::new(0),
             values: AtomicU64::new(0),
             running: Mutex::default(),
-            server,
+            hurry: Default::default(),
+            server: Arc::new(server),
             plan,
         })
     }
@@ -157,6 +166,41 @@ impl World {
 
     /// Takes one of the operations that are left; waits as an actor does between two of them.
     pub async fn next(&self) -> bool {
+        self.think().await;
+        self.take()
+    }
+
+    /// [`World::next`] of a writer.
+    pub async fn next_of_writer(&self) -> bool {
+        if !self.is_hurry() {
+            tokio::select! {
+                biased;
+                () = self.hurry.1.notified() => {}
+                () = self.think() => {}
+            }
+        }
+        if self.is_hurry() {
+            sleep(Duration::from_millis(self.draw(|rng| rng.random_range(0..500)))).await;
+        }
+        self.take()
+    }
+
+    /// For some seconds writers do one thing after another, and write to the second table.
+    pub fn hurry(&self) {
+        self.hurry.0.store(self.server.elapsed_ms() + HURRY_MS, Relaxed);
+        self.hurry.1.notify_waiters();
+    }
+
+    /// Whether writers are in a hurry.
+    pub fn is_hurry(&self) -> bool {
+        self.server.elapsed_ms() < self.hurry.0.load(Relaxed)
+    }
+
+    fn take(&self) -> bool {
+        self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    async fn think(&self) {
         let think = self.draw(|rng| match rng.random_range(0..100) {
             0..60 => rng.random_range(0..1_500),
             60..90 => rng.random_range(0..30_000),
@@ -164,7 +208,6 @@ impl World {
             _ => rng.random_range(0..7_200_000),
         });
         sleep(Duration::from_millis(think)).await;
-        self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
     /// How many operations were begun.

@@ -123,7 +123,7 @@ pub async fn repair(world: Arc<World>) {
             // Long enough that no copy of that request is on its way any more.
             sleep(2 * LONGEST_FLIGHT).await;
             world.server.note(&format!("{key} is deleted, as it is torn"));
-            world.server.delete_for_good(key);
+            world.server.delete_torn(key);
         }
         repaired = torn.len();
     }

@@ -15,6 +15,7 @@ use crate::{
     model::Seen,
     process::Process,
     read::{Content, content, digest, identity},
+    server::DAY_MS,
     world::{TABLES, World},
 };
 
@@ -78,7 +79,7 @@ pub(super) async fn read(world: &World, process: &Process) {
             world.server.note(&format!("{what}: {} rows, {digest:016x}", content.rows.len()));
             let tokens = tokens.iter().map(|(id, _)| *id).collect();
             // Rows that expire, and those that were deleted, go without a trace in what tells contents apart.
-            let removals = world.model.lock().removals(table, begun, taken);
+            let removals = world.model.lock().removals(table, begun.saturating_sub(staleness_ms), taken);
             if let Some(removals) = removals.filter(|_| table != TABLES[2]) {
                 world.same(&what, format!("{removals} {}", identity(&snapshot)), table, digest);
             }
@@ -124,7 +125,7 @@ pub(super) fn token_error(world: &World, tokens: &[(usize, Token)], error: &Erro
         || error.message().starts_with("token expired");
     let oldest = tokens.iter().filter_map(|(id, _)| world.model.lock().acknowledged_at(*id)).min();
     let age = world.server.elapsed_ms() - oldest.unwrap_or_default();
-    if absent && age < 2 * 86_400_000 {
+    if absent && age < 2 * DAY_MS.unsigned_abs() {
         world.violation(format!("a write that was acknowledged {age} ms ago is not found: {error}"));
     }
 }

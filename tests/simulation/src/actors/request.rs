@@ -19,7 +19,7 @@ use crate::{
     model::{Batch, Row, Told},
     process::Process,
     read::DATABASE,
-    server::EPOCH_MS,
+    server::{DAY_MS, EPOCH_MS, MIDNIGHT_MS},
     world::{TABLES, World},
 };
 
@@ -27,7 +27,6 @@ use crate::{
 const FIELDS: [&str; 4] = ["a", "b", "c", "d"];
 /// A field that several writers add.
 pub(super) const ADDED: &str = "e";
-const DAY_MS: i64 = 86_400_000;
 
 /// A request of rows.
 #[derive(Debug, Clone)]
@@ -53,12 +52,14 @@ impl Request {
 fn batch(world: &World, series: &str, fields: &[&str]) -> Batch {
     world.draw(|rng| {
         let table = TABLES[match rng.random_range(0..100) {
+            0..80 if world.is_hurry() => 1,
             0..65 => 0,
             65..88 => 1,
             _ => 2,
         }];
         // The whole request is of one time where rows expire: it is taken or refused as a whole.
-        let old = EPOCH_MS + 3_600_000 - DAY_MS * rng.random_range(0..3);
+        // It is taken until its day expires.
+        let old = MIDNIGHT_MS - 1_000 - DAY_MS * [0, 1, 2, 2, 2][rng.random_range(0..5)];
         let rows = rng.random_range(1..=4);
         let rows = (0..rows).map(|_| {
             let n = rng.random_range(1..=fields.len().min(3));

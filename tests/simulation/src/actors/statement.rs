@@ -1,7 +1,10 @@
 //! Statements of a client: what takes rows away, and definitions.
 
+use std::time::Duration;
+
 use rand::Rng;
 use tidelake_ingest::write::Ingest;
+use tokio::time::sleep;
 
 use super::request::{ADDED, random_ts, told};
 use crate::{
@@ -38,6 +41,11 @@ async fn remove(world: &World, process: &Process, ingest: &Ingest, sql: &str, re
 pub(super) async fn drop_table(world: &World, process: &Process, ingest: &Ingest) {
     world.server.count_deed("table dropped");
     let table = TABLES[1];
+    if world.draw(|rng| rng.random_bool(0.2)) {
+        world.server.count_deed("table dropped while all write to it");
+        world.hurry();
+        sleep(Duration::from_millis(world.draw(|rng| rng.random_range(1_000..3_000)))).await;
+    }
     let removal = Removal { table: table.to_owned(), series: None, range: ALL, drops: true };
     remove(world, process, ingest, &format!("drop table if exists {table}"), removal).await;
     if world.draw(|rng| rng.random_bool(0.5)) {

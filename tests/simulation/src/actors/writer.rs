@@ -21,7 +21,7 @@ const KNOWN_MS: u64 = 8 * 3_600_000;
 pub(super) async fn write(world: &World, process: &Process) {
     let root = open(world, process).await;
     let ingest = until(world, "starting to write", || Ingest::open(root.clone(), config(process.number))).await;
-    while world.next().await {
+    while world.next_of_writer().await {
         match world.draw(|rng| rng.random_range(0..100)) {
             0..4 => drop_table(world, process, &ingest).await,
             4..10 => again(world, process, &ingest).await,

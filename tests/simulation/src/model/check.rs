@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidelake_format::ids::Token;
 
 use super::{End, Event, Key, Model, Seen};
-use crate::server::EPOCH_MS;
+use crate::server::DAY_MS;
 
-const DAY_MS: i64 = 86_400_000;
 /// More than the clock of a process in good weather is off.
 const CLOCKS_OFF_MS: u64 = 300_000;
 
@@ -53,7 +52,7 @@ impl Model {
     /// When a row's day is expired.
     fn expires(&self, table: &str, ts: i64) -> Option<u64> {
         let keep = self.kept.get(table)?;
-        let end = (ts.div_euclid(DAY_MS) + 1) * DAY_MS + keep - EPOCH_MS;
+        let end = (ts.div_euclid(DAY_MS) + 1) * DAY_MS + keep - self.begins_ms;
         Some(u64::try_from(end).unwrap_or(0))
     }
 

@@ -26,7 +26,7 @@ fn refused(model: &Model, seen: &Seen, why: &str) {
 
 #[test]
 fn what_was_acknowledged_is_there_and_the_newest_of_it() {
-    let mut model = Model::new(1);
+    let mut model = Model::new(0, 1);
     write(&mut model, 0, 10, &[row("d", 0, 1)]);
     write(&mut model, 20, 30, &[row("d", 0, 2)]);
     assert_eq!(model.check(&seen(40, &[("d", 0, 2)])), Ok(()));
@@ -39,7 +39,7 @@ fn what_was_acknowledged_is_there_and_the_newest_of_it() {
 
 #[test]
 fn a_request_is_there_whole_or_not_at_all() {
-    let mut model = Model::new(1);
+    let mut model = Model::new(0, 1);
     model.write(1, 0, &Batch { table: "t".to_owned(), rows: vec![row("d", 0, 1), row("e", 0, 2)] });
     assert_eq!(model.check(&seen(5, &[])), Ok(()));
     assert_eq!(model.check(&seen(5, &[("d", 0, 1), ("e", 0, 2)])), Ok(()));
@@ -48,7 +48,7 @@ fn a_request_is_there_whole_or_not_at_all() {
 
 #[test]
 fn a_delete_takes_what_it_covers_and_nothing_else() {
-    let mut model = Model::new(1);
+    let mut model = Model::new(0, 1);
     write(&mut model, 0, 10, &[row("d", 0, 1), row("d", 5, 2), row("e", 0, 3)]);
     let removal = Removal { table: "t".to_owned(), series: Some("d".to_owned()), range: (0, 1), drops: false };
     let id = model.remove(1, 20, removal);
@@ -62,7 +62,7 @@ fn a_delete_takes_what_it_covers_and_nothing_else() {
 
 #[test]
 fn copies_under_one_key_are_one_write() {
-    let mut model = Model::new(1);
+    let mut model = Model::new(0, 1);
     let batch = Batch { table: "t".to_owned(), rows: vec![row("d", 0, 1)] };
     let id = model.write(1, 0, &batch);
     model.told(id, 1, 10, Told::Done(None));
@@ -74,7 +74,7 @@ fn copies_under_one_key_are_one_write() {
 
 #[test]
 fn a_tag_that_was_set_stays_until_its_series_is_dropped() {
-    let mut model = Model::new(1);
+    let mut model = Model::new(0, 1);
     let sites = |at, site: &str| Seen { sites: [("d".to_owned(), site.to_owned())].into(), ..seen(at, &[]) };
     let id = model.set_site(1, 0, "t", "d", "s1");
     model.told(id, 1, 10, Told::Done(None));
