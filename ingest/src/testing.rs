@@ -20,7 +20,7 @@ use tidelake_format::{
     ids::Token,
     layout::{data_key, tags_key},
     merge::{Deletes, ticks},
-    meta::Root,
+    meta::{Draft, FaultySegment, Root},
     rows::{Block, SeriesSet},
     schema::field_id,
     snapshot::{SnapshotOptions, SnapshotReader},
@@ -51,6 +51,18 @@ pub(crate) async fn memory() -> (Store, Ingest) {
     let store = Store::in_memory();
     let ingest = open(&store, config()).await;
     (store, ingest)
+}
+
+/// As if the segments that could not be read had been found so a while earlier.
+pub(crate) async fn faults_seen_earlier(root: &Root) {
+    let earlier = |draft: &mut Draft| {
+        let known = draft.catalog().watermarks().find(|(_, w)| !w.faulty.is_empty());
+        let (writer, mut watermark) = known.map(|(writer, w)| (writer, w.clone())).unwrap();
+        watermark.faulty.iter_mut().for_each(|f| f.read_ms -= FaultySegment::READS_APART_MS);
+        draft.set_watermark(writer, watermark);
+        Ok(())
+    };
+    root.commit(&[], earlier).await.unwrap();
 }
 
 /// A handle with a database `db` in nanoseconds that keeps rows from 1970 on for as long as these tests will run.

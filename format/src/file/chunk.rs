@@ -68,8 +68,10 @@ impl Choice {
 }
 
 /// Compression of all pages.
+pub(super) const ZSTD_LEVEL: i32 = 1;
+
 pub(super) fn compression() -> Compression {
-    Compression::ZSTD(ZstdLevel::default())
+    Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL).unwrap_or_default())
 }
 
 /// Encodes a column; `pages` are the lengths of its pages and sum up to its rows.

@@ -25,13 +25,13 @@ use parquet::{
 };
 
 use super::{
-    chunk::{Chunk, compression},
+    chunk::{Chunk, ZSTD_LEVEL, compression},
     page::CheckedPages,
 };
 use crate::{
+    compression::compress,
     error::{Error, Result},
     merge::ticks,
-    segment::ipc::compress,
 };
 
 /// The longest value that stands in statistics; a column with longer ones has none.
@@ -62,7 +62,7 @@ pub(super) fn encode(
     let (mut stored, mut raw_bytes) = (0usize, 0usize);
     let plain = dictionary.plain.concat();
     let page = Page::DictionaryPage {
-        buf: compress(&plain)?.into(),
+        buf: compress(&plain, ZSTD_LEVEL)?.into(),
         num_values: dictionary.plain.len() as u32,
         encoding: Encoding::PLAIN,
         is_sorted: true,
@@ -92,7 +92,7 @@ pub(super) fn encode(
         raw.push(width as u8);
         write_runs(&mut raw, codes.iter().filter_map(|(code, n)| Some(((*code)?, *n))), width);
         let page = Page::DataPage {
-            buf: compress(&raw)?.into(),
+            buf: compress(&raw, ZSTD_LEVEL)?.into(),
             num_values: *rows as u32,
             encoding: Encoding::RLE_DICTIONARY,
             def_level_encoding: Encoding::RLE,

@@ -12,7 +12,6 @@ mod race;
 mod year;
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use tidelake_format::meta::Draft;
 use tidelake_format::store::{
     Ambient, Store, System,
     faults::{Fault, Operation},

@@ -15,15 +15,15 @@ fn one_seed_replays_a_run_exactly_also_beside_others() {
     }
 }
 
-/// Runs that once broke a promise.
-const FINDS: [u64; 4] = [97_476_184, 2_643_766_633, 3_781_760_538, 4_245_141_887];
+/// Runs in which rare faults meet: each breaks a promise once a guard is taken out, as `mutations` does.
+const RARE: [u64; 3] = [6, 97_476_010, 3_442_863_433];
 
 #[test]
 fn promises_hold_in_fixed_and_fresh_runs() {
     let fresh: u64 = rand::random::<u32>().into();
     println!("fresh seeds from {fresh}");
     let mut faults = BTreeMap::<&str, u64>::new();
-    for seed in (0..2).chain(FINDS).chain(fresh..fresh + 2) {
+    for seed in (0..2).chain(RARE).chain(fresh..fresh + 2) {
         let report = run(seed, false).unwrap();
         assert!(report.violations.is_empty(), "seed {seed}: {:#?}", report.violations);
         report.events.faults.into_iter().for_each(|(name, n)| *faults.entry(name).or_default() += n);

@@ -3,6 +3,7 @@
 use tidelake_format::{meta::FaultySegment, store::Store};
 
 use super::*;
+use crate::testing::faults_seen_earlier;
 
 /// Two writers of one series on a directory: 1 at times 0 to 2 in the first segment, 2 at 1 to 3 in the second.
 async fn two_segments() -> (tempfile::TempDir, Store, Ingest, std::path::PathBuf, String) {
@@ -53,15 +54,7 @@ async fn a_torn_segment_is_named_and_the_log_goes_on_without_it_once_it_is_quara
     for _ in 0..FaultySegment::READS {
         let error = ingest.compact(CompactRequest::Due).await.unwrap_err();
         assert!(error.to_string().contains(&key), "{error}");
-        // As if that had been a while ago.
-        let earlier = |draft: &mut Draft| {
-            let known = draft.catalog().watermarks().find(|(_, w)| !w.faulty.is_empty());
-            let (writer, mut watermark) = known.map(|(writer, w)| (writer, w.clone())).unwrap();
-            watermark.faulty.iter_mut().for_each(|f| f.read_ms -= FaultySegment::READS_APART_MS);
-            draft.set_watermark(writer, watermark);
-            Ok(())
-        };
-        ingest.root().commit(&[], earlier).await.unwrap();
+        faults_seen_earlier(ingest.root()).await;
     }
     ingest.compact(CompactRequest::Due).await.unwrap();
     assert_eq!(files(&store, "db", "s").await, 1, "the other writer's rows are folded");

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use tidelake_format::{
     Kind, Result,
+    meta::FaultySegment,
     store::{
         Ambient, Store, System,
         faults::{Fault, Operation},
@@ -19,7 +20,7 @@ use super::*;
 use crate::{
     compact::CompactRequest,
     decode::line_protocol::LinePrecision,
-    testing::{config, nano, open, rows},
+    testing::{config, faults_seen_earlier, nano, open, rows},
     write::Durability,
 };
 
@@ -210,6 +211,33 @@ async fn rows_of_which_only_a_part_is_in_the_store_are_not_said_to_be_written() 
     assert_eq!(value(&store).await, "1.0", "what is left of the first copy is void, and in nobody's way");
     assert!(line(&keyed(&a, "A"), "cpu value=1 1").await.unwrap().replayed);
     b.compact(CompactRequest::Fold).await.unwrap();
+    assert_eq!(value(&store).await, "1.0");
+}
+
+#[tokio::test]
+async fn rows_whose_quarantined_segment_was_replaced_by_a_torn_one_are_not_said_to_be_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path().to_str().unwrap(), &[]).unwrap();
+    let (a, b) = (nano(&store, config()).await, open(&store, config()).await);
+    line(&keyed(&a, "A"), "cpu value=1 1").await.unwrap();
+    let key = store.list("log").await.unwrap()[0].location.to_string();
+    let segment = directory.path().join(&key);
+    let bytes = std::fs::read(&segment).unwrap();
+    std::fs::write(&segment, &bytes[..bytes.len() / 2]).unwrap();
+    for _ in 0..FaultySegment::READS {
+        assert_eq!(b.compact(CompactRequest::Due).await.unwrap_err().kind(), Kind::Corrupt);
+        faults_seen_earlier(b.root()).await;
+    }
+    b.compact(CompactRequest::Due).await.unwrap();
+    // Somebody restores it, and that is cut short as well.
+    std::fs::write(&segment, &bytes[..bytes.len() / 3]).unwrap();
+    for _ in 0..2 {
+        let error = line(&keyed(&b, "A"), "cpu value=1 1").await.unwrap_err();
+        assert_eq!((error.kind(), error.context("key")), (Kind::Unavailable, Some(&*key)), "{error}");
+    }
+    // Once it is whole, its rows are read again, and are the answer.
+    std::fs::write(&segment, &bytes).unwrap();
+    assert!(line(&keyed(&b, "A"), "cpu value=1 1").await.unwrap().replayed);
     assert_eq!(value(&store).await, "1.0");
 }
 
