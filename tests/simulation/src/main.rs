@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Instant,
 };
 
@@ -62,6 +62,21 @@ impl Total {
         let (operations, faults) = self.least.unwrap_or((u64::MAX, u64::MAX));
         self.least = Some((operations.min(report.operations), faults.min(events.faults.values().sum())));
     }
+
+    #[expect(clippy::print_stdout, reason = "the report of the command")]
+    fn print(&self, start: Instant) {
+        println!("faults:");
+        self.faults.iter().for_each(|(name, n)| println!("{n:>10} {name}"));
+        println!("deeds:");
+        self.deeds.iter().for_each(|(name, n)| println!("{n:>10} {name}"));
+        let (acknowledged, refused, unknown) = self.writes;
+        println!("{:>10} requests to the store", self.requests);
+        println!("{acknowledged:>10} writes acknowledged, {refused} refused, {unknown} unknown");
+        let (operations, faults) = self.least.unwrap_or_default();
+        println!("{:>10} operations; at least {operations} operations and {faults} faults in a run", self.operations);
+        let seconds = start.elapsed().as_secs_f64();
+        println!("{} runs in {seconds:.0} s, {} with violations", self.runs, self.failed);
+    }
 }
 
 #[expect(clippy::print_stdout, reason = "the report of the command")]
@@ -77,13 +92,13 @@ fn main() -> anyhow::Result<()> {
     }
     let from = if arguments.fresh { rand::random::<u32>().into() } else { arguments.from };
     println!("seeds {from} to {}", from + arguments.seeds - 1);
-    let (start, next, over) = (Instant::now(), AtomicU64::new(from), AtomicBool::new(false));
+    let (start, next) = (Instant::now(), AtomicU64::new(from));
     let total = Mutex::new(Total::default());
     let work = || -> anyhow::Result<()> {
-        while !over.load(Relaxed) {
+        loop {
             let seed = next.fetch_add(1, Relaxed);
             if seed >= from + arguments.seeds {
-                break;
+                return Ok(());
             }
             let report = run(seed, false)?;
             let mut total = total.lock();
@@ -96,10 +111,11 @@ fn main() -> anyhow::Result<()> {
                 println!("{} runs, {} with violations, {seconds:.0} s", total.runs, total.failed);
             }
             if arguments.stop && !report.violations.is_empty() {
-                over.store(true, Relaxed);
+                // At once: where something is broken, another run may never end.
+                total.print(start);
+                std::process::exit(1);
             }
         }
-        Ok(())
     };
     std::thread::scope(|scope| -> anyhow::Result<()> {
         let threads: Vec<_> = (0..arguments.jobs.max(1)).map(|_| scope.spawn(work)).collect();
@@ -109,17 +125,7 @@ fn main() -> anyhow::Result<()> {
         Ok(())
     })?;
     let total = total.into_inner();
-    println!("faults:");
-    total.faults.iter().for_each(|(name, n)| println!("{n:>10} {name}"));
-    println!("deeds:");
-    total.deeds.iter().for_each(|(name, n)| println!("{n:>10} {name}"));
-    let (acknowledged, refused, unknown) = total.writes;
-    println!("{:>10} requests to the store", total.requests);
-    println!("{acknowledged:>10} writes acknowledged, {refused} refused, {unknown} unknown");
-    let (operations, faults) = total.least.unwrap_or_default();
-    println!("{:>10} operations; at least {operations} operations and {faults} faults in a run", total.operations);
-    let seconds = start.elapsed().as_secs_f64();
-    println!("{} runs in {seconds:.0} s, {} with violations", total.runs, total.failed);
+    total.print(start);
     anyhow::ensure!(total.failed == 0, "promises do not hold");
     Ok(())
 }
