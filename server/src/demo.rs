@@ -81,15 +81,20 @@ pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<()> {
         }
     }
 
+    if args.exit {
+        return server.stop().await;
+    }
+    if !std::io::stdout().is_terminal() {
+        println!("\nStandard output is no terminal, so this ends here; `tidelake serve` goes on serving.");
+        return server.stop().await;
+    }
     let address = server.address;
     println!("\nConnect while it runs:");
     println!("  tidelake sql --url http://{address}");
     println!("  curl http://{address}/api/v1/sql -d 'select avg(temperature) from db.devices where devgroup<10'");
     println!("  jdbc:arrow-flight-sql://{address}?useEncryption=false");
-    if !args.exit && std::io::stdout().is_terminal() {
-        println!("\nServing until Ctrl-C; the data goes with it.");
-        serve::stop_signal().await;
-    }
+    println!("\nServing until Ctrl-C; the data goes with it.");
+    serve::stop_signal().await;
     server.stop().await
 }
 
