@@ -18,6 +18,7 @@ pub mod log;
 pub mod merge;
 pub mod meta;
 pub mod offload;
+pub mod rollup;
 pub mod rows;
 pub mod schema;
 pub mod segment;

@@ -25,6 +25,7 @@ mod codec;
 
 use arrow::array::{ArrayRef, Int64Array};
 
+pub(crate) use aggregate::{Accumulator, accumulator};
 pub(crate) use builder::{ManifestBuilder, conform};
 
 use crate::{

@@ -12,6 +12,7 @@ mod catalog;
 mod chain;
 mod files;
 mod objects;
+mod rollups;
 mod rows;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array},
     compute::kernels::cmp::not_distinct,
-    datatypes::{DataType, FieldRef, Float64Type, Schema},
+    datatypes::{DataType, Field, FieldRef, Float64Type, Schema},
     util::display::{ArrayFormatter, FormatOptions},
 };
 use futures::TryStreamExt;
@@ -17,16 +17,18 @@ use crate::{
     layout,
     merge::{content_hash, ticks},
     meta::FileEntry,
+    rollup::RollupBuilder,
     rows::SERIES,
     schema::{Database, Supertable, field_id},
     store::Store,
     tags::{Aggregate, ManifestBuilder, TagManifest},
+    types::Precision,
 };
 
-use super::{CheckOptions, CheckReport, Finding};
+use super::{CheckOptions, CheckReport, Finding, rollups};
 
 /// Rows decoded at once.
-const BATCH_ROWS: usize = 1 << 14;
+pub(super) const BATCH_ROWS: usize = 1 << 14;
 
 /// Checks a file; returns its manifest where that can be read.
 pub(super) async fn check(
@@ -70,20 +72,28 @@ pub(super) async fn check(
             report.fault(Finding::new(&data_key, what).expected(expected).found(found));
         }
     }
-    // The footer's checksum begins after the pages, theirs after this.
-    let start = report.judge(&data_key, store.get_range(&data_key, 0..4).await)?;
-    if let Some(start) = start.filter(|start| start.as_ref() != b"PAR1") {
-        let finding = Finding::new(&data_key, "a data file does not start as Parquet does");
-        report.fault(finding.expected("PAR1").found(start.escape_ascii()));
-    }
+    starts(store, &data_key, report).await?;
     let Some(manifest) = manifest else { return Ok(None) };
     if options.rows && report.faults.len() == faults {
-        let pass = Pass::new(&file, &manifest)?;
-        if let Some(pass) = report.judge(&data_key, pass.run(store, &file, &manifest, entry).await)? {
+        let pass = Pass::new(&file, &manifest, entry, database.precision)?;
+        if let Some(mut pass) = report.judge(&data_key, pass.run(store, &file, &manifest, entry).await)? {
+            if let Some((builder, (key, _))) = pass.rollup.take().zip(rollup) {
+                rollups::compare(builder, store, entry, &key, report).await?;
+            }
             pass.compare(&manifest, entry, (&data_key, &tags_key), report)?;
         }
     }
     Ok(Some(manifest))
+}
+
+/// The footer's checksum begins after the pages, theirs after this.
+pub(super) async fn starts(store: &Store, key: &str, report: &mut CheckReport) -> Result<()> {
+    let start = report.judge(key, store.get_range(key, 0..4).await)?;
+    if let Some(start) = start.filter(|start| start.as_ref() != b"PAR1") {
+        let finding = Finding::new(key, "a file does not start as Parquet does");
+        report.fault(finding.expected("PAR1").found(start.escape_ascii()));
+    }
+    Ok(())
 }
 
 /// Whether this object was found absent just now.
@@ -127,12 +137,13 @@ struct Pass {
     fields: Vec<(ColumnId, usize)>,
     /// What the rows give.
     builder: ManifestBuilder,
+    rollup: Option<RollupBuilder>,
     hash: u64,
     rows: u64,
 }
 
 impl Pass {
-    fn new(file: &DataFile, manifest: &TagManifest) -> Result<Self> {
+    fn new(file: &DataFile, manifest: &TagManifest, entry: &FileEntry, precision: Precision) -> Result<Self> {
         let schema = file.schema();
         let place = |id: ColumnId| schema.fields().iter().position(|f| field_id(f) == Some(id));
         let missing = |what: &str| Error::corrupt(format!("a data file has no {what}")).with("key", file.key());
@@ -146,7 +157,10 @@ impl Pass {
         }
         let of = |(id, at): &(ColumnId, usize)| (*id, schema.field(*at).data_type().clone());
         let builder = ManifestBuilder::of(manifest.series().batch().schema(), fields.iter().map(of));
-        Ok(Self { time, names, fields, builder, hash: 0, rows: 0 })
+        let columns: Vec<(ColumnId, &Field)> = fields.iter().map(|(id, at)| (*id, schema.field(*at))).collect();
+        let rollup = entry.rollup.map(|said| rollups::builder(file.table(), &columns, precision, said));
+        let rollup = rollup.transpose()?.flatten();
+        Ok(Self { time, names, fields, builder, rollup, hash: 0, rows: 0 })
     }
 
     /// Reads every column of every row.
@@ -217,6 +231,9 @@ impl Pass {
                 at.last = *ts;
             }
             self.builder.add(time, &fields, start..start + n);
+            if let Some(rollup) = &mut self.rollup {
+                rollup.add(of as u32, expected, time, &fields, start..start + n)?;
+            }
             series.resize(series.len() + n, of as u32);
             self.rows += n as u64;
             at.left -= n as u64;
@@ -229,7 +246,7 @@ impl Pass {
     /// The conservation sum of a batch.
     fn hash_of(&self, batch: &RecordBatch, series: Vec<u32>, manifest: &TagManifest) -> Result<u64> {
         let schema = batch.schema();
-        let mut fields = vec![Arc::new(arrow::datatypes::Field::new(SERIES, DataType::UInt32, false))];
+        let mut fields = vec![Arc::new(Field::new(SERIES, DataType::UInt32, false))];
         fields.push(schema.fields()[self.time].clone());
         fields.extend(self.fields.iter().map(|(_, at)| schema.fields()[*at].clone()));
         let mut columns: Vec<ArrayRef> = vec![Arc::new(UInt32Array::from(series)), batch.column(self.time).clone()];
@@ -288,7 +305,7 @@ struct Place {
 }
 
 /// Whether two sums of floats are equal but for the order in which they were added.
-fn near(a: &ArrayRef, b: &ArrayRef, i: usize) -> bool {
+pub(super) fn near(a: &ArrayRef, b: &ArrayRef, i: usize) -> bool {
     match (a.as_primitive_opt::<Float64Type>(), b.as_primitive_opt::<Float64Type>()) {
         (Some(a), Some(b)) if a.is_valid(i) && b.is_valid(i) => {
             let (a, b) = (a.value(i), b.value(i));
@@ -298,7 +315,7 @@ fn near(a: &ArrayRef, b: &ArrayRef, i: usize) -> bool {
     }
 }
 
-fn text(values: &ArrayRef, i: usize) -> String {
+pub(super) fn text(values: &ArrayRef, i: usize) -> String {
     if values.is_null(i) {
         return "null".to_owned();
     }

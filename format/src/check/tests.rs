@@ -12,12 +12,15 @@ use crate::{
     file::{DataFileOptions, DataFileWriter, EncodedFile},
     ids::{FileId, Position, TableId, WriterId},
     meta::FileEntry,
+    rollup::RollupOptions,
     rows::{Block, SeriesSet},
     schema::{Role, Supertable},
     segment::{self, SegmentHeader},
     types::{Precision, Type},
 };
 
+/// Buckets of ten rows, beside every file.
+const ROLLUPS: RollupOptions = RollupOptions { width_ms: 10_000, least_rows: 1, least_rows_per_bucket: 0 };
 /// The length of a partition.
 const DAY: i64 = 86_400_000;
 
@@ -94,7 +97,8 @@ impl Lake {
 
     fn encode(&self, partition: i64, seed: u64, odd: Option<f64>) -> EncodedFile {
         let (series, rows) = self.rows(partition, seed, odd);
-        let options = DataFileOptions { page_rows: 100, page_rows_max: 200, row_group_rows: 350 };
+        let options =
+            DataFileOptions { page_rows: 100, page_rows_max: 200, row_group_rows: 350, rollup: Some(ROLLUPS) };
         let mut writer = DataFileWriter::new(self.table.clone(), Precision::Milli, options).unwrap();
         writer.write(&series, &rows).unwrap();
         writer.finish().unwrap()
@@ -102,10 +106,11 @@ impl Lake {
 
     async fn put(&self, partition: i64, file: &EncodedFile) -> FileEntry {
         let id = || FileId(self.store().ambient().random_id());
-        let entry = FileEntry::of(file, partition, (id(), id()), self.store().ambient().wall_ms());
-        let [data, tags] = self.keys(&entry);
+        let entry = FileEntry::of(file, partition, id, self.store().ambient().wall_ms());
+        let [data, tags, rollup] = self.keys(&entry);
         self.store().create(&data, file.data.clone()).await.unwrap();
         self.store().create(&tags, file.tags.clone()).await.unwrap();
+        self.store().create(&rollup, file.rollup.clone().unwrap().bytes).await.unwrap();
         entry
     }
 
@@ -128,10 +133,11 @@ impl Lake {
         key
     }
 
-    fn keys(&self, entry: &FileEntry) -> [String; 2] {
+    fn keys(&self, entry: &FileEntry) -> [String; 3] {
         [
             layout::data_key(self.id(), entry.partition, entry.data.id),
             layout::tags_key(self.id(), entry.partition, entry.tags.id),
+            layout::rollup_key(self.id(), entry.partition, entry.rollup.unwrap().id),
         ]
     }
 
@@ -224,9 +230,9 @@ async fn a_torn_object_and_an_absent_one_are_named() {
 async fn two_objects_that_changed_places_are_both_named() {
     let lake = Lake::new().await;
     let files = lake.files(0).await;
-    let ([data_a, tags_a], [data_b, tags_b]) = (lake.keys(&files[0]), lake.keys(&files[1]));
+    let ([data_a, tags_a, rollup_a], [data_b, tags_b, rollup_b]) = (lake.keys(&files[0]), lake.keys(&files[1]));
     let log: Vec<String> = lake.objects().await.into_iter().filter(|k| k.starts_with("log/")).collect();
-    for (a, b) in [(&data_a, &data_b), (&tags_a, &tags_b), (&log[0], &log[1])] {
+    for (a, b) in [(&data_a, &data_b), (&tags_a, &tags_b), (&rollup_a, &rollup_b), (&log[0], &log[1])] {
         let (of_a, of_b) = (std::fs::read(lake.path(a)).unwrap(), std::fs::read(lake.path(b)).unwrap());
         lake.overwrite(a, &of_b);
         lake.overwrite(b, &of_a);
@@ -250,7 +256,7 @@ async fn two_objects_that_changed_places_are_both_named() {
 async fn a_wrong_aggregate_under_a_right_checksum_is_named_with_its_column_and_series() {
     let lake = Lake::new().await;
     let entry = lake.files(1).await.remove(0);
-    let [data, tags] = lake.keys(&entry);
+    let [data, tags, rollup] = lake.keys(&entry);
     let good = std::fs::read(lake.path(&tags)).unwrap();
     for odd in [0.25, 1e9, -1e9, f64::NAN] {
         lake.overwrite(&tags, &lake.encode(1, 3, Some(odd)).tags);
@@ -260,6 +266,15 @@ async fn a_wrong_aggregate_under_a_right_checksum_is_named_with_its_column_and_s
         assert!(!names(&report, &data));
     }
     lake.overwrite(&tags, &good);
+    let good = std::fs::read(lake.path(&rollup)).unwrap();
+    for odd in [0.25, 1e9] {
+        lake.overwrite(&rollup, &lake.encode(1, 3, Some(odd)).rollup.unwrap().bytes);
+        let report = lake.check().await;
+        let wrong = |f: &&Finding| f.key == rollup && f.what.contains("sum of column 1 in the bucket at");
+        assert!(report.faults.iter().any(|f| wrong(&f)), "{odd}: {report:?}");
+        assert!(!names(&report, &data) && !names(&report, &tags));
+    }
+    lake.overwrite(&rollup, &good);
     // The rows are what is wrong: manifest and sum in the chain say so.
     lake.overwrite(&data, &lake.encode(1, 3, Some(7.0)).data);
     let report = lake.check().await;

@@ -36,7 +36,7 @@ pub struct DataFile {
     bytes: u64,
     table: TableId,
     pub(super) reader: ArrowReaderMetadata,
-    pub(super) columns: Vec<Option<ColumnId>>,
+    pub(crate) columns: Vec<Option<ColumnId>>,
     /// The first row of each row group, and the number of all rows.
     group_starts: Vec<u64>,
 }
@@ -97,6 +97,12 @@ impl DataFile {
         let reader = ArrowReaderMetadata::try_new(Arc::new(metadata), options).map_err(|e| corrupt(key, e))?;
         let columns = column_ids(reader.schema());
         Ok(Self { key: key.to_owned(), bytes, table, reader, columns, group_starts })
+    }
+
+    /// A value of the Parquet metadata.
+    pub(crate) fn value(&self, key: &str) -> Option<&str> {
+        let pairs = self.metadata().file_metadata().key_value_metadata()?;
+        pairs.iter().find(|p| p.key == key)?.value.as_deref()
     }
 
     /// The key of the object.

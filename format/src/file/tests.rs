@@ -27,7 +27,7 @@ use crate::{
 
 pub(crate) mod sample;
 
-const SMALL: DataFileOptions = DataFileOptions { page_rows: 20, page_rows_max: 50, row_group_rows: 150 };
+const SMALL: DataFileOptions = DataFileOptions { page_rows: 20, page_rows_max: 50, row_group_rows: 150, rollup: None };
 
 /// Equal in every value, null and bit; names and types too.
 fn assert_same(found: &RecordBatch, expected: &RecordBatch) {

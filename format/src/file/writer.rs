@@ -22,6 +22,7 @@ use crate::{
     error::{Error, Result},
     ids::ColumnId,
     merge::{content_hash, series_of, ticks_of},
+    rollup::{EncodedRollup, RollupBuilder, RollupOptions},
     rows::{Block, SeriesSet, batch_bytes, tbname_field},
     schema::{Supertable, arrow_field, field_id},
     tags::{ManifestBuilder, TagManifest, conform},
@@ -49,11 +50,18 @@ pub struct DataFileOptions {
     /// A row group is cut at the end of a series once it has this many rows (or 256 MiB), and anywhere at twice as
     /// many; default 1 048 576. Rows of a row group are held in memory until it is written.
     pub row_group_rows: usize,
+    /// When a rollup is made beside it; `None` is never.
+    pub rollup: Option<RollupOptions>,
 }
 
 impl Default for DataFileOptions {
     fn default() -> Self {
-        Self { page_rows: 2_000, page_rows_max: 16_384, row_group_rows: 1 << 20 }
+        Self {
+            page_rows: 2_000,
+            page_rows_max: 16_384,
+            row_group_rows: 1 << 20,
+            rollup: Some(RollupOptions::default()),
+        }
     }
 }
 
@@ -64,6 +72,8 @@ pub struct EncodedFile {
     pub data: Bytes,
     /// The encoded tag manifest.
     pub tags: Bytes,
+    /// The rollup, where one pays.
+    pub rollup: Option<EncodedRollup>,
     /// The tag manifest.
     pub manifest: TagManifest,
     /// Number of rows.
@@ -86,6 +96,7 @@ pub struct DataFileWriter {
     series_schema: SchemaRef,
     file: SerializedFileWriter<Vec<u8>>,
     manifest: ManifestBuilder,
+    rollup: Option<RollupBuilder>,
     group: RowGroup,
     rows: u64,
     hash: u64,
@@ -124,6 +135,16 @@ impl DataFileWriter {
     /// # Errors
     /// [`Kind::Invalid`](crate::Kind::Invalid) when the options are zero or contradict each other.
     pub fn new(table: Arc<Supertable>, precision: Precision, options: DataFileOptions) -> Result<Self> {
+        Self::with_metadata(table, precision, options, &[])
+    }
+
+    /// [`DataFileWriter::new`] with more key-value pairs in the Parquet metadata.
+    pub(crate) fn with_metadata(
+        table: Arc<Supertable>,
+        precision: Precision,
+        options: DataFileOptions,
+        pairs: &[(&str, String)],
+    ) -> Result<Self> {
         if !(1..=options.page_rows_max).contains(&options.page_rows)
             || options.page_rows_max > 1 << 16
             || !(1..=1 << 30).contains(&options.row_group_rows)
@@ -134,10 +155,11 @@ impl DataFileWriter {
         let fields: Vec<Field> =
             table.columns.iter().map(|c| arrow_field(c, precision)).chain([tbname_field()]).collect();
         let parquet_schema = ArrowSchemaConverter::new().convert(&Schema::new(fields))?;
-        let key_values = vec![
-            KeyValue::new(FORMAT_KEY.to_owned(), FORMAT_VERSION.to_string()),
-            KeyValue::new(TABLE_KEY.to_owned(), table.id.0.to_string()),
-        ];
+        let rollup = options.rollup.map(|when| RollupBuilder::new(table.id, &table.columns, precision, when));
+        let rollup = rollup.transpose()?.flatten();
+        let own = [(FORMAT_KEY, FORMAT_VERSION.to_string()), (TABLE_KEY, table.id.0.to_string())];
+        let key_values =
+            own.iter().chain(pairs).map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone())).collect();
         let properties = WriterProperties::builder()
             .set_created_by(format!("tidelake {}", env!("CARGO_PKG_VERSION")))
             .set_key_value_metadata(Some(key_values))
@@ -147,6 +169,7 @@ impl DataFileWriter {
             rows_schema: Block::rows_schema(&table, precision),
             series_schema: SeriesSet::schema_of(&table, precision),
             manifest: ManifestBuilder::new(&table, precision),
+            rollup: rollup,
             table,
             options,
             file,
@@ -201,6 +224,9 @@ impl DataFileWriter {
                 return Err(self.disorder(format!("series {name} goes on at {}", ts[start])));
             }
             self.manifest.add(ts, &batch.columns()[2..], rows.clone());
+            if let Some(rollup) = &mut self.rollup {
+                rollup.add(self.manifest.series() as u32 - 1, name, ts, &batch.columns()[2..], rows.clone())?;
+            }
             self.take_rows(&mut part, rows)?;
             start += run.len();
         }
@@ -229,7 +255,8 @@ impl DataFileWriter {
     pub fn buffered_bytes(&self) -> usize {
         let row =
             self.rows_schema.fields().iter().map(|f| f.data_type().primitive_width().unwrap_or(16)).sum::<usize>();
-        self.file.bytes_written() + self.group.rows * row + self.manifest.bytes()
+        let rollup = self.rollup.as_ref().map_or(0, RollupBuilder::bytes);
+        self.file.bytes_written() + self.group.rows * row + self.manifest.bytes() + rollup
     }
 
     /// Writes the last row group and the footer.
@@ -243,11 +270,13 @@ impl DataFileWriter {
         }
         self.write_group()?;
         let manifest = self.manifest.finish()?;
+        let rollup = self.rollup.map(RollupBuilder::finish).transpose()?.flatten();
         let pages_end = self.file.bytes_written();
         let data = Bytes::from(footer::seal(self.file.into_inner()?, pages_end)?);
         Ok(EncodedFile {
             data,
             tags: manifest.encode()?,
+            rollup,
             rows: self.rows,
             series: manifest.len() as u64,
             min_ts: manifest.min_ts().iter().copied().min().unwrap_or(i64::MAX),

@@ -16,6 +16,17 @@ pub struct ObjectRef {
     pub bytes: u64,
 }
 
+/// The rollup of a data file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RollupRef {
+    /// Its own id.
+    pub id: FileId,
+    /// Its size.
+    pub bytes: u64,
+    /// The length of its buckets, in ticks of the database; they begin at multiples of it.
+    pub width: i64,
+}
+
 /// One live data file and its sidecars.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
@@ -35,7 +46,7 @@ pub struct FileEntry {
     pub tags: ObjectRef,
     /// Its rollup, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rollup: Option<ObjectRef>,
+    pub rollup: Option<RollupRef>,
     /// Rows.
     pub rows: u64,
     /// Series.
@@ -49,9 +60,11 @@ pub struct FileEntry {
 }
 
 impl FileEntry {
-    /// The entry of a file that was just encoded, under fresh ids of its data object and its tag manifest; its
+    /// The entry of a file that was just encoded, each of its objects under an id that `fresh` gives; its
     /// [`order`](FileEntry::order) and [`clean`](FileEntry::clean) are those of the commit that names it.
-    pub fn of(file: &EncodedFile, partition: i64, (data, tags): (FileId, FileId), written_ms: i64) -> Self {
+    pub fn of(file: &EncodedFile, partition: i64, mut fresh: impl FnMut() -> FileId, written_ms: i64) -> Self {
+        let (data, tags) = (fresh(), fresh());
+        let rollup = file.rollup.as_ref();
         Self {
             id: data,
             partition,
@@ -60,7 +73,7 @@ impl FileEntry {
             written_ms,
             data: ObjectRef { id: data, bytes: file.data.len() as u64 },
             tags: ObjectRef { id: tags, bytes: file.tags.len() as u64 },
-            rollup: None,
+            rollup: rollup.map(|r| RollupRef { id: fresh(), bytes: r.bytes.len() as u64, width: r.width }),
             rows: file.rows,
             series: file.series,
             min_ts: file.min_ts,

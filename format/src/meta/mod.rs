@@ -14,5 +14,5 @@ pub(crate) mod tests;
 
 pub use catalog::Catalog;
 pub use draft::Draft;
-pub use entry::{FaultySegment, FileEntry, ObjectRef, PartitionSummary, Watermark};
+pub use entry::{FaultySegment, FileEntry, ObjectRef, PartitionSummary, RollupRef, Watermark};
 pub use root::Root;

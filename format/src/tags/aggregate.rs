@@ -17,7 +17,7 @@ use arrow::{
 use super::Aggregate;
 
 /// Builds the aggregates of one field; the last series goes on until [`Accumulator::start_series`].
-pub(super) trait Accumulator: Debug + Send {
+pub(crate) trait Accumulator: Debug + Send {
     /// Begins the next series.
     fn start_series(&mut self);
     /// Adds the values of rows `start..start + ts.len()` of a column of the field's type; `ts` ascending, above all
@@ -30,7 +30,7 @@ pub(super) trait Accumulator: Debug + Send {
 }
 
 /// The accumulator of a type.
-pub(super) fn accumulator(ty: &DataType) -> Box<dyn Accumulator> {
+pub(crate) fn accumulator(ty: &DataType) -> Box<dyn Accumulator> {
     fn of<T: Summed>(ty: &DataType) -> Box<dyn Accumulator> {
         Box::new(Numbers::<T> { ty: ty.clone(), count: Vec::new(), sums: Vec::new(), rest: Vec::new() })
     }

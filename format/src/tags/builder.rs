@@ -51,6 +51,11 @@ impl ManifestBuilder {
         }
     }
 
+    /// How many series have begun.
+    pub(crate) fn series(&self) -> usize {
+        self.row_count.len()
+    }
+
     /// The largest time of the last series.
     pub(crate) fn last_ts(&self) -> Option<i64> {
         self.max_ts.last().copied()

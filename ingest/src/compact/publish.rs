@@ -5,14 +5,14 @@ use tidelake_format::{
     Error, Result,
     file::EncodedFile,
     ids::{FileId, TableId, Version},
-    layout::{data_key, tags_key},
+    layout::{data_key, rollup_key, tags_key},
     meta::FileEntry,
     store::{Created, Store},
 };
 
 use crate::metrics::FILE_BYTES;
 
-/// A data file and its tag manifest in the store, not yet named by any version.
+/// A data file and its sidecars in the store, not yet named by any version.
 #[derive(Debug, Clone)]
 pub(crate) struct Published {
     pub(crate) table: TableId,
@@ -39,7 +39,7 @@ impl Published {
     }
 }
 
-/// Puts a file and its manifest under new ids.
+/// Puts a file and its sidecars under new ids.
 pub(crate) async fn publish(
     store: &Store,
     now_ms: i64,
@@ -47,15 +47,18 @@ pub(crate) async fn publish(
     partition: i64,
     file: EncodedFile,
 ) -> Result<Published> {
-    let (id, tags) = (FileId(store.ambient().random_id()), FileId(store.ambient().random_id()));
-    let entry = FileEntry::of(&file, partition, (id, tags), now_ms);
-    let (data_key, tags_key) = (data_key(table, partition, id), tags_key(table, partition, tags));
-    let (data, manifest) = tokio::join!(store.create(&data_key, file.data), store.create(&tags_key, file.tags));
-    for (key, created) in [(data_key, data?), (tags_key, manifest?)] {
-        if created == Created::Lost {
-            return Err(Error::conflict("a random file id is taken").with("key", key));
-        }
-    }
+    let entry = FileEntry::of(&file, partition, || FileId(store.ambient().random_id()), now_ms);
+    let put = async |key: String, bytes| match store.create(&key, bytes).await? {
+        Created::Lost => Err(Error::conflict("a random file id is taken").with("key", key)),
+        Created::New | Created::Ours => Ok(()),
+    };
+    let rollup = async {
+        let Some((at, rollup)) = entry.rollup.zip(file.rollup) else { return Ok(()) };
+        put(rollup_key(table, partition, at.id), rollup.bytes).await
+    };
+    let (data, tags) = (data_key(table, partition, entry.data.id), tags_key(table, partition, entry.tags.id));
+    let (data, tags, rollup) = tokio::join!(put(data, file.data), put(tags, file.tags), rollup);
+    data.and(tags).and(rollup)?;
     counter!(FILE_BYTES).increment(entry.total_bytes());
     Ok(Published { table, entry })
 }

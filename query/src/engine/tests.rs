@@ -276,12 +276,19 @@ async fn check_seeds(seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let world = World::random(seed).await;
         let engine = engine(&world);
-        let levels = |pre, scan| {
+        let levels = |pre, rollups, scan| {
             let mut levels = AggregateLevels::default();
-            (levels.pre_aggregates, levels.scan_aggregates) = (pre, scan);
+            (levels.pre_aggregates, levels.rollups, levels.scan_aggregates) = (pre, rollups, scan);
             engine.with_levels(levels)
         };
-        let engines = [engine.clone(), levels(false, false), levels(false, true), levels(true, false)];
+        let engines = [
+            engine.clone(),
+            levels(false, false, false),
+            levels(false, false, true),
+            levels(true, false, false),
+            levels(false, true, true),
+            levels(false, true, false),
+        ];
         let mut rng = StdRng::seed_from_u64(seed ^ 0x5eed);
         for _ in 0..3 {
             check_rows(&world, &engine, &mut rng, seed).await;
@@ -326,7 +333,12 @@ async fn explain_shows_what_each_level_answers() {
     let plan = explain(&engine(&world), all).await;
     // 40 s from 01:46:40 on make four partitions of 15 s
     let chunks = 6 * world.partitions();
-    assert!(plan.contains(&format!("manifests=[chunks={chunks}, rows=240], decoded=[chunks=0, rows=0]")), "{plan}");
+    assert!(
+        plan.contains(&format!(
+            "manifests=[chunks={chunks}, rows=240], rollups=[chunks=0, rows=0], decoded=[chunks=0, rows=0]"
+        )),
+        "{plan}"
+    );
     assert!(plan.contains("groups=4"), "{plan}");
     let part = format!("select count(*), sum(a) from t where ts > {}", START + 2_000);
     let plan = explain(&engine(&world), &part).await;
@@ -334,6 +346,41 @@ async fn explain_shows_what_each_level_answers() {
     assert!(plan.contains("decoded=[chunks=6, "), "{plan}");
     // rows decide
     assert!(!explain(&engine(&world), "select sum(a) from t where b > 1").await.contains("SeriesAggregate"));
+}
+
+#[tokio::test]
+async fn rollups_answer_whole_buckets_and_leave_the_rows_at_the_ends() {
+    let world = World::rolled().await;
+    let engine = engine(&world);
+    let of = |level: &str, plan: &str| {
+        let (_, rest) = plan.split_once(&format!("{level}=[")).unwrap();
+        rest.split_once(']').unwrap().0.to_owned()
+    };
+    // Buckets of 10 s are two of the rollup's 5 s each; the first and the last partition have 5 s of rows, in one bucket.
+    let by_bucket = "select _wstart, avg(a), count(*), max(b) from t interval(10s)";
+    let plan = explain(&engine, by_bucket).await;
+    assert_eq!(of("manifests", &plan), "chunks=12, rows=60", "{plan}");
+    assert_eq!(of("rollups", &plan), "chunks=12, rows=180", "{plan}");
+    assert_eq!(of("decoded", &plan), "chunks=0, rows=0", "{plan}");
+    for (sql, why) in [
+        ("select _wstart, avg(a) from t interval(7s)", "it cuts buckets of 5 s"),
+        ("select _wstart, avg(a) from t interval(10s, 2s)", "it begins within one"),
+        ("select _wstart, last(a) from t interval(10s)", "rollups have no last value"),
+        ("select _wstart, max(ts) from t interval(10s)", "nor times"),
+    ] {
+        let plan = explain(&engine, sql).await;
+        assert_eq!(of("rollups", &plan), "chunks=0, rows=0", "{why}: {plan}");
+    }
+    // From within a bucket to within another one: the rows of both are read, and no others.
+    let (from, to) = (START + 2_000, START + 33_000);
+    let sql = format!("select count(*), sum(a), min(b) from t where ts >= {from} and ts <= {to}");
+    let analyzed = lines(&engine, &format!("explain analyze {sql}")).await.join("\n");
+    let read = analyzed.split_once("rows_read=").unwrap().1;
+    let read: u64 = read.split([',', ']']).next().unwrap().trim().parse().unwrap();
+    assert!(read < 6 * 10, "{analyzed}");
+    let expected: Vec<_> = world.rows.iter().filter(|((_, ts), _)| (from..=to).contains(ts)).collect();
+    let sum: i64 = expected.iter().map(|(_, v)| i64::from(v.0.unwrap())).sum();
+    assert_eq!(lines(&engine, &sql).await, [format!("{}|{sum}|0.5", expected.len())]);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The aggregates of groups: one cell per group and time bucket that has rows.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, Int64Array, RecordBatch, UInt32Array},
@@ -9,7 +9,12 @@ use arrow::{
     row::{RowConverter, SortField},
 };
 use hashbrown::HashMap;
-use tidelake_format::{Result, ids::ColumnId, tags::TagManifest};
+use tidelake_format::{
+    Result,
+    ids::ColumnId,
+    rollup::Rollup,
+    tags::{Aggregate, TagManifest},
+};
 
 use super::{
     column::{Chunks, ColumnCells, Part, Span, cells},
@@ -188,14 +193,7 @@ impl Cells {
     }
 
     /// Cuts the rows of one series, whose time ascends, at the boundaries of buckets.
-    fn walk(
-        &mut self,
-        bucket: &FixedBucket,
-        group: u32,
-        ts: &[i64],
-        rows: std::ops::Range<usize>,
-        spans: &mut Vec<Span>,
-    ) {
+    fn walk(&mut self, bucket: &FixedBucket, group: u32, ts: &[i64], rows: Range<usize>, spans: &mut Vec<Span>) {
         let mut start = rows.start;
         // most buckets of a series have as many rows as the one before
         let mut guess = 1;
@@ -231,13 +229,61 @@ impl Cells {
         }
         for (column, cells) in &mut self.columns {
             if column.id != ColumnId::TS {
-                cells.add_chunks(column.id, manifest, &chunks)?;
+                cells.add_chunks(&|what| manifest.aggregate(column.id, what).cloned(), &chunks)?;
                 continue;
             }
             // both extremes of a chunk's times, and for the count as many rows between them
             for (cell, at) in chunks.iter() {
                 let (min, max, rows) = (manifest.min_ts()[at], manifest.max_ts()[at], manifest.row_count()[at]);
                 cells.add_times(cell as u32, min, max, rows);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes buckets of a rollup: of each series, by its group, those at these places. `get` gives the aggregates of the
+    /// needed columns, in their order.
+    pub(super) fn add_buckets(
+        &mut self,
+        rollup: &Rollup,
+        series: &[(u32, Range<usize>)],
+        get: &dyn Fn(usize, Aggregate) -> Option<ArrayRef>,
+    ) -> Result<()> {
+        let (starts, first_row) = (rollup.starts(), rollup.first_row());
+        let mut each = Vec::with_capacity(series.iter().map(|(_, places)| places.len()).sum());
+        for (rank, places) in series {
+            let group = self.groups.of[*rank as usize];
+            match self.bucket.clone() {
+                None => {
+                    let cell = self.cell(group, 0);
+                    each.extend(places.clone().map(|at| (cell, at as u32)));
+                }
+                Some(bucket) => {
+                    let (mut cell, mut end) = (0, i64::MIN);
+                    for at in places.clone() {
+                        if starts[at] >= end || at == places.start {
+                            let start = bucket.start(starts[at]);
+                            cell = self.cell(group, start);
+                            end = start.saturating_add(bucket.width_ticks);
+                        }
+                        each.push((cell, at as u32));
+                    }
+                }
+            }
+        }
+        self.grow();
+        for (cell, at) in &each {
+            self.rows[*cell as usize] += first_row[*at as usize + 1] - first_row[*at as usize];
+        }
+        let chunks = Chunks::Each(each);
+        for (i, (column, cells)) in self.columns.iter_mut().enumerate() {
+            if column.id != ColumnId::TS {
+                cells.add_chunks(&|what| get(i, what), &chunks)?;
+                continue;
+            }
+            // Of times only the count is asked for.
+            for (cell, at) in chunks.iter() {
+                cells.add_times(cell as u32, 0, 0, first_row[at + 1] - first_row[at]);
             }
         }
         Ok(())

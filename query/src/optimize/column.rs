@@ -11,11 +11,7 @@ use arrow::{
         UInt64Type,
     },
 };
-use tidelake_format::{
-    Error, Result,
-    ids::ColumnId,
-    tags::{Aggregate, TagManifest},
-};
+use tidelake_format::{Error, Result, tags::Aggregate};
 
 use super::number::Number;
 
@@ -58,6 +54,9 @@ impl Chunks {
     }
 }
 
+/// Gives an aggregate of a column: one value per place.
+pub(super) type Get<'a> = dyn Fn(Aggregate) -> Option<ArrayRef> + 'a;
+
 /// What is asked of a column's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
@@ -79,8 +78,9 @@ pub(super) trait ColumnCells: Send {
     fn grow(&mut self, cells: usize);
     /// Takes rows; `ts` is the time of each row, given when first or last are wanted.
     fn add(&mut self, values: &dyn Array, spans: &[Span], ts: Option<&[i64]>);
-    /// Takes whole chunks. Every wanted aggregate must be in the manifest.
-    fn add_chunks(&mut self, column: ColumnId, manifest: &TagManifest, chunks: &Chunks) -> Result<()>;
+    /// Takes whole chunks, or buckets of them: `get` gives the aggregates, one value per place. Every wanted one must be
+    /// there, unless not even the counts are.
+    fn add_chunks(&mut self, get: &Get<'_>, chunks: &Chunks) -> Result<()>;
     /// Takes the times of a chunk into cells of the time column: their extremes and their number.
     fn add_times(&mut self, cell: u32, min: i64, max: i64, rows: u64);
     /// One value per cell, in the column's type where the part has it; times are Int64.
@@ -131,8 +131,8 @@ impl ColumnCells for Counts {
         }
     }
 
-    fn add_chunks(&mut self, column: ColumnId, manifest: &TagManifest, chunks: &Chunks) -> Result<()> {
-        let Some(counts) = manifest.aggregate(column, Aggregate::Count) else { return Ok(()) };
+    fn add_chunks(&mut self, get: &Get<'_>, chunks: &Chunks) -> Result<()> {
+        let Some(counts) = get(Aggregate::Count) else { return Ok(()) };
         let counts = counts.as_primitive::<UInt64Type>();
         match chunks {
             Chunks::Run(cell, places) => self.0[*cell as usize] += counts.values()[places.clone()].iter().sum::<u64>(),
@@ -313,15 +313,13 @@ where
         }
     }
 
-    fn add_chunks(&mut self, column: ColumnId, manifest: &TagManifest, chunks: &Chunks) -> Result<()> {
-        let Some(counts) = manifest.aggregate(column, Aggregate::Count) else { return Ok(()) };
+    fn add_chunks(&mut self, get: &Get<'_>, chunks: &Chunks) -> Result<()> {
+        let Some(counts) = get(Aggregate::Count) else { return Ok(()) };
         let counts = counts.as_primitive::<UInt64Type>();
         let get = |what: Aggregate| {
-            manifest.aggregate(column, what).ok_or_else(|| {
-                Error::internal("a tag manifest lacks an aggregate").with("expected", format!("{what:?} of {column:?}"))
-            })
+            get(what).ok_or_else(|| Error::internal("an aggregate is not there").with("expected", format!("{what:?}")))
         };
-        let wide = |wanted: bool, what| if wanted { T::Native::widen(get(what)?) } else { Ok(Vec::new().into()) };
+        let wide = |wanted: bool, what| if wanted { T::Native::widen(&get(what)?) } else { Ok(Vec::new().into()) };
         let times = |wanted: bool, what| -> Result<ScalarBuffer<i64>> {
             Ok(if wanted { get(what)?.as_primitive::<Int64Type>().values().clone() } else { Vec::new().into() })
         };

@@ -1,6 +1,6 @@
 //! The plan node that stands for a partial aggregation and its scan.
 
-use std::{fmt, sync::Arc};
+use std::{collections::VecDeque, fmt, sync::Arc};
 
 use arrow::array::RecordBatch;
 use datafusion::{
@@ -25,16 +25,19 @@ use futures::{
 use super::{
     AggregateLevels,
     cells::{Cells, Groups},
-    levels::{Answered, Needed, divide, needed},
+    levels::{Answered, Needed, buckets, divide, needed, roll},
+    rolled,
     shape::Shape,
 };
 use crate::{
     error::to_datafusion,
-    table::{Columns, Decoded, Origin, Piece, Reading, Selection, TimeRange, Unit, deal},
+    table::{Columns, Decoded, Keep, Origin, Piece, Reading, Selection, TimeRange, Unit, deal},
 };
 
 /// Rows decoded at a time: large enough that the work per batch vanishes.
 const BATCH_ROWS: usize = 1 << 16;
+/// Below so many buckets of rollups a second partition costs more than it brings.
+const BUCKETS_PER_PARTITION: u64 = 100_000;
 /// Cells after which the partial states are passed on, so that memory stays bounded whatever the number of groups.
 const MOST_CELLS: usize = 1 << 20;
 
@@ -46,6 +49,8 @@ pub(crate) struct SeriesAggregate {
     columns: Columns,
     needed: Arc<Vec<Needed>>,
     answered: Arc<Answered>,
+    /// Per partition: chunks of which rollups answer the whole buckets.
+    rolled: Arc<Vec<Answered>>,
     partitions: Arc<Vec<Vec<Unit>>>,
     hull: TimeRange,
     read: (usize, u64),
@@ -58,17 +63,28 @@ impl SeriesAggregate {
     pub(super) fn try_new(shape: Shape, levels: &AggregateLevels, partitions: usize) -> Result<Option<Self>> {
         let reading = shape.scan.reading().clone();
         let needed = needed(&shape);
-        let (answered, rest) = match levels.pre_aggregates {
+        let (answered, mut rest) = match levels.pre_aggregates {
             true => divide(&reading, &needed, shape.bucket.as_ref()),
             false => (Vec::new(), copy(&reading.selection)),
         };
-        if !levels.scan_aggregates && rest.chunks() > 0 {
+        let rolled = match levels.rollups {
+            true => roll(&reading, &needed, shape.bucket.as_ref(), &mut rest),
+            false => Vec::new(),
+        };
+        if !levels.scan_aggregates && (rest.chunks() > 0 || !all_whole(&rolled)) {
             return Ok(None);
         }
         let series = reading.sources.united.series.len();
         let groups = Groups::new(&shape.keys, series).map_err(to_datafusion)?;
         // the scan's data columns are those of keys and arguments; time only when something needs it
-        let partitions = Arc::new(deal(&rest, &reading.sources.list, partitions, None));
+        let buckets = buckets(&reading, &rolled);
+        let shares = partitions.min((buckets / BUCKETS_PER_PARTITION) as usize).max(1);
+        let mut units = deal(&rest, &reading.sources.list, partitions, None);
+        let partitions = units.len().max(shares);
+        units.resize(partitions, Vec::new());
+        let mut rolled = share(rolled, shares);
+        rolled.resize(partitions, Vec::new());
+        let partitions = Arc::new(units);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(shape.schema.clone()),
             Partitioning::UnknownPartitioning(partitions.len()),
@@ -82,6 +98,7 @@ impl SeriesAggregate {
             needed: Arc::new(needed),
             read: (rest.chunks(), rest.rows()),
             answered: Arc::new(answered),
+            rolled: Arc::new(rolled),
             partitions,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -91,7 +108,8 @@ impl SeriesAggregate {
 
     /// What it names and keeps in memory, in bytes; sources that others keep too count in full.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let answered: usize = self.answered.iter().map(|(_, pieces)| pieces.len()).sum();
+        let answered =
+            chunks_and_rows(&self.answered).0 + self.rolled.iter().map(|r| chunks_and_rows(r).0).sum::<usize>();
         self.shape.scan.memory_bytes() + (answered + self.read.0) * size_of::<Piece>() + self.groups.memory_bytes()
     }
 
@@ -99,6 +117,33 @@ impl SeriesAggregate {
         let bucket = self.shape.bucket.clone();
         Cells::new(self.groups.clone(), bucket, self.hull, &self.needed, self.columns.time())
     }
+}
+
+/// Whether every chunk counts as a whole, so that no rows are left.
+fn all_whole(rolled: &Answered) -> bool {
+    rolled.iter().flat_map(|(_, pieces)| pieces).all(|p| p.keep == Keep::All)
+}
+
+fn chunks_and_rows(of: &Answered) -> (usize, u64) {
+    let pieces = || of.iter().flat_map(|(_, pieces)| pieces);
+    (pieces().count(), pieces().map(Piece::len).sum())
+}
+
+/// The chunks in so many shares of about as many.
+fn share(rolled: Answered, shares: usize) -> Vec<Answered> {
+    let all = chunks_and_rows(&rolled).0;
+    let (size, mut shared) = (all.div_ceil(shares).max(1), vec![Vec::new(); shares]);
+    let mut given = 0;
+    for (at, pieces) in rolled {
+        let mut rest = pieces.as_slice();
+        while !rest.is_empty() {
+            let (part, others) = rest.split_at((size - given % size).min(rest.len()));
+            shared[given / size].push((at, part.to_vec()));
+            given += part.len();
+            rest = others;
+        }
+    }
+    shared
 }
 
 fn copy(selection: &Selection) -> Selection {
@@ -118,12 +163,14 @@ fn hull(reading: &Reading) -> TimeRange {
 
 impl DisplayAs for SeriesAggregate {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let chunks = self.answered.iter().map(|(_, p)| p.len()).sum::<usize>();
-        let rows = self.answered.iter().flat_map(|(_, p)| p).map(|p| p.len()).sum::<u64>();
+        let (chunks, rows) = chunks_and_rows(&self.answered);
+        let rolled = self.rolled.iter().map(chunks_and_rows).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         write!(
             f,
-            "SeriesAggregate: {}, manifests=[chunks={chunks}, rows={rows}], decoded=[chunks={}, rows={}], groups={}, partitions={}",
+            "SeriesAggregate: {}, manifests=[chunks={chunks}, rows={rows}], rollups=[chunks={}, rows={}], decoded=[chunks={}, rows={}], groups={}, partitions={}",
             self.shape.scan.reading(),
+            rolled.0,
+            rolled.1,
             self.read.0,
             self.read.1,
             self.groups.len(),
@@ -173,6 +220,7 @@ impl ExecutionPlan for SeriesAggregate {
         let run = Run {
             cells: self.cells(),
             answered: (partition == 0).then(|| self.answered.clone()),
+            rolled: self.rolled[partition].clone().into(),
             decoded: self.shape.scan.reading().units(
                 self.partitions[partition].clone(),
                 self.columns.clone(),
@@ -182,6 +230,7 @@ impl ExecutionPlan for SeriesAggregate {
             reservation,
             metrics: BaselineMetrics::new(&self.metrics, partition),
             rows_read: MetricBuilder::new(&self.metrics).counter("rows_read", partition),
+            ends: Vec::new(),
         };
         let batch_size = context.session_config().batch_size();
         let batches = stream::try_unfold(run, |mut run| async move {
@@ -208,6 +257,9 @@ struct Run {
     node: SeriesAggregate,
     cells: Cells,
     answered: Option<Arc<Answered>>,
+    rolled: VecDeque<(usize, Vec<Piece>)>,
+    /// What reads the rows that rollups leave.
+    ends: Vec<Unit>,
     decoded: BoxStream<'static, tidelake_format::Result<Decoded>>,
     reservation: MemoryReservation,
     metrics: BaselineMetrics,
@@ -228,7 +280,21 @@ impl Run {
             }
             timer.done();
         }
-        while self.cells.len() < MOST_CELLS {
+        while self.cells.len() < MOST_CELLS
+            && let Some((at, pieces)) = self.rolled.pop_front()
+        {
+            let source = &reading.sources.list[at];
+            let Origin::File(file) = &source.origin else { continue };
+            let needed = &self.node.needed;
+            let rest = rolled::add(&mut self.cells, &reading, at, source, file, &pieces, needed).await;
+            self.ends.extend(rest.map_err(to_datafusion)?);
+            self.reservation.try_resize(self.cells.bytes())?;
+        }
+        if self.rolled.is_empty() && !self.ends.is_empty() {
+            let ends = reading.units(std::mem::take(&mut self.ends), self.node.columns.clone(), BATCH_ROWS);
+            self.decoded = std::mem::replace(&mut self.decoded, stream::empty().boxed()).chain(ends).boxed();
+        }
+        while self.cells.len() < MOST_CELLS && self.rolled.is_empty() {
             let Some(decoded) = self.decoded.next().await else { break };
             let decoded = decoded.map_err(to_datafusion)?;
             let timer = self.metrics.elapsed_compute().timer();
@@ -239,7 +305,7 @@ impl Run {
             // many rows give few batches: let other tasks, and a cancellation, come in between
             tokio::task::yield_now().await;
         }
-        if self.cells.len() == 0 {
+        if self.cells.len() == 0 && self.rolled.is_empty() {
             return Ok(None);
         }
         let shape = &self.node.shape;

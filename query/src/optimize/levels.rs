@@ -1,4 +1,4 @@
-//! Divides the chunks of a scan: those that tag manifests answer, and those whose rows must be read.
+//! Divides the chunks of a scan: those that tag manifests answer, those that rollups answer, and those whose rows must be read.
 
 use arrow::{
     array::{Array, AsArray},
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     functions::window::FixedBucket,
-    table::{Keep, Origin, Piece, Reading, Selection},
+    table::{Keep, Origin, Piece, Reading, Selection, TimeRange},
 };
 
 /// A data column that aggregates need.
@@ -57,7 +57,7 @@ pub(super) fn needed(shape: &Shape) -> Vec<Needed> {
     wants.into_iter().enumerate().filter_map(of).collect()
 }
 
-/// Whole chunks of one data file: (source, its chunks).
+/// Chunks of data files that a level answers: (source, its chunks).
 pub(super) type Answered = Vec<(usize, Vec<Piece>)>;
 
 /// Splits the chunks of a scan into those that manifests answer and the rest.
@@ -92,6 +92,68 @@ pub(super) fn divide(reading: &Reading, columns: &[Needed], bucket: Option<&Fixe
         rest.plain.push(no);
     }
     (answered, rest)
+}
+
+/// Takes the chunks out of `rest` whose buckets rollups answer, but for what lies at their ends.
+///
+/// A rollup answers the buckets of a chunk of a data file that overlaps with no other chunk, unless a bucket that is
+/// asked for cuts those of the rollup, or the first or last value is.
+pub(super) fn roll(
+    reading: &Reading,
+    columns: &[Needed],
+    bucket: Option<&FixedBucket>,
+    rest: &mut Selection,
+) -> Answered {
+    let is_of_rows = |c: &Needed| {
+        let w = &c.wants;
+        let of_times = c.id == ColumnId::TS && (w.min || w.max);
+        !(w.first || w.last || of_times)
+    };
+    let mut rolled = Vec::new();
+    if !columns.iter().all(is_of_rows) {
+        return rolled;
+    }
+    for (at, pieces) in rest.plain.iter_mut().enumerate() {
+        let Origin::File(file) = &reading.sources.list[at].origin else { continue };
+        let Some(width) = file.entry.rollup.map(|r| r.width).filter(|w| *w > 0) else { continue };
+        let fits = bucket.is_none_or(|b| b.width_ticks % width == 0 && b.offset_ticks % width == 0);
+        if !fits || !columns.iter().all(|c| has(&file.manifest, c)) {
+            continue;
+        }
+        let (kept, manifest) = (&rest.kept, &file.manifest);
+        let holds_a_bucket = |piece: &mut Piece| {
+            let local = piece.local as usize;
+            let inside = |r: &TimeRange| {
+                let first = r.first.max(manifest.min_ts()[local]);
+                r.last.min(manifest.max_ts()[local]).saturating_sub(first) >= width
+            };
+            let whole = match piece.keep {
+                Keep::All => true,
+                Keep::Within(at) => kept[at as usize].iter().any(inside),
+            };
+            whole && columns.iter().all(|c| is_exact(manifest, c, local))
+        };
+        let taken: Vec<Piece> = pieces.extract_if(.., holds_a_bucket).collect();
+        if !taken.is_empty() {
+            rolled.push((at, taken));
+        }
+    }
+    rolled
+}
+
+/// About how many buckets of rollups the chunks have, an upper bound.
+pub(super) fn buckets(reading: &Reading, rolled: &Answered) -> u64 {
+    let of = |(at, pieces): &(usize, Vec<Piece>)| {
+        let Origin::File(file) = &reading.sources.list[*at].origin else { return 0 };
+        let width = file.entry.rollup.map_or(1, |r| r.width.max(1));
+        let manifest = &file.manifest;
+        let span = |p: &Piece| {
+            let local = p.local as usize;
+            manifest.max_ts()[local].abs_diff(manifest.min_ts()[local]) / width.unsigned_abs() + 1
+        };
+        pieces.iter().map(|p| span(p).min(p.len())).sum()
+    };
+    rolled.iter().map(of).sum()
 }
 
 /// Whether a manifest has what is needed of a column. A file without the column has nothing to add.

@@ -4,17 +4,19 @@
 //! exactly the same schema in its place. Per chunk (one series in one source) it takes:
 //!
 //! 1. the tag manifest, when the chunk counts as a whole, overlaps with no other and lies in one time bucket;
-//! 2. decoded rows otherwise: a series' rows are adjacent and ascend in time, so groups and buckets are found per
+//! 2. the rollup, for the buckets of a chunk that count as a whole, when no bucket that is asked for cuts one;
+//! 3. decoded rows otherwise: a series' rows are adjacent and ascend in time, so groups and buckets are found per
 //!    run, not per row, and nothing is hashed per row.
 //!
 //! What the rule does not understand stays as DataFusion planned it. [`shape`] reads the plan, [`levels`] divides the
-//! chunks, [`yielding`] keeps joins stoppable, [`cells`] holds the aggregates of groups, each column's in [`mod@column`], [`leaf`] is the plan node.
+//! chunks, [`yielding`] keeps joins stoppable, [`rolled`] takes buckets of rollups, [`cells`] holds the aggregates of groups, each column's in [`mod@column`], [`leaf`] is the plan node.
 
 mod cells;
 mod column;
 mod leaf;
 mod levels;
 mod number;
+mod rolled;
 mod shape;
 mod yielding;
 
@@ -40,6 +42,8 @@ extensions_options! {
     pub struct AggregateLevels {
         /// Answer whole chunks from tag manifests.
         pub pre_aggregates: bool, default = true
+        /// Answer whole buckets from rollups.
+        pub rollups: bool, default = true
         /// Aggregate decoded rows inside the scan.
         pub scan_aggregates: bool, default = true
     }
@@ -68,7 +72,7 @@ impl AnswerFromLevels {
 impl PhysicalOptimizerRule for AnswerFromLevels {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let levels = config.extensions.get::<AggregateLevels>().cloned().unwrap_or_default();
-        if !levels.pre_aggregates && !levels.scan_aggregates {
+        if !levels.pre_aggregates && !levels.rollups && !levels.scan_aggregates {
             return Ok(plan);
         }
         Ok(plan.transform_up(|node| Self::replace(node, &levels))?.data)

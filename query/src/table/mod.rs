@@ -30,6 +30,6 @@ pub(crate) use reader::Reader;
 pub(crate) use scan::SeriesScan;
 pub(crate) use select::{Keep, Piece, Selection};
 pub(crate) use series::Ranks;
-pub(crate) use source::{FileSource, Origin};
+pub(crate) use source::{FileSource, Origin, Source};
 pub(crate) use units::{Unit, deal};
 pub(crate) use view::View;

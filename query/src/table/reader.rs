@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
+use arrow::array::{Array, ArrayRef};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use tidelake_format::{
     Error, Result,
     file::DataFile,
-    ids::{FileId, Position, TableId},
+    ids::{ColumnId, FileId, Position, TableId},
     layout,
     merge::Deletes,
     meta::{FileEntry, Root},
+    rollup::Rollup,
     schema::{Supertable, Tombstone},
     snapshot::Snapshot,
     store::Store,
-    tags::TagManifest,
+    tags::{Aggregate, TagManifest},
 };
 
 use super::{
@@ -35,6 +37,9 @@ pub(crate) struct Reader {
     manifests: Cache<FileId, TagManifest>,
     files: Cache<FileId, Arc<DataFile>>,
     blocks: Cache<(Position, TableId), SortedBlock>,
+    rollups: Cache<FileId, Arc<Rollup>>,
+    /// Aggregates of rollups, one value per bucket.
+    rolled: Cache<(FileId, ColumnId, Aggregate), Option<ArrayRef>>,
     uniter: Uniter,
 }
 
@@ -54,9 +59,11 @@ impl Reader {
     pub(crate) fn new(root: Root, cache_bytes: usize) -> Self {
         Self {
             root,
-            manifests: Cache::new(cache_bytes / 2),
+            manifests: Cache::new(cache_bytes / 4),
             files: Cache::new(cache_bytes / 4),
             blocks: Cache::new(cache_bytes / 4),
+            rollups: Cache::new(cache_bytes / 12),
+            rolled: Cache::new(cache_bytes / 6),
             uniter: Uniter::default(),
         }
     }
@@ -154,6 +161,40 @@ impl Reader {
             Ok((opened, weight))
         };
         Ok(self.files.get(file.entry.data.id, load).await?.as_ref().clone())
+    }
+
+    /// Where the buckets of a file's rollup begin; `None` where it has no rollup.
+    ///
+    /// # Errors
+    /// Those of the store; Corrupt or Unsupported, naming the key.
+    pub(crate) async fn rollup(&self, file: &FileSource) -> Result<Option<Arc<Rollup>>> {
+        let Some((key, said)) = file.rollup_key.as_ref().zip(file.entry.rollup) else { return Ok(None) };
+        let load = async || {
+            let opened = Rollup::open(self.store(), key, &file.entry).await?;
+            let weight = opened.memory_bytes();
+            Ok((opened, weight))
+        };
+        Ok(Some(self.rollups.get(said.id, load).await?.as_ref().clone()))
+    }
+
+    /// An aggregate of a field per bucket of a file's rollup; `None` where it has none.
+    ///
+    /// # Errors
+    /// As [`Reader::rollup`].
+    pub(crate) async fn rolled(
+        &self,
+        file: &FileSource,
+        rollup: &Rollup,
+        field: ColumnId,
+        what: Aggregate,
+    ) -> Result<Option<ArrayRef>> {
+        let Some(said) = file.entry.rollup else { return Ok(None) };
+        let load = async || {
+            let values = rollup.aggregate(self.store(), field, what).await?;
+            let weight = values.as_ref().map_or(16, |v| v.get_array_memory_size());
+            Ok((values, weight))
+        };
+        Ok(self.rolled.get((said.id, field, what), load).await?.as_ref().clone())
     }
 }
 

@@ -42,6 +42,8 @@ pub(crate) struct FileSource {
     pub(crate) entry: FileEntry,
     /// The key of the data file.
     pub(crate) key: String,
+    /// The key of its rollup, where it has one.
+    pub(crate) rollup_key: Option<String>,
     /// Its series.
     pub(crate) manifest: Arc<TagManifest>,
 }
@@ -63,7 +65,8 @@ impl FileSource {
     /// A file of a table.
     pub(crate) fn new(table: &Supertable, entry: FileEntry, manifest: Arc<TagManifest>) -> Self {
         let key = layout::data_key(table.id, entry.partition, entry.data.id);
-        Self { entry, key, manifest }
+        let rollup_key = entry.rollup.map(|r| layout::rollup_key(table.id, entry.partition, r.id));
+        Self { entry, key, rollup_key, manifest }
     }
 }
 

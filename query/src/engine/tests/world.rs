@@ -13,9 +13,10 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use tidelake_format::{
     file::{DataFileOptions, DataFileWriter},
     ids::{FileId, Position, TableId, WriterId},
-    layout::{data_key, log_key, tags_key},
+    layout::{data_key, log_key, rollup_key, tags_key},
     merge::{series_order, sort_newest},
     meta::{FileEntry, Root},
+    rollup::RollupOptions,
     rows::{Block, SeriesSet},
     schema::{Covers, Database, Role, Supertable, Tombstone},
     segment::{SegmentHeader, encode},
@@ -45,6 +46,8 @@ pub(super) struct World {
     writer: WriterId,
     next: u64,
     start_ms: i64,
+    /// How many of the files have rollups, of 5 s.
+    rolled: f64,
 }
 
 type Row = (usize, i64, Values);
@@ -75,10 +78,19 @@ impl World {
         world
     }
 
-    /// Every series with a row at every step in one fold's files, and nothing in the log.
+    /// Every series with a row at every step in one fold's files, without rollups, and nothing in the log.
     pub(super) async fn regular() -> World {
+        Self::regular_with(0.0).await
+    }
+
+    /// The same with a rollup beside each file.
+    pub(super) async fn rolled() -> World {
+        Self::regular_with(1.0).await
+    }
+
+    async fn regular_with(rolled: f64) -> World {
         let mut rng = StdRng::seed_from_u64(0);
-        let mut world = Self::empty(&mut rng).await;
+        let mut world = Self { rolled, ..Self::empty(&mut rng).await };
         let row = |series, step| (series, START + step * 1_000, (Some(step as i32), Some(step as f64 / 4.0), None));
         let rows: Vec<Row> = (0..SERIES).flat_map(|series| (0..STEPS).map(move |step| row(series, step))).collect();
         world.take(&rows);
@@ -110,7 +122,7 @@ impl World {
         let writer = WriterId::random(rng);
         let start_ms = root.store().ambient().wall_ms();
         let (rows, tags) = (BTreeMap::new(), tags.collect());
-        World { root, rows, tags, database, table, writer, next: 0, start_ms }
+        World { root, rows, tags, database, table, writer, next: 0, start_ms, rolled: 0.7 }
     }
 
     /// How many partitions have files.
@@ -278,16 +290,22 @@ impl World {
             });
             let batch = RecordBatch::try_new(schema.clone(), columns.collect()).unwrap();
             let sorted = sort_newest(&[batch], order.series.len()).unwrap();
-            let options = DataFileOptions { page_rows: 3, page_rows_max: 8, row_group_rows: 16 };
+            // Minutes are long for such rows.
+            let rollup = RollupOptions { width_ms: 5_000, least_rows: 2, least_rows_per_bucket: 0 };
+            let rollup = rng.random_bool(self.rolled).then_some(rollup);
+            let options = DataFileOptions { page_rows: 3, page_rows_max: 8, row_group_rows: 16, rollup };
             let mut writer = DataFileWriter::new(table.clone(), Precision::Milli, options).unwrap();
             writer.write(&order.series, &sorted).unwrap();
             let file = writer.finish().unwrap();
-            let (id, tags) = (FileId::random(rng), FileId::random(rng));
             let store = self.root.store();
             let version = self.root.catalog().version.next();
-            entries.push(FileEntry::of(&file, partition, (id, tags), self.start_ms).at(version, version));
-            store.create(&data_key(self.table, partition, id), file.data).await.unwrap();
-            store.create(&tags_key(self.table, partition, tags), file.tags).await.unwrap();
+            let entry = FileEntry::of(&file, partition, || FileId::random(rng), self.start_ms).at(version, version);
+            store.create(&data_key(self.table, partition, entry.data.id), file.data).await.unwrap();
+            store.create(&tags_key(self.table, partition, entry.tags.id), file.tags).await.unwrap();
+            if let Some((at, rollup)) = entry.rollup.zip(file.rollup) {
+                store.create(&rollup_key(self.table, partition, at.id), rollup.bytes).await.unwrap();
+            }
+            entries.push(entry);
         }
         let touching: Vec<_> = entries.iter().map(|e| (self.table, e.partition)).collect();
         let id = self.table;

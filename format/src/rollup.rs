@@ -1,0 +1,252 @@
+//! Rollups: the aggregates of a data file per series and minute, in an object beside it.
+//!
+//! A rollup is a data file itself, plain Parquet: one row per series and bucket that has rows, in the order of the
+//! data file. `ts` is the start of the bucket; then come the series (its place in the data file's manifest), how many
+//! rows, and of each field how many values are not null, their sum, the smallest and the largest.
+
+use std::{ops::Range, sync::Arc};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray},
+    compute::concat,
+    datatypes::{DataType, Field, FieldRef, UInt32Type, UInt64Type},
+};
+use bytes::Bytes;
+use futures::TryStreamExt;
+
+use crate::{
+    error::{Error, Result},
+    file::DataFile,
+    ids::{ColumnId, DatabaseId, TableId},
+    merge::ticks,
+    meta::FileEntry,
+    schema::{Column, Role, Supertable, field_with_id},
+    store::Store,
+    tags::Aggregate,
+    types::Type,
+};
+
+mod builder;
+
+pub(crate) use builder::RollupBuilder;
+
+/// When a rollup is made, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RollupOptions {
+    /// The length of a bucket in milliseconds; default a minute. Buckets begin at multiples of it since the epoch.
+    pub width_ms: i64,
+    /// A file of fewer rows has none: one object more would cost more than reading it; default 65 536.
+    pub least_rows: u64,
+    /// A file whose buckets have fewer rows on average has none: it would be about as large as the file; default 8.
+    pub least_rows_per_bucket: u64,
+}
+
+impl Default for RollupOptions {
+    fn default() -> Self {
+        Self { width_ms: 60_000, least_rows: 1 << 16, least_rows_per_bucket: 8 }
+    }
+}
+
+/// A rollup ready to be put.
+#[derive(Debug, Clone)]
+pub struct EncodedRollup {
+    /// Its object.
+    pub bytes: Bytes,
+    /// The length of its buckets, in ticks.
+    pub width: i64,
+}
+
+/// The key of the Parquet metadata that holds the length of a bucket in ticks.
+const WIDTH_KEY: &str = "tidelake.rollup";
+/// The place of the series in the data file's manifest.
+const SERIES: ColumnId = ColumnId(1);
+/// Rows of the bucket.
+const ROWS: ColumnId = ColumnId(2);
+/// The first id of an aggregate.
+const FIRST_PART: u32 = 16;
+/// The aggregates of a field, in this order.
+const PARTS: [Aggregate; 4] = [Aggregate::Count, Aggregate::Sum, Aggregate::Min, Aggregate::Max];
+/// Rows decoded at a time.
+const BATCH_ROWS: usize = 1 << 16;
+
+/// The id of an aggregate of a field; `None` where there is no such aggregate, or no id is left for it.
+fn part_id(field: ColumnId, part: Aggregate) -> Option<ColumnId> {
+    let at = PARTS.iter().position(|p| *p == part)?;
+    let id = field.0.checked_mul(PARTS.len() as u32)?.checked_add(FIRST_PART + at as u32)?;
+    (id < ColumnId::TBNAME.0).then_some(ColumnId(id))
+}
+
+/// The type in which an aggregate of a field is kept; `None` where there is none.
+fn part_type(ty: Type, part: Aggregate) -> Option<Type> {
+    match part {
+        Aggregate::Count => Some(Type::UBigInt),
+        Aggregate::Sum => Some(match ty {
+            Type::TinyInt | Type::SmallInt | Type::Int | Type::BigInt => Type::BigInt,
+            Type::UTinyInt | Type::USmallInt | Type::UInt | Type::UBigInt => Type::UBigInt,
+            Type::Float | Type::Double => Type::Double,
+            _ => return None,
+        }),
+        Aggregate::Min | Aggregate::Max if ty.is_numeric() || ty == Type::Timestamp => Some(ty),
+        _ => None,
+    }
+}
+
+/// The shape of the rollups of files with these columns, as a table; tags are left out. `None` where an aggregate has no
+/// id.
+fn table_of(table: TableId, columns: &[Column]) -> Option<Supertable> {
+    let column = |id, name: String, role, ty| Column { id, name, role, ty };
+    let mut shape = vec![
+        columns.iter().find(|c| c.role == Role::Time)?.clone(),
+        column(SERIES, "series".to_owned(), Role::Field, Type::UInt),
+        column(ROWS, "rows".to_owned(), Role::Field, Type::UBigInt),
+    ];
+    for field in columns.iter().filter(|c| c.role == Role::Field) {
+        for part in PARTS {
+            let id = part_id(field.id, part)?;
+            let Some(ty) = part_type(field.ty, part) else { continue };
+            shape.push(column(id, format!("{}.{}", field.name, part.name()), Role::Field, ty));
+        }
+    }
+    Some(Supertable { columns: shape, ..Supertable::without_columns(table, DatabaseId(0), "rollup") })
+}
+
+/// The buckets of a rollup; the values of their aggregates are read when they are asked for.
+#[derive(Debug)]
+pub struct Rollup {
+    file: Arc<DataFile>,
+    width_ticks: i64,
+    /// Per series of the data file: the first of its buckets; and the number of all buckets.
+    first_bucket: Vec<u32>,
+    starts: Vec<i64>,
+    /// Per bucket: the row of the data file where it begins; and the number of all rows.
+    first_row: Vec<u64>,
+}
+
+impl Rollup {
+    /// Reads where the buckets of a rollup begin; `width`, `series` and `rows` are those of the data file's entry.
+    ///
+    /// # Errors
+    /// As [`DataFile::open`]; [`Kind::Corrupt`](crate::Kind::Corrupt) too when it does not fit the data file.
+    pub async fn open(store: &Store, key: &str, entry: &FileEntry) -> Result<Arc<Self>> {
+        let said = entry.rollup.ok_or_else(|| Error::internal("a file without a rollup").with("key", key))?;
+        let (series, rows) = (usize::try_from(entry.series).unwrap_or(usize::MAX), entry.rows);
+        let file = DataFile::open(store, key, said.bytes).await?;
+        let bad = |what: &'static str| {
+            Error::corrupt("a rollup does not fit its data file").with("key", key).with("found", what)
+        };
+        let width_ticks = said.width;
+        if width_ticks <= 0 || file.value(WIDTH_KEY) != Some(&width_ticks.to_string()) {
+            return Err(bad("another length of its buckets"));
+        }
+        let time = file.columns.iter().position(|c| *c == Some(ColumnId::TS)).ok_or_else(|| bad("no times"))?;
+        let time: FieldRef = Arc::new(file.schema().field(time).clone());
+        let fields =
+            [time, Arc::new(int("series", DataType::UInt32, SERIES)), Arc::new(int("rows", DataType::UInt64, ROWS))];
+        let buckets = usize::try_from(file.rows()).ok().filter(|n| *n < u32::MAX as usize);
+        let buckets = buckets.ok_or_else(|| bad("too many buckets"))?;
+        let mut this = Self {
+            file: file.clone(),
+            width_ticks,
+            first_bucket: Vec::with_capacity(series + 1),
+            starts: Vec::with_capacity(buckets),
+            first_row: Vec::with_capacity(buckets + 1),
+        };
+        let mut batches = std::pin::pin!(file.read(store, whole(&file), &fields, BATCH_ROWS)?);
+        let mut row = 0u64;
+        while let Some(batch) = batches.try_next().await? {
+            if batch.columns().iter().any(|c| c.null_count() > 0) {
+                return Err(bad("nulls"));
+            }
+            let of = batch.column(1).as_primitive::<UInt32Type>().values();
+            let counts = batch.column(2).as_primitive::<UInt64Type>().values();
+            let starts = ticks(batch.column(0)).ok_or_else(|| bad("times of another type"))?;
+            for ((start, of), count) in starts.iter().zip(of).zip(counts) {
+                let of = *of as usize;
+                let goes_on = of + 1 == this.first_bucket.len();
+                let ascends = this.starts.last().is_none_or(|last| last < start);
+                if of >= series || of + 1 < this.first_bucket.len() || goes_on && !ascends {
+                    return Err(bad("buckets out of order"));
+                }
+                if start.rem_euclid(width_ticks) != 0 || *count == 0 {
+                    return Err(bad("a bucket that begins elsewhere, or is empty"));
+                }
+                while this.first_bucket.len() <= of {
+                    this.first_bucket.push(this.starts.len() as u32);
+                }
+                this.starts.push(*start);
+                this.first_row.push(row);
+                row = row.checked_add(*count).ok_or_else(|| bad("too many rows"))?;
+            }
+        }
+        if row != rows {
+            return Err(bad("another number of rows"));
+        }
+        this.first_row.push(row);
+        this.first_bucket.resize(series + 1, this.starts.len() as u32);
+        Ok(Arc::new(this))
+    }
+
+    /// The length of a bucket, in ticks.
+    pub fn width_ticks(&self) -> i64 {
+        self.width_ticks
+    }
+
+    /// The buckets of a series, by its place in the data file's manifest; they ascend in time.
+    pub fn buckets(&self, series: usize) -> Range<usize> {
+        self.first_bucket[series] as usize..self.first_bucket[series + 1] as usize
+    }
+
+    /// When each bucket begins, in ticks.
+    pub fn starts(&self) -> &[i64] {
+        &self.starts
+    }
+
+    /// The row of the data file where each bucket begins, and the number of all rows.
+    pub fn first_row(&self) -> &[u64] {
+        &self.first_row
+    }
+
+    /// An aggregate of a field per bucket, in the type that it was written in; `None` where the rollup has none.
+    ///
+    /// # Errors
+    /// As [`DataFile::read`].
+    pub async fn aggregate(&self, store: &Store, field: ColumnId, what: Aggregate) -> Result<Option<ArrayRef>> {
+        let Some(id) = part_id(field, what) else { return Ok(None) };
+        let Some(at) = self.file.columns.iter().position(|c| *c == Some(id)) else { return Ok(None) };
+        let column: FieldRef = Arc::new(self.file.schema().field(at).clone());
+        let read = self.file.read(store, whole(&self.file), &[column], BATCH_ROWS)?;
+        let parts: Vec<ArrayRef> = read.map_ok(|batch| batch.column(0).clone()).try_collect().await?;
+        Ok(Some(concat(&parts.iter().map(AsRef::as_ref).collect::<Vec<&dyn Array>>())?))
+    }
+
+    /// Every aggregate that it has: of which field, and which.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (ColumnId, Aggregate)> {
+        let ids = self.file.columns.iter().flatten().filter(|id| id.0 >= FIRST_PART && **id != ColumnId::TBNAME);
+        ids.map(|id| {
+            let (field, part) = ((id.0 - FIRST_PART) / PARTS.len() as u32, (id.0 - FIRST_PART) as usize % PARTS.len());
+            (ColumnId(field), PARTS[part])
+        })
+    }
+
+    /// Its file.
+    pub(crate) fn file(&self) -> &Arc<DataFile> {
+        &self.file
+    }
+
+    /// Bytes in memory, without the aggregates.
+    pub fn memory_bytes(&self) -> usize {
+        self.file.memory_bytes() + self.first_bucket.len() * 4 + self.starts.len() * 16
+    }
+}
+
+fn int(name: &str, ty: DataType, id: ColumnId) -> Field {
+    field_with_id(name, ty, true, id)
+}
+
+#[expect(clippy::single_range_in_vec_init, reason = "one range of rows")]
+fn whole(file: &DataFile) -> Vec<Range<u64>> {
+    vec![0..file.rows()]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! Makes a rollup from the rows of a data file as they are written.
+
+use std::{fmt, ops::Range, sync::Arc};
+
+use arrow::{
+    array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array},
+    compute::cast,
+    datatypes::{DataType, SchemaRef},
+};
+
+use super::{EncodedRollup, PARTS, RollupOptions, WIDTH_KEY, part_id, table_of};
+use crate::{
+    error::Result,
+    file::{DataFileOptions, DataFileWriter},
+    ids::{ColumnId, TableId},
+    rows::{Block, SeriesSet},
+    schema::{Column, Role, field_id},
+    tags::{Accumulator, accumulator},
+    types::Precision,
+};
+
+/// So many buckets wait in memory at most.
+const WAITING: usize = 1 << 16;
+
+/// Builds a rollup run by run.
+pub(crate) struct RollupBuilder {
+    /// `None` once it is given up.
+    file: Option<Box<DataFileWriter>>,
+    schema: SchemaRef,
+    when: RollupOptions,
+    width_ticks: i64,
+    fields: Vec<(ColumnId, DataType, Box<dyn Accumulator>)>,
+    /// The names of the series of the buckets that wait.
+    names: Vec<String>,
+    /// Of each bucket that waits: its series, by the place in `names` and in the file.
+    places: Vec<u32>,
+    series: Vec<u32>,
+    starts: Vec<i64>,
+    counts: Vec<u64>,
+    rows: u64,
+    buckets: u64,
+}
+
+impl fmt::Debug for RollupBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RollupBuilder")
+            .field("rows", &self.rows)
+            .field("buckets", &self.buckets)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RollupBuilder {
+    /// A builder for files of a table with these columns; `None` where their ids leave none for the aggregates.
+    ///
+    /// # Errors
+    /// [`Kind::Internal`](crate::Kind::Internal) when Parquet refuses the columns.
+    pub(crate) fn new(
+        table: TableId,
+        columns: &[Column],
+        precision: Precision,
+        when: RollupOptions,
+    ) -> Result<Option<Self>> {
+        let width_ticks = (precision.per_second() / 1_000).saturating_mul(when.width_ms).max(1);
+        let Some(shape) = table_of(table, columns).map(Arc::new) else { return Ok(None) };
+        let options = DataFileOptions { rollup: None, ..DataFileOptions::default() };
+        let pairs = [(WIDTH_KEY, width_ticks.to_string())];
+        let fields = columns.iter().filter(|c| c.role == Role::Field).map(|c| (c.id, c.ty.data_type(precision)));
+        Ok(Some(Self {
+            schema: Block::rows_schema(&shape, precision),
+            file: Some(Box::new(DataFileWriter::with_metadata(shape, precision, options, &pairs)?)),
+            when,
+            width_ticks,
+            fields: fields.map(|(id, ty)| (id, ty.clone(), accumulator(&ty))).collect(),
+            names: Vec::new(),
+            places: Vec::new(),
+            series: Vec::new(),
+            starts: Vec::new(),
+            counts: Vec::new(),
+            rows: 0,
+            buckets: 0,
+        }))
+    }
+
+    /// Adds a run of rows of one series, the `series`th of its file: `ts` and `fields` (in the table's order) of the
+    /// whole batch.
+    pub(crate) fn add(
+        &mut self,
+        series: u32,
+        name: &str,
+        ts: &[i64],
+        fields: &[ArrayRef],
+        run: Range<usize>,
+    ) -> Result<()> {
+        if self.file.is_none() {
+            return Ok(());
+        }
+        let mut at = run.start;
+        while at < run.end {
+            let start = ts[at] - ts[at].rem_euclid(self.width_ticks);
+            let next = start.saturating_add(self.width_ticks);
+            let len = ts[at..run.end].partition_point(|t| *t < next).max(1);
+            self.begin(series, name, start)?;
+            if let Some(count) = self.counts.last_mut() {
+                *count += len as u64;
+            }
+            for ((_, _, accumulator), values) in self.fields.iter_mut().zip(fields) {
+                accumulator.add(values, at, &ts[at..at + len]);
+            }
+            self.rows += len as u64;
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// Begins a bucket, unless it is the one that goes on.
+    fn begin(&mut self, series: u32, name: &str, start: i64) -> Result<()> {
+        if (self.series.last(), self.starts.last()) == (Some(&series), Some(&start)) {
+            return Ok(());
+        }
+        if self.starts.len() >= WAITING {
+            self.flush()?;
+        }
+        if self.names.last().is_none_or(|last| last != name) {
+            self.names.push(name.to_owned());
+        }
+        self.places.push(self.names.len() as u32 - 1);
+        self.series.push(series);
+        self.starts.push(start);
+        self.counts.push(0);
+        self.buckets += 1;
+        self.fields.iter_mut().for_each(|(_, _, accumulator)| accumulator.start_series());
+        Ok(())
+    }
+
+    /// Writes the buckets that wait; gives up where they are as many as the rows, or nearly.
+    fn flush(&mut self) -> Result<()> {
+        if self.file.is_none() || self.starts.is_empty() {
+            return Ok(());
+        }
+        if self.rows < self.buckets.saturating_mul(self.when.least_rows_per_bucket) {
+            self.file = None;
+        }
+        let names = SeriesSet::of_names(std::mem::take(&mut self.names));
+        let series = UInt32Array::from(std::mem::take(&mut self.series));
+        let places = UInt32Array::from(std::mem::take(&mut self.places));
+        let starts =
+            cast(&arrow::array::Int64Array::from(std::mem::take(&mut self.starts)), self.schema.field(1).data_type())?;
+        let counts = UInt64Array::from(std::mem::take(&mut self.counts));
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(places), starts, Arc::new(series), Arc::new(counts)];
+        for (id, ty, of) in &mut self.fields {
+            let found = std::mem::replace(of, accumulator(ty)).finish();
+            for part in PARTS {
+                let Some(id) = part_id(*id, part) else { continue };
+                if self.schema.fields().iter().any(|f| field_id(f) == Some(id)) {
+                    columns.extend(found.iter().find(|(what, _)| *what == part).map(|(_, values)| values.clone()));
+                }
+            }
+        }
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let batch = RecordBatch::try_new(self.schema.clone(), columns)?;
+        file.write(&names, &batch)
+    }
+
+    /// Bytes held, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let waiting = self.starts.capacity() * 32 + self.fields.iter().map(|(_, _, f)| f.bytes()).sum::<usize>();
+        self.file.as_ref().map_or(0, |file| file.buffered_bytes() + waiting)
+    }
+
+    /// The rollup; `None` where it would not pay.
+    pub(crate) fn finish(mut self) -> Result<Option<EncodedRollup>> {
+        self.flush()?;
+        match self.file {
+            Some(file) if self.rows >= self.when.least_rows.max(1) => {
+                Ok(Some(EncodedRollup { bytes: file.finish()?.data, width: self.width_ticks }))
+            }
+            _ => Ok(None),
+        }
+    }
+}
