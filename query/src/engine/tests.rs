@@ -380,7 +380,7 @@ async fn rollups_answer_whole_buckets_and_leave_the_rows_at_the_ends() {
     assert!(read < 6 * 10, "{analyzed}");
     let expected: Vec<_> = world.rows.iter().filter(|((_, ts), _)| (from..=to).contains(ts)).collect();
     let sum: i64 = expected.iter().map(|(_, v)| i64::from(v.0.unwrap())).sum();
-    assert_eq!(lines(&engine, &sql).await, [format!("{}|{sum}|0.5", expected.len())]);
+    assert_eq!(lines(&engine, &sql).await, [format!("{}|{sum}|0.500000", expected.len())]);
 }
 
 #[tokio::test]

@@ -38,6 +38,8 @@ use crate::{
 const BATCH_ROWS: usize = 1 << 16;
 /// Below so many buckets of rollups a second partition costs more than it brings.
 const BUCKETS_PER_PARTITION: u64 = 100_000;
+/// So many buckets are taken before the cells are looked at again.
+const BUCKETS_OF_PART: u64 = 1 << 17;
 /// Cells after which the partial states are passed on, so that memory stays bounded whatever the number of groups.
 const MOST_CELLS: usize = 1 << 20;
 
@@ -77,12 +79,10 @@ impl SeriesAggregate {
         let series = reading.sources.united.series.len();
         let groups = Groups::new(&shape.keys, series).map_err(to_datafusion)?;
         // the scan's data columns are those of keys and arguments; time only when something needs it
-        let buckets = buckets(&reading, &rolled);
-        let shares = partitions.min((buckets / BUCKETS_PER_PARTITION) as usize).max(1);
+        let mut rolled = share(&reading, rolled, partitions);
         let mut units = deal(&rest, &reading.sources.list, partitions, None);
-        let partitions = units.len().max(shares);
+        let partitions = units.len().max(rolled.len());
         units.resize(partitions, Vec::new());
-        let mut rolled = share(rolled, shares);
         rolled.resize(partitions, Vec::new());
         let partitions = Arc::new(units);
         let properties = PlanProperties::new(
@@ -129,19 +129,28 @@ fn chunks_and_rows(of: &Answered) -> (usize, u64) {
     (pieces().count(), pieces().map(Piece::len).sum())
 }
 
-/// The chunks in so many shares of about as many.
-fn share(rolled: Answered, shares: usize) -> Vec<Answered> {
-    let all = chunks_and_rows(&rolled).0;
-    let (size, mut shared) = (all.div_ceil(shares).max(1), vec![Vec::new(); shares]);
-    let mut given = 0;
+/// The chunks of which rollups answer buckets, dealt to at most so many partitions in parts that leave room in memory.
+fn share(reading: &Reading, rolled: Answered, partitions: usize) -> Vec<Answered> {
+    let (mut parts, mut all) = (Vec::new(), 0);
     for (at, pieces) in rolled {
-        let mut rest = pieces.as_slice();
-        while !rest.is_empty() {
-            let (part, others) = rest.split_at((size - given % size).min(rest.len()));
-            shared[given / size].push((at, part.to_vec()));
-            given += part.len();
-            rest = others;
+        let Origin::File(file) = &reading.sources.list[at].origin else { continue };
+        let (mut part, mut of_part) = (Vec::new(), 0);
+        for piece in pieces {
+            let of_piece = buckets(file, &piece);
+            if of_part + of_piece > BUCKETS_OF_PART && !part.is_empty() {
+                parts.push((at, std::mem::take(&mut part)));
+                of_part = 0;
+            }
+            (of_part, all) = (of_part + of_piece, all + of_piece);
+            part.push(piece);
         }
+        parts.push((at, part));
+    }
+    let shares = partitions.min((all / BUCKETS_PER_PARTITION) as usize).clamp(1, parts.len().max(1));
+    let mut shared = vec![Vec::new(); shares];
+    let size = parts.len().div_ceil(shares).max(1);
+    for (i, part) in parts.into_iter().enumerate() {
+        shared[i / size].push(part);
     }
     shared
 }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     functions::window::FixedBucket,
-    table::{Keep, Origin, Piece, Reading, Selection, TimeRange},
+    table::{FileSource, Keep, Origin, Piece, Reading, Selection, TimeRange},
 };
 
 /// A data column that aggregates need.
@@ -141,19 +141,11 @@ pub(super) fn roll(
     rolled
 }
 
-/// About how many buckets of rollups the chunks have, an upper bound.
-pub(super) fn buckets(reading: &Reading, rolled: &Answered) -> u64 {
-    let of = |(at, pieces): &(usize, Vec<Piece>)| {
-        let Origin::File(file) = &reading.sources.list[*at].origin else { return 0 };
-        let width = file.entry.rollup.map_or(1, |r| r.width.max(1));
-        let manifest = &file.manifest;
-        let span = |p: &Piece| {
-            let local = p.local as usize;
-            manifest.max_ts()[local].abs_diff(manifest.min_ts()[local]) / width.unsigned_abs() + 1
-        };
-        pieces.iter().map(|p| span(p).min(p.len())).sum()
-    };
-    rolled.iter().map(of).sum()
+/// An upper bound of the buckets of a rollup that a chunk of a file has.
+pub(super) fn buckets(file: &FileSource, piece: &Piece) -> u64 {
+    let (local, width) = (piece.local as usize, file.entry.rollup.map_or(1, |r| r.width.max(1)));
+    let span = file.manifest.max_ts()[local].abs_diff(file.manifest.min_ts()[local]);
+    (span / width.unsigned_abs() + 1).min(piece.len())
 }
 
 /// Whether a manifest has what is needed of a column. A file without the column has nothing to add.

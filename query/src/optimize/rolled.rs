@@ -9,9 +9,6 @@ use tidelake_format::{Result, ids::ColumnId, rollup::Rollup, tags::Aggregate};
 use super::{cells::Cells, column::Wants, levels::Needed};
 use crate::table::{FileSource, Piece, Reading, Source, TimeRange, Unit};
 
-/// So many buckets are taken at a time.
-const AT_ONCE: usize = 1 << 18;
-
 /// Takes the buckets of chunks of one source that count as a whole; returns the unit that reads the others' rows.
 ///
 /// # Errors
@@ -36,7 +33,7 @@ pub(super) async fn add(
         }
     }
     let get = |i: usize, what: Aggregate| values.get(&(i, what)).cloned();
-    let (mut whole, mut waiting, mut rest) = (Vec::new(), 0, Vec::new());
+    let (mut whole, mut rest) = (Vec::new(), Vec::new());
     for piece in pieces {
         let of = rollup.buckets(piece.local as usize);
         let rank = source.ranks.of(piece.local as usize);
@@ -57,15 +54,10 @@ pub(super) async fn add(
                 rest.extend(edges.into_iter().map(|at| Piece { rows: rows[at]..rows[at + 1], ..piece.clone() }));
             }
         }
-        waiting += whole.last().map_or(0, |(_, places)| places.len());
-        if waiting >= AT_ONCE {
-            cells.add_buckets(&rollup, &whole, &get)?;
-            whole.clear();
-            waiting = 0;
-            tokio::task::yield_now().await;
-        }
     }
     cells.add_buckets(&rollup, &whole, &get)?;
+    // Let other tasks, and a cancellation, come in between.
+    tokio::task::yield_now().await;
     Ok((!rest.is_empty()).then_some(Unit::Plain { source: at, pieces: rest }))
 }
 
