@@ -170,12 +170,11 @@ impl RollupBuilder {
 
     /// The rollup; `None` where it would not pay.
     pub(crate) fn finish(mut self) -> Result<Option<EncodedRollup>> {
-        self.flush()?;
-        match self.file {
-            Some(file) if self.rows >= self.when.least_rows.max(1) => {
-                Ok(Some(EncodedRollup { bytes: file.finish()?.data, width: self.width_ticks }))
-            }
-            _ => Ok(None),
+        if self.rows < self.when.least_rows.max(1) {
+            return Ok(None);
         }
+        self.flush()?;
+        let Some(file) = self.file else { return Ok(None) };
+        Ok(Some(EncodedRollup { bytes: file.finish()?.data, width: self.width_ticks }))
     }
 }
