@@ -13,6 +13,7 @@ use arrow::{
 };
 use bytes::Bytes;
 use futures::TryStreamExt;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     error::{Error, Result},
@@ -31,7 +32,8 @@ mod builder;
 pub(crate) use builder::RollupBuilder;
 
 /// When a rollup is made, and how.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct RollupOptions {
     /// The length of a bucket in milliseconds; default a minute. Buckets begin at multiples of it since the epoch.
     pub width_ms: i64,

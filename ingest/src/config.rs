@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidelake_format::{Error, Result, types::Precision};
+use tidelake_format::{Error, Result, rollup::RollupOptions, types::Precision};
 
 /// Settings of writing and compaction, each with its default, unit and price.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -111,6 +111,9 @@ pub struct CompactConfig {
     /// Decoded rows that a fold or merge sorts at once, in bytes. Default 16 MiB; the peak is some six times that, and
     /// for a fold the decoded segments besides.
     pub window_bytes: usize,
+    /// The rollups beside data files; a `width_ms` of 0 makes none. Default: of a minute, beside files of 65 536 rows or
+    /// more with 8 rows or more to a bucket. Each costs a PUT and some hundredths of its file's bytes.
+    pub rollup: RollupOptions,
     /// Time between collections of garbage, in milliseconds. Default 60 000.
     pub collect_ms: u64,
 }
@@ -129,6 +132,7 @@ impl Default for CompactConfig {
             file_rows: 1 << 25,
             file_bytes: 256 << 20,
             window_bytes: 16 << 20,
+            rollup: RollupOptions::default(),
             collect_ms: 60_000,
         }
     }
@@ -159,6 +163,7 @@ impl IngestConfig {
         check(self.compact.merge_files >= 2, "ingest.compact.merge_files is at least 2");
         check(self.compact.file_rows > 0, "ingest.compact.file_rows is not 0");
         check(self.compact.window_bytes > 0, "ingest.compact.window_bytes is not 0");
+        check(self.compact.rollup.width_ms >= 0, "ingest.compact.rollup.width_ms is not negative");
         check(self.compact.fold_max_bytes > 0, "ingest.compact.fold_max_bytes is not 0");
         faults
     }

@@ -158,7 +158,10 @@ impl Pass {
         let of = |(id, at): &(ColumnId, usize)| (*id, schema.field(*at).data_type().clone());
         let builder = ManifestBuilder::of(manifest.series().batch().schema(), fields.iter().map(of));
         let columns: Vec<(ColumnId, &Field)> = fields.iter().map(|(id, at)| (*id, schema.field(*at))).collect();
-        let rollup = entry.rollup.map(|said| rollups::builder(file.table(), &columns, precision, said));
+        let rollup = entry
+            .rollup
+            .filter(|said| said.width > 0)
+            .map(|said| rollups::builder(file.table(), &columns, precision, said));
         let rollup = rollup.transpose()?.flatten();
         Ok(Self { time, names, fields, builder, rollup, hash: 0, rows: 0 })
     }

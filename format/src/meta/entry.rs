@@ -23,7 +23,9 @@ pub struct RollupRef {
     pub id: FileId,
     /// Its size.
     pub bytes: u64,
-    /// The length of its buckets, in ticks of the database; they begin at multiples of it.
+    /// The length of its buckets, in ticks of the database; they begin at multiples of it. 0 where it is not known: nobody
+    /// goes by that rollup.
+    #[serde(default)]
     pub width: i64,
 }
 

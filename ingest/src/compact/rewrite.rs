@@ -12,6 +12,7 @@ use tidelake_format::{
     file::{DataFileOptions, DataFileWriter, EncodedFile},
     ids::ColumnId,
     merge::{Dropped, sort_newest_counted},
+    rollup::RollupOptions,
     rows::{Block, SeriesSet},
     schema::{Database, Supertable, field_id},
 };
@@ -38,14 +39,16 @@ pub(crate) struct Limits {
     pub(crate) file_rows: u64,
     pub(crate) file_bytes: usize,
     pub(crate) window_bytes: usize,
+    pub(crate) rollup: Option<RollupOptions>,
     /// The wall clock when the work began.
     pub(crate) now_ms: i64,
 }
 
 impl Limits {
     pub(crate) fn new(config: &CompactConfig, now_ms: i64) -> Self {
-        let CompactConfig { file_rows, file_bytes, window_bytes, .. } = *config;
-        Self { file_rows, file_bytes, window_bytes, now_ms }
+        let CompactConfig { file_rows, file_bytes, window_bytes, rollup, .. } = *config;
+        let rollup = (rollup.width_ms > 0).then_some(rollup);
+        Self { file_rows, file_bytes, window_bytes, rollup, now_ms }
     }
 
     /// Rows of this many bytes each that are sorted at once.
@@ -115,7 +118,7 @@ impl Rewriter {
         Ok(match &mut self.open {
             Some(writer) => writer,
             open => {
-                let options = DataFileOptions::default();
+                let options = DataFileOptions { rollup: self.limits.rollup, ..DataFileOptions::default() };
                 open.insert(DataFileWriter::new(self.table.clone(), self.database.precision, options)?)
             }
         })

@@ -11,7 +11,7 @@ use std::{
 
 use parking_lot::Mutex;
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use tidelake_format::{Error, Kind};
+use tidelake_format::{Error, Kind, rollup::RollupOptions};
 use tidelake_ingest::{
     config::{CompactConfig, IngestConfig},
     write::IdempotencyKey,
@@ -332,7 +332,9 @@ impl World {
 
 /// The settings of a process: nothing in the background, merges of few files, one writer of the log or three.
 pub fn config(process: u64) -> IngestConfig {
-    let compact = CompactConfig { background: false, merge_files: 3, ..CompactConfig::default() };
+    // Rows are a second apart, and few.
+    let rollup = RollupOptions { width_ms: 2_000, least_rows: 2, least_rows_per_bucket: 0 };
+    let compact = CompactConfig { background: false, merge_files: 3, rollup, ..CompactConfig::default() };
     let writers = if process.is_multiple_of(3) { 3 } else { 1 };
     // Each batch of a bulk ingest is a segment of its own.
     IngestConfig { compact, writers: Some(writers), bulk_segment_bytes: 1, ..IngestConfig::default() }

@@ -64,7 +64,7 @@ impl Asker {
         };
         let levels = Engine::new(root.clone(), snapshots.clone(), Arc::new(ReadOnlyWriter), config);
         let mut none = AggregateLevels::default();
-        (none.pre_aggregates, none.scan_aggregates) = (false, false);
+        (none.pre_aggregates, none.rollups, none.scan_aggregates) = (false, false, false);
         let plain = levels.with_levels(none);
         Self { root: root.clone(), snapshots, levels, plain }
     }
