@@ -24,7 +24,10 @@ use parquet::{
     schema::types::ColumnDescPtr,
 };
 
-use super::page::CheckedPages;
+use super::{
+    padded::{self, Codes},
+    page::CheckedPages,
+};
 use crate::{
     error::{Error, Result},
     merge::ticks,
@@ -58,7 +61,7 @@ impl Choice {
     /// The time column: steps compress to nothing, and it never repeats.
     pub(super) const TIME: Choice = Choice { encoding: Encoding::DELTA_BINARY_PACKED, dictionary: None };
 
-    fn plain(encoding: Encoding) -> Self {
+    pub(super) fn plain(encoding: Encoding) -> Self {
         Self { encoding, dictionary: None }
     }
 
@@ -74,7 +77,20 @@ pub(super) fn compression() -> Compression {
     Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL).unwrap_or_default())
 }
 
-/// Encodes a column; `pages` are the lengths of its pages and sum up to its rows.
+/// Encodes a column in the way that makes a sample of it smallest; `pages` are the lengths of its pages and sum up to
+/// its rows.
+pub(super) fn encode_smallest(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize]) -> Result<Chunk> {
+    let (choice, size) = choose(column, values, pages)?;
+    if let Some(size) = size
+        && padded_size(column, values, pages)?.is_some_and(|padded| padded < size)
+        && let Some(codes) = Codes::of(column, &prepare(values)?)
+    {
+        return padded::encode(column, &codes, values.nulls(), pages);
+    }
+    encode(column, values, pages, choice)
+}
+
+/// Encodes a column.
 pub(super) fn encode(column: &ColumnDescPtr, values: &dyn Array, pages: &[usize], choice: Choice) -> Result<Chunk> {
     let rows = pages.iter().copied().max().unwrap_or(1).max(1);
     // Each write closes one page: the writer looks at this limit after each write of up to a batch.
@@ -106,8 +122,9 @@ pub(super) fn encode(column: &ColumnDescPtr, values: &dyn Array, pages: &[usize]
     Ok(Chunk { bytes, close })
 }
 
-/// The encoding that makes a sample of a column smallest.
-pub(super) fn choose(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize]) -> Result<Choice> {
+/// The encoding of the Parquet crate that makes a sample of a column smallest, and the bytes of the sample where it came
+/// to a trial.
+fn choose(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize]) -> Result<(Choice, Option<usize>)> {
     let mut candidates = match column.physical_type() {
         Physical::INT32 | Physical::INT64 => vec![
             Choice::plain(Encoding::DELTA_BINARY_PACKED),
@@ -124,14 +141,14 @@ pub(super) fn choose(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize])
             Choice::plain(Encoding::PLAIN),
             Choice { encoding: Encoding::PLAIN, dictionary: Some(COUNTED_BYTES) },
         ],
-        _ => return Ok(Choice::plain(Encoding::PLAIN)),
+        _ => return Ok((Choice::plain(Encoding::PLAIN), None)),
     };
     let rows = values.len();
     if values.null_count() == rows {
-        return Ok(Choice::plain(Encoding::PLAIN));
+        return Ok((Choice::plain(Encoding::PLAIN), None));
     }
     if rows < 64 {
-        return Ok(candidates[0]);
+        return Ok((candidates[0], None));
     }
     let (sample, sample_pages) = sample(values, pages)?;
     if !repeats(&sample) || (column.physical_type() == Physical::BYTE_ARRAY && !counts_as_dictionary(values)) {
@@ -140,18 +157,28 @@ pub(super) fn choose(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize])
     let mut best: Option<(usize, Choice)> = None;
     for choice in candidates {
         let chunk = encode(column, &sample, &sample_pages, choice)?;
-        let dictionary = chunk
-            .close
-            .metadata
-            .dictionary_page_offset()
-            .map_or(0, |_| usize::try_from(chunk.close.metadata.data_page_offset()).unwrap_or_default());
-        // The chunk has one dictionary for all its rows, of which the sample is a part.
-        let size = chunk.bytes.len() - dictionary + dictionary * sample.len() / rows;
+        let size = size_of(&chunk, sample.len(), rows);
         if best.is_none_or(|(smallest, _)| size < smallest) {
             best = Some((size, choice));
         }
     }
-    Ok(best.map_or(Choice::plain(Encoding::PLAIN), |(_, choice)| choice))
+    Ok(best.map_or((Choice::plain(Encoding::PLAIN), None), |(size, choice)| (choice, Some(size))))
+}
+
+/// The bytes of the sample as codes of eight bits; `None` where it has too many values.
+fn padded_size(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize]) -> Result<Option<usize>> {
+    let (sample, sample_pages) = sample(values, pages)?;
+    let Some(codes) = Codes::of(column, &prepare(&sample)?) else { return Ok(None) };
+    let chunk = padded::encode(column, &codes, sample.nulls(), &sample_pages)?;
+    Ok(Some(size_of(&chunk, sample.len(), values.len())))
+}
+
+/// The bytes of a sample. The chunk has one dictionary for all its rows, of which the sample is a part.
+fn size_of(sample: &Chunk, sample_rows: usize, rows: usize) -> usize {
+    let metadata = &sample.close.metadata;
+    let pages = usize::try_from(metadata.data_page_offset()).unwrap_or_default();
+    let dictionary = metadata.dictionary_page_offset().map_or(0, |_| pages);
+    sample.bytes.len() - dictionary + dictionary * sample_rows / rows
 }
 
 /// Parts of pages spread over the chunk: at most a sixteenth of it, but 8 192 rows where there are as many.
@@ -212,7 +239,7 @@ fn counts_as_dictionary(values: &ArrayRef) -> bool {
 }
 
 /// Values that are not null, of a physical type of Parquet.
-enum Values<'a> {
+pub(super) enum Values<'a> {
     Bool(Vec<bool>),
     I32(Cow<'a, [i32]>),
     I64(Cow<'a, [i64]>),
@@ -221,7 +248,7 @@ enum Values<'a> {
     Bytes(Vec<ByteArray>),
 }
 
-fn prepare(values: &dyn Array) -> Result<Values<'_>> {
+pub(super) fn prepare(values: &dyn Array) -> Result<Values<'_>> {
     Ok(match values.data_type() {
         DataType::Boolean => Values::Bool(values.as_boolean().iter().flatten().collect()),
         DataType::Int8 => Values::I32(converted::<Int8Type, _>(values, i32::from)),

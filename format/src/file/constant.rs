@@ -1,7 +1,6 @@
 //! One column of one row group that is constant within a series: a tag, or the series name.
 //!
-//! Nothing is done per row: each page is a few runs of dictionary indices. All of it is standard Parquet (RLE_DICTIONARY,
-//! data pages of version 1).
+//! Nothing is done per row: each page is a few runs of codes.
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, UInt32Array},
@@ -11,25 +10,14 @@ use arrow::{
 };
 use hashbrown::HashMap;
 use parquet::{
-    basic::{Encoding, PageType, Type as Physical},
-    column::{
-        page::{CompressedPage, Page, PageWriter},
-        writer::ColumnCloseResult,
-    },
-    data_type::ByteArray,
-    file::{
-        metadata::{ColumnChunkMetaData, ColumnIndexBuilder, OffsetIndexBuilder, PageEncodingStats},
-        statistics::Statistics,
-    },
-    schema::types::ColumnDescPtr,
+    basic::Type as Physical, data_type::ByteArray, file::statistics::Statistics, schema::types::ColumnDescPtr,
 };
 
 use super::{
-    chunk::{Chunk, ZSTD_LEVEL, compression},
-    page::CheckedPages,
+    chunk::Chunk,
+    coded::{CodedChunk, PageBounds, write_levels, write_runs},
 };
 use crate::{
-    compression::compress,
     error::{Error, Result},
     merge::ticks,
 };
@@ -56,24 +44,9 @@ pub(super) fn encode(
     if (runs.len() > 64 && rows / runs.len() < 4) || !dictionary.pays(runs) {
         return Ok(None);
     }
-    let nullable = column.max_def_level() > 0;
-    let mut bytes = Vec::new();
-    let mut writer = CheckedPages(&mut bytes);
-    let (mut stored, mut raw_bytes) = (0usize, 0usize);
     let plain = dictionary.plain.concat();
-    let page = Page::DictionaryPage {
-        buf: compress(&plain, ZSTD_LEVEL)?.into(),
-        num_values: dictionary.plain.len() as u32,
-        encoding: Encoding::PLAIN,
-        is_sorted: true,
-    };
-    let spec = writer.write_page(CompressedPage::new(page, plain.len()))?;
-    let data_offset = spec.bytes_written as i64;
-    stored += spec.compressed_size;
-    raw_bytes += spec.uncompressed_size;
-
-    let mut offsets = OffsetIndexBuilder::new();
-    let mut index = ColumnIndexBuilder::new(column.physical_type());
+    let mut chunk = CodedChunk::new(column, &plain, dictionary.plain.len())?;
+    let nullable = chunk.is_nullable();
     let mut whole = Bounds::default();
     let width = (usize::BITS - dictionary.plain.len().saturating_sub(1).leading_zeros()).max(1);
     let mut rest = runs.iter().copied();
@@ -84,62 +57,17 @@ pub(super) fn encode(
         let bounds = Bounds::of(&codes);
         raw.clear();
         if nullable {
-            let mut levels = Vec::new();
-            write_runs(&mut levels, codes.iter().map(|(code, n)| (u32::from(code.is_some()), *n)), 1);
-            raw.extend_from_slice(&(levels.len() as u32).to_le_bytes());
-            raw.extend_from_slice(&levels);
+            write_levels(&mut raw, codes.iter().map(|(code, n)| (code.is_some(), *n)));
         }
         raw.push(width as u8);
         write_runs(&mut raw, codes.iter().filter_map(|(code, n)| Some(((*code)?, *n))), width);
-        let page = Page::DataPage {
-            buf: compress(&raw, ZSTD_LEVEL)?.into(),
-            num_values: *rows as u32,
-            encoding: Encoding::RLE_DICTIONARY,
-            def_level_encoding: Encoding::RLE,
-            rep_level_encoding: Encoding::RLE,
-            statistics: None,
-        };
-        let spec = writer.write_page(CompressedPage::new(page, raw.len()))?;
-        stored += spec.compressed_size;
-        raw_bytes += spec.uncompressed_size;
-        offsets.append_offset_and_size(spec.offset as i64, spec.compressed_size as i32);
-        offsets.append_row_count(*rows as i64);
-        if column.physical_type() == Physical::BYTE_ARRAY {
-            let bytes = codes.iter().filter_map(|(code, n)| Some(dictionary.bound((*code)?).len() * n)).sum::<usize>();
-            offsets.append_unencoded_byte_array_data_bytes(Some(bytes as i64));
-        }
-        let (min, max) =
-            bounds.codes.map_or((&[][..], &[][..]), |(min, max)| (dictionary.bound(min), dictionary.bound(max)));
-        index.append(bounds.codes.is_none(), min.to_vec(), max.to_vec(), bounds.nulls as i64);
+        let values = bounds.codes.map(|(min, max)| (dictionary.bound(min), dictionary.bound(max)));
+        let text_bytes = codes.iter().filter_map(|(code, n)| Some(dictionary.bound((*code)?).len() * n)).sum();
+        chunk.page(*rows, &raw, &PageBounds { values, nulls: bounds.nulls, text_bytes })?;
         whole.add(&bounds);
     }
-    let metadata = ColumnChunkMetaData::builder(column.clone())
-        .set_encodings(vec![Encoding::PLAIN, Encoding::RLE, Encoding::RLE_DICTIONARY])
-        .set_compression(compression())
-        .set_num_values(rows as i64)
-        .set_total_compressed_size(stored as i64)
-        .set_total_uncompressed_size(raw_bytes as i64)
-        .set_dictionary_page_offset(Some(0))
-        .set_data_page_offset(data_offset)
-        .set_statistics(dictionary.statistics(column.physical_type(), &whole)?)
-        .set_page_encoding_stats(vec![
-            PageEncodingStats { page_type: PageType::DICTIONARY_PAGE, encoding: Encoding::PLAIN, count: 1 },
-            PageEncodingStats {
-                page_type: PageType::DATA_PAGE,
-                encoding: Encoding::RLE_DICTIONARY,
-                count: pages.len() as i32,
-            },
-        ])
-        .build()?;
-    let close = ColumnCloseResult {
-        bytes_written: stored as u64,
-        rows_written: rows as u64,
-        metadata,
-        bloom_filter: None,
-        column_index: if dictionary.bounded { Some(index.build()?) } else { None },
-        offset_index: Some(offsets.build()),
-    };
-    Ok(Some(Chunk { bytes, close }))
+    let statistics = dictionary.statistics(column.physical_type(), &whole)?;
+    chunk.finish(statistics, dictionary.bounded).map(Some)
 }
 
 /// The codes of the next page with their numbers of rows; equal neighbours are one.
@@ -167,31 +95,6 @@ fn page_codes(
         rows -= n;
     }
     page
-}
-
-/// Appends runs of Parquet's RLE/bit-packing hybrid: each as a repeated value.
-fn write_runs(out: &mut Vec<u8>, runs: impl Iterator<Item = (u32, usize)>, width: u32) {
-    let mut write = |(value, n): (u32, usize)| {
-        let mut header = (n as u64) << 1;
-        while header >= 0x80 {
-            out.push(header as u8 | 0x80);
-            header >>= 7;
-        }
-        out.push(header as u8);
-        out.extend_from_slice(&value.to_le_bytes()[..width.div_ceil(8) as usize]);
-    };
-    let mut open: Option<(u32, usize)> = None;
-    for (value, n) in runs {
-        match &mut open {
-            Some(last) if last.0 == value => last.1 += n,
-            _ => {
-                if let Some(last) = open.replace((value, n)) {
-                    write(last);
-                }
-            }
-        }
-    }
-    open.into_iter().for_each(&mut write);
 }
 
 /// The smallest and largest code of some rows, and how many are null.

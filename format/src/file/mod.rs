@@ -4,8 +4,10 @@
 //! reader opens them; [`DataFile`] reads row ranges of them from the store with few requests.
 
 mod chunk;
+mod coded;
 mod constant;
 mod footer;
+mod padded;
 mod page;
 mod pages;
 mod reader;

@@ -435,7 +435,7 @@ async fn very_long_texts_make_pages_of_bounded_size() {
 }
 
 #[test]
-fn w1_like_rows_take_less_than_1_6_bytes() {
+fn w1_like_rows_take_less_than_1_4_bytes() {
     let table = w1();
     let mut rng = StdRng::seed_from_u64(14);
     let (devices, each) = (20usize, 10_000usize);
@@ -463,7 +463,7 @@ fn w1_like_rows_take_less_than_1_6_bytes() {
     let series = random_series(&mut rng, &table, devices, Values::Any);
     let file = encode(&table, DataFileOptions::default(), &series, &rows);
     let per_row = file.data.len() as f64 / file.rows as f64;
-    assert!(per_row < 1.6, "{per_row} bytes a row");
+    assert!(per_row < 1.4, "{per_row} bytes a row");
     let ts = stock(&file.data).column(0).clone();
     assert_eq!(ts.len(), devices * each);
 }

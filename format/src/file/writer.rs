@@ -374,8 +374,10 @@ impl DataFileWriter {
         for (at, column) in columns.iter().enumerate() {
             let chunk = if at < values {
                 let array = column_of(&group.batches, at + 1)?;
-                let choice = if at == 0 { Choice::TIME } else { chunk::choose(column, &array, &plan)? };
-                chunk::encode(column, &array, &plan, choice)?
+                match at {
+                    0 => chunk::encode(column, &array, &plan, Choice::TIME)?,
+                    _ => chunk::encode_smallest(column, &array, &plan)?,
+                }
             } else {
                 // Tags follow the fields in both; the name is first in the set and last in the file.
                 let of_series = series.column((at - values + 1) % series.num_columns());
@@ -383,8 +385,7 @@ impl DataFileWriter {
                     Some(chunk) => chunk,
                     None => {
                         let array = repeated(of_series, &group.runs)?;
-                        let choice = chunk::choose(column, &array, &plan)?;
-                        chunk::encode(column, &array, &plan, choice)?
+                        chunk::encode_smallest(column, &array, &plan)?
                     }
                 }
             };
