@@ -1,5 +1,9 @@
 //! Where pages end.
 
+/// So many pages, and so many rows, are joined at most.
+const JOINED: usize = 8;
+const JOINED_ROWS: usize = 1 << 16;
+
 /// The lengths of pages for runs of rows of one series each.
 ///
 /// A page ends with a series once it has `target` rows; a series of `target` rows or more starts a page of its own
@@ -24,9 +28,29 @@ pub(super) fn plan(runs: impl IntoIterator<Item = usize>, target: usize, max: us
     pages
 }
 
+/// The pages of columns that are constant within a series: several planned ones in a row make one, since a page costs as
+/// much as some thousand of its rows.
+pub(super) fn joined(plan: &[usize]) -> Vec<usize> {
+    let mut pages: Vec<usize> = Vec::with_capacity(plan.len() / JOINED + 1);
+    let mut parts = 0;
+    for rows in plan {
+        match pages.last_mut().filter(|page| parts < JOINED && **page + rows <= JOINED_ROWS) {
+            Some(page) => {
+                *page += rows;
+                parts += 1;
+            }
+            None => {
+                pages.push(*rows);
+                parts = 1;
+            }
+        }
+    }
+    pages
+}
+
 #[cfg(test)]
 mod tests {
-    use super::plan;
+    use super::{joined, plan};
 
     #[test]
     fn pages_end_with_series() {
@@ -37,5 +61,13 @@ mod tests {
         assert_eq!(plan([1_999, 16_384], 2_000, 16_384), [1_999, 16_384]);
         assert_eq!(plan([1; 5], 1, 1), [1; 5]);
         assert_eq!(plan([0, 0], 2_000, 16_384), [0usize; 0]);
+    }
+
+    #[test]
+    fn joined_pages_keep_to_the_cuts_and_the_limits() {
+        assert_eq!(joined(&[10_000; 14]), [60_000, 60_000, 20_000]);
+        assert_eq!(joined(&[2_100; 20]), [16_800, 16_800, 8_400]);
+        assert_eq!(joined(&[65_536, 1, 65_535, 65_536]), [65_536, 65_536, 65_536]);
+        assert_eq!(joined(&[]), [0usize; 0]);
     }
 }

@@ -144,7 +144,10 @@ fn pages_start_with_series_in_every_column() {
         let rows = random_rows(&mut rng, &table, &lengths, kind);
         let file = encode(&table, DataFileOptions::default(), &series, &rows);
         let expected = vec![0, 10_000, 20_000, 22_100, 22_100 + 13_333, 22_100 + 26_666, 62_100];
-        assert_eq!(page_starts(&file.data), vec![vec![expected; 7]]);
+        // Those of tags and names are joined up to 65 536 rows or eight pages, unless a tag has no values.
+        let planned = if matches!(kind, Values::Null) { 6 } else { 3 };
+        let (planned, joined) = (vec![expected; planned], vec![vec![0]; 7 - planned]);
+        assert_eq!(page_starts(&file.data), vec![[planned, joined].concat()]);
     }
 }
 

@@ -381,7 +381,7 @@ impl DataFileWriter {
             } else {
                 // Tags follow the fields in both; the name is first in the set and last in the file.
                 let of_series = series.column((at - values + 1) % series.num_columns());
-                match constant::encode(column, of_series, &group.runs, &plan)? {
+                match constant::encode(column, of_series, &group.runs, &pages::joined(&plan))? {
                     Some(chunk) => chunk,
                     None => {
                         let array = repeated(of_series, &group.runs)?;
