@@ -17,7 +17,7 @@ use tidelake_format::{
 };
 
 use super::{
-    column::{Chunks, ColumnCells, Part, Span, cells},
+    column::{ColumnCells, Part, Places, Span, cells},
     levels::Needed,
     shape::{Key, State},
 };
@@ -73,7 +73,7 @@ const DENSE: u64 = 1 << 22;
 
 /// Finds the cell of a group and a bucket.
 #[derive(Debug)]
-enum Places {
+enum Table {
     /// By group × buckets + bucket, counted from the first one.
     Dense {
         first: i64,
@@ -91,7 +91,7 @@ const NONE: u32 = u32::MAX;
 pub(super) struct Cells {
     groups: Arc<Groups>,
     bucket: Option<FixedBucket>,
-    places: Places,
+    table: Table,
     /// Group and start of the bucket of each cell.
     keys: Vec<(u32, i64)>,
     rows: Vec<u64>,
@@ -118,12 +118,12 @@ impl Cells {
             }
             _ => (0, 1, 1),
         };
-        let places = match (groups.len() as u64).checked_mul(buckets) {
-            Some(all) if all <= DENSE => Places::Dense { first, width, buckets, cells: vec![NONE; all as usize] },
-            _ => Places::Hashed(HashMap::new()),
+        let table = match (groups.len() as u64).checked_mul(buckets) {
+            Some(all) if all <= DENSE => Table::Dense { first, width, buckets, cells: vec![NONE; all as usize] },
+            _ => Table::Hashed(HashMap::new()),
         };
         let columns = columns.iter().map(|c| (c.clone(), cells(&c.data_type, c.wants))).collect();
-        Self { groups, bucket, places, keys: Vec::new(), rows: Vec::new(), columns, time, spans: Vec::new() }
+        Self { groups, bucket, table, keys: Vec::new(), rows: Vec::new(), columns, time, spans: Vec::new() }
     }
 
     /// How many cells.
@@ -133,21 +133,21 @@ impl Cells {
 
     /// Bytes in memory.
     pub(super) fn bytes(&self) -> usize {
-        let places = match &self.places {
-            Places::Dense { cells, .. } => cells.capacity() * 4,
-            Places::Hashed(map) => map.capacity() * 24,
+        let table = match &self.table {
+            Table::Dense { cells, .. } => cells.capacity() * 4,
+            Table::Hashed(map) => map.capacity() * 24,
         };
-        places + self.len() * 24 + self.columns.iter().map(|(_, c)| c.bytes()).sum::<usize>()
+        table + self.len() * 24 + self.columns.iter().map(|(_, c)| c.bytes()).sum::<usize>()
     }
 
     fn cell(&mut self, group: u32, start: i64) -> u32 {
         let next = self.keys.len() as u32;
-        let place = match &mut self.places {
-            Places::Dense { first, width, buckets, cells } => {
+        let place = match &mut self.table {
+            Table::Dense { first, width, buckets, cells } => {
                 let bucket = if self.bucket.is_some() { (start.wrapping_sub(*first) / *width) as u64 } else { 0 };
                 &mut cells[(u64::from(group) * *buckets + bucket) as usize]
             }
-            Places::Hashed(map) => map.entry((group, start)).or_insert(NONE),
+            Table::Hashed(map) => map.entry((group, start)).or_insert(NONE),
         };
         if *place == NONE {
             *place = next;
@@ -222,18 +222,18 @@ impl Cells {
     /// Takes whole chunks of a data file from its tag manifest.
     pub(super) fn add_chunks(&mut self, file: &FileSource, ranks: &Ranks, pieces: &[Piece]) -> Result<()> {
         let manifest = &file.manifest;
-        let chunks = self.chunks(manifest, ranks, pieces);
+        let all = self.places(manifest, ranks, pieces);
         self.grow();
-        for (cell, at) in chunks.iter() {
+        for (cell, at) in all.iter().flat_map(|p| p.iter()) {
             self.rows[cell] += manifest.row_count()[at];
         }
         for (column, cells) in &mut self.columns {
             if column.id != ColumnId::TS {
-                cells.add_chunks(&|what| manifest.aggregate(column.id, what).cloned(), &chunks)?;
+                cells.add_places(&|what| manifest.aggregate(column.id, what).cloned(), &all)?;
                 continue;
             }
             // both extremes of a chunk's times, and for the count as many rows between them
-            for (cell, at) in chunks.iter() {
+            for (cell, at) in all.iter().flat_map(|p| p.iter()) {
                 let (min, max, rows) = (manifest.min_ts()[at], manifest.max_ts()[at], manifest.row_count()[at]);
                 cells.add_times(cell as u32, min, max, rows);
             }
@@ -249,62 +249,83 @@ impl Cells {
         series: &[(u32, Range<usize>)],
         get: &dyn Fn(usize, Aggregate) -> Option<ArrayRef>,
     ) -> Result<()> {
-        let (starts, first_row) = (rollup.starts(), rollup.first_row());
-        let mut each = Vec::with_capacity(series.iter().map(|(_, places)| places.len()).sum());
-        for (rank, places) in series {
-            let group = self.groups.of[*rank as usize];
-            match self.bucket.clone() {
-                None => {
-                    let cell = self.cell(group, 0);
-                    each.extend(places.clone().map(|at| (cell, at as u32)));
-                }
-                Some(bucket) => {
-                    let (mut cell, mut end) = (0, i64::MIN);
-                    for at in places.clone() {
-                        if starts[at] >= end || at == places.start {
-                            let start = bucket.start(starts[at]);
-                            cell = self.cell(group, start);
-                            end = start.saturating_add(bucket.width_ticks);
-                        }
-                        each.push((cell, at as u32));
-                    }
-                }
-            }
-        }
+        let all = self.places_of_buckets(rollup.starts(), series);
         self.grow();
-        for (cell, at) in &each {
-            self.rows[*cell as usize] += first_row[*at as usize + 1] - first_row[*at as usize];
+        let first_row = rollup.first_row();
+        let rows = |at: usize| first_row[at + 1] - first_row[at];
+        for (cell, at) in all.iter().flat_map(|p| p.iter()) {
+            self.rows[cell] += rows(at);
         }
-        let chunks = Chunks::Each(each);
         for (i, (column, cells)) in self.columns.iter_mut().enumerate() {
             if column.id != ColumnId::TS {
-                cells.add_chunks(&|what| get(i, what), &chunks)?;
+                cells.add_places(&|what| get(i, what), &all)?;
                 continue;
             }
             // Of times only the count is asked for.
-            for (cell, at) in chunks.iter() {
-                cells.add_times(cell as u32, 0, 0, first_row[at + 1] - first_row[at]);
+            for (cell, at) in all.iter().flat_map(|p| p.iter()) {
+                cells.add_times(cell as u32, 0, 0, rows(at));
             }
         }
         Ok(())
     }
 
+    /// The cells of buckets of a rollup, which begin at `starts`.
+    fn places_of_buckets(&mut self, starts: &[i64], series: &[(u32, Range<usize>)]) -> Vec<Places> {
+        let mut all = Vec::with_capacity(series.len());
+        let bucket = self.bucket.clone();
+        // Most series of a group have buckets at the same times as the one before.
+        let mut before: Option<(u32, Range<usize>, Range<usize>)> = None;
+        for (rank, places) in series {
+            let group = self.groups.of[*rank as usize];
+            let Some(bucket) = &bucket else {
+                let (cell, at, len) = (self.cell(group, 0), places.start as u32, places.len() as u32);
+                all.push(Places { cell, each: false, at, len });
+                continue;
+            };
+            if let Some((_, of, same)) =
+                before.as_ref().filter(|(g, of, _)| *g == group && starts[of.clone()] == starts[places.clone()])
+            {
+                let (same, shift) = (same.clone(), places.start as i64 - of.start as i64);
+                for i in same {
+                    let known: Places = all[i];
+                    all.push(Places { at: (i64::from(known.at) + shift) as u32, ..known });
+                }
+                continue;
+            }
+            // A new one, so that places of this series alone are those to repeat.
+            let mut own = Vec::new();
+            let (mut end, mut cell) = (i64::MIN, 0);
+            for at in places.clone() {
+                if starts[at] >= end || at == places.start {
+                    let goes_on = at > places.start && starts[at] < end.saturating_add(bucket.width_ticks);
+                    let start = if goes_on { end } else { bucket.start(starts[at]) };
+                    end = start.saturating_add(bucket.width_ticks);
+                    cell = self.cell(group, start);
+                }
+                Places::push(&mut own, cell, at as u32);
+            }
+            before = Some((group, places.clone(), all.len()..all.len() + own.len()));
+            all.extend(own);
+        }
+        all
+    }
+
     /// The cells of whole chunks of a file.
-    fn chunks(&mut self, manifest: &TagManifest, ranks: &Ranks, pieces: &[Piece]) -> Chunks {
+    fn places(&mut self, manifest: &TagManifest, ranks: &Ranks, pieces: &[Piece]) -> Vec<Places> {
         if let (1, None, [first, .., last]) = (self.groups.len(), &self.bucket, pieces)
             && (last.local - first.local) as usize == pieces.len() - 1
         {
             // pieces ascend, so these are all from the first to the last
-            return Chunks::Run(self.cell(0, 0), first.local as usize..last.local as usize + 1);
+            return vec![Places { cell: self.cell(0, 0), each: false, at: first.local, len: pieces.len() as u32 }];
         }
-        let mut each = Vec::with_capacity(pieces.len());
+        let mut all = Vec::new();
         for piece in pieces {
             let local = piece.local as usize;
             let group = self.groups.of[ranks.of(local) as usize];
             let start = self.bucket.as_ref().map_or(0, |b| b.start(manifest.min_ts()[local]));
-            each.push((self.cell(group, start), piece.local));
+            Places::push(&mut all, self.cell(group, start), piece.local);
         }
-        Chunks::Each(each)
+        all
     }
 
     /// The partial states of all cells, and none left.
@@ -331,9 +352,9 @@ impl Cells {
             });
         }
         let batch = RecordBatch::try_new(schema.clone(), columns)?;
-        match &mut self.places {
-            Places::Dense { cells, .. } => cells.fill(NONE),
-            Places::Hashed(map) => map.clear(),
+        match &mut self.table {
+            Table::Dense { cells, .. } => cells.fill(NONE),
+            Table::Hashed(map) => map.clear(),
         }
         self.keys.clear();
         self.rows.clear();

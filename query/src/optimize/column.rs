@@ -34,23 +34,45 @@ pub(super) struct Span {
     pub(super) len: usize,
 }
 
-/// Whole chunks of one file: places in its manifest, and their cells.
-#[derive(Debug, Clone)]
-pub(super) enum Chunks {
-    /// (cell, place).
-    Each(Vec<(u32, u32)>),
-    /// Adjacent places, all of one cell.
-    Run(u32, Range<usize>),
+/// Adjacent places of a manifest or a rollup, and their cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Places {
+    /// The cell of the first place.
+    pub(super) cell: u32,
+    /// Whether each place has a cell of its own, the one after that of the place before; else all have the same.
+    pub(super) each: bool,
+    pub(super) at: u32,
+    pub(super) len: u32,
 }
 
-impl Chunks {
+impl Places {
+    /// Adds a place after those of `all`, to the last of them where it goes on.
+    pub(super) fn push(all: &mut Vec<Self>, cell: u32, at: u32) {
+        if let Some(last) = all.last_mut().filter(|last| last.at + last.len == at) {
+            let same = cell == last.cell && (!last.each || last.len == 1);
+            let next = cell == last.cell + last.len && (last.each || last.len == 1);
+            if same || next {
+                (last.each, last.len) = (next, last.len + 1);
+                return;
+            }
+        }
+        all.push(Self { cell, each: false, at, len: 1 });
+    }
+
     /// Every (cell, place).
-    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        let (each, run) = match self {
-            Self::Each(each) => (Some(each.iter().map(|(cell, at)| (*cell as usize, *at as usize))), None),
-            Self::Run(cell, places) => (None, Some(places.clone().map(move |at| (*cell as usize, at)))),
-        };
-        each.into_iter().flatten().chain(run.into_iter().flatten())
+    pub(super) fn iter(self) -> impl Iterator<Item = (usize, usize)> {
+        (0..self.len as usize).map(move |i| (self.cell as usize + if self.each { i } else { 0 }, self.at as usize + i))
+    }
+
+    /// The cells of places that have one each.
+    pub(super) fn cells(self) -> Range<usize> {
+        self.cell as usize..(self.cell + self.len) as usize
+    }
+
+    /// The places, counted from another one.
+    pub(super) fn places(self, from: usize) -> Range<usize> {
+        let at = self.at as usize - from;
+        at..at + self.len as usize
     }
 }
 
@@ -80,7 +102,7 @@ pub(super) trait ColumnCells: Send {
     fn add(&mut self, values: &dyn Array, spans: &[Span], ts: Option<&[i64]>);
     /// Takes whole chunks, or buckets of them: `get` gives the aggregates, one value per place. Every wanted one must be
     /// there, unless not even the counts are.
-    fn add_chunks(&mut self, get: &Get<'_>, chunks: &Chunks) -> Result<()>;
+    fn add_places(&mut self, get: &Get<'_>, all: &[Places]) -> Result<()>;
     /// Takes the times of a chunk into cells of the time column: their extremes and their number.
     fn add_times(&mut self, cell: u32, min: i64, max: i64, rows: u64);
     /// One value per cell, in the column's type where the part has it; times are Int64.
@@ -131,12 +153,16 @@ impl ColumnCells for Counts {
         }
     }
 
-    fn add_chunks(&mut self, get: &Get<'_>, chunks: &Chunks) -> Result<()> {
+    fn add_places(&mut self, get: &Get<'_>, all: &[Places]) -> Result<()> {
         let Some(counts) = get(Aggregate::Count) else { return Ok(()) };
-        let counts = counts.as_primitive::<UInt64Type>();
-        match chunks {
-            Chunks::Run(cell, places) => self.0[*cell as usize] += counts.values()[places.clone()].iter().sum::<u64>(),
-            Chunks::Each(_) => chunks.iter().for_each(|(cell, at)| self.0[cell] += counts.value(at)),
+        let counts = counts.as_primitive::<UInt64Type>().values();
+        for places in all {
+            let counts = &counts[places.places(0)];
+            if places.each {
+                self.0[places.cells()].iter_mut().zip(counts).for_each(|(cell, n)| *cell += n);
+            } else {
+                self.0[places.cell as usize] += counts.iter().sum::<u64>();
+            }
         }
         Ok(())
     }
@@ -250,6 +276,48 @@ where
         self.count[cell] += counts.iter().sum::<u64>();
     }
 
+    /// Aggregates that all have values, of a cell each; false, and nothing is taken, when some cells have values and others
+    /// have none.
+    fn add_each(
+        &mut self,
+        cells: Range<usize>,
+        counts: &[u64],
+        sums: Option<&[Wide<T>]>,
+        mins: Option<&[Wide<T>]>,
+        maxs: Option<&[Wide<T>]>,
+    ) -> bool {
+        let known = self.count[cells.clone()].iter().filter(|n| **n > 0).count();
+        if known != 0 && known != cells.len() {
+            return false;
+        }
+        if let (true, Some(sums)) = (self.wants.sum, sums) {
+            let of = self.sum[cells.clone()].iter_mut();
+            of.zip(sums).for_each(|(cell, v)| *cell = T::Native::plus(*cell, *v));
+        }
+        if let (true, Some(sums)) = (self.wants.float_sum, sums) {
+            let of = self.float_sum[cells.clone()].iter_mut();
+            of.zip(sums).for_each(|(cell, v)| *cell += T::Native::float(*v));
+        }
+        if let (true, Some(mins)) = (self.wants.min, mins) {
+            for (cell, v) in self.min[cells.clone()].iter_mut().zip(mins).map(|(cell, v)| (cell, T::Native::narrow(*v)))
+            {
+                if known == 0 || v.key() < cell.key() {
+                    *cell = v;
+                }
+            }
+        }
+        if let (true, Some(maxs)) = (self.wants.max, maxs) {
+            for (cell, v) in self.max[cells.clone()].iter_mut().zip(maxs).map(|(cell, v)| (cell, T::Native::narrow(*v)))
+            {
+                if known == 0 || v.key() > cell.key() {
+                    *cell = v;
+                }
+            }
+        }
+        self.count[cells].iter_mut().zip(counts).for_each(|(cell, n)| *cell += n);
+        true
+    }
+
     /// Rows of one cell without nulls.
     fn add_slice(&mut self, cell: usize, values: &[T::Native], ts: Option<&[i64]>) {
         let (Some(first), Some(last)) = (values.first(), values.last()) else { return };
@@ -313,11 +381,16 @@ where
         }
     }
 
-    fn add_chunks(&mut self, get: &Get<'_>, chunks: &Chunks) -> Result<()> {
+    fn add_places(&mut self, get: &Get<'_>, all: &[Places]) -> Result<()> {
         let Some(counts) = get(Aggregate::Count) else { return Ok(()) };
-        let counts = counts.as_primitive::<UInt64Type>();
-        let get = |what: Aggregate| {
-            get(what).ok_or_else(|| Error::internal("an aggregate is not there").with("expected", format!("{what:?}")))
+        let Some(from) = all.iter().map(|p| p.at as usize).min() else { return Ok(()) };
+        let end = all.iter().map(|p| p.places(0).end).max().unwrap_or(from);
+        let counts = &counts.as_primitive::<UInt64Type>().values()[from..end];
+        let get = |what: Aggregate| -> Result<ArrayRef> {
+            let values = get(what);
+            let values =
+                values.ok_or_else(|| Error::internal("an aggregate is not there").with("expected", what.name()))?;
+            Ok(values.slice(from, end - from))
         };
         let wide = |wanted: bool, what| if wanted { T::Native::widen(&get(what)?) } else { Ok(Vec::new().into()) };
         let times = |wanted: bool, what| -> Result<ScalarBuffer<i64>> {
@@ -328,37 +401,39 @@ where
         let (mins, maxs) = (wide(w.min, Aggregate::Min)?, wide(w.max, Aggregate::Max)?);
         let (firsts, first_ts) = (wide(w.first, Aggregate::First)?, times(w.first, Aggregate::FirstTs)?);
         let (lasts, last_ts) = (wide(w.last, Aggregate::Last)?, times(w.last, Aggregate::LastTs)?);
-        if let Chunks::Run(cell, places) = chunks
-            && !(w.first || w.last)
-            && counts.values()[places.clone()].iter().all(|n| *n > 0)
-        {
-            let at = || places.clone();
-            self.add_run(*cell as usize, &counts.values()[at()], sums.get(at()), mins.get(at()), maxs.get(at()));
-            return Ok(());
-        }
-        for (cell, at) in chunks.iter() {
-            if counts.value(at) == 0 {
-                continue;
+        for places in all {
+            let at = || places.places(from);
+            if !(w.first || w.last) && counts[at()].iter().all(|n| *n > 0) {
+                let (sums, mins, maxs) = (sums.get(at()), mins.get(at()), maxs.get(at()));
+                if !places.each {
+                    self.add_run(places.cell as usize, &counts[at()], sums, mins, maxs);
+                    continue;
+                }
+                if self.add_each(places.cells(), &counts[at()], sums, mins, maxs) {
+                    continue;
+                }
             }
-            if w.sum {
-                self.sum[cell] = T::Native::plus(self.sum[cell], sums[at]);
+            for (cell, at) in places.iter().map(|(cell, at)| (cell, at - from)).filter(|(_, at)| counts[*at] > 0) {
+                if w.sum {
+                    self.sum[cell] = T::Native::plus(self.sum[cell], sums[at]);
+                }
+                if w.float_sum {
+                    self.float_sum[cell] += T::Native::float(sums[at]);
+                }
+                if w.min {
+                    self.lower(cell, T::Native::narrow(mins[at]));
+                }
+                if w.max {
+                    self.raise(cell, T::Native::narrow(maxs[at]));
+                }
+                if w.first {
+                    self.earlier(cell, first_ts[at], T::Native::narrow(firsts[at]));
+                }
+                if w.last {
+                    self.later(cell, last_ts[at], T::Native::narrow(lasts[at]));
+                }
+                self.count[cell] += counts[at];
             }
-            if w.float_sum {
-                self.float_sum[cell] += T::Native::float(sums[at]);
-            }
-            if w.min {
-                self.lower(cell, T::Native::narrow(mins[at]));
-            }
-            if w.max {
-                self.raise(cell, T::Native::narrow(maxs[at]));
-            }
-            if w.first {
-                self.earlier(cell, first_ts[at], T::Native::narrow(firsts[at]));
-            }
-            if w.last {
-                self.later(cell, last_ts[at], T::Native::narrow(lasts[at]));
-            }
-            self.count[cell] += counts.value(at);
         }
         Ok(())
     }
