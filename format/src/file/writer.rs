@@ -169,7 +169,7 @@ impl DataFileWriter {
             rows_schema: Block::rows_schema(&table, precision),
             series_schema: SeriesSet::schema_of(&table, precision),
             manifest: ManifestBuilder::new(&table, precision),
-            rollup: rollup,
+            rollup,
             table,
             options,
             file,
