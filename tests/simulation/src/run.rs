@@ -180,6 +180,7 @@ async fn tidy(world: &World, root: &Root) -> Result<()> {
             for file in root.files(&catalog, table.id, partition).await?.iter() {
                 named.push(layout::data_key(table.id, partition, file.data.id));
                 named.push(layout::tags_key(table.id, partition, file.tags.id));
+                named.extend(file.rollup.map(|r| layout::rollup_key(table.id, partition, r.id)));
             }
         }
     }
