@@ -7,6 +7,7 @@ mod chunk;
 mod coded;
 mod constant;
 mod footer;
+mod numbers;
 mod padded;
 mod page;
 mod pages;

@@ -131,6 +131,14 @@ pub(super) fn check(stored: &Bytes, expected: &Expected<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The bytes of a stored page before compression, and what follows its header; `None` for what is no page.
+pub(super) fn body(stored: &Bytes) -> Option<(usize, &[u8])> {
+    let mut rest = stored.as_ref();
+    let (_, raw, len) = (read_i32(&mut rest)?, read_i32(&mut rest)?, read_i32(&mut rest)?);
+    let start = rest.len().checked_sub(usize::try_from(len).ok()?)?;
+    Some((usize::try_from(raw).ok()?, &rest[start..]))
+}
+
 /// Reads what [`write_i32`] wrote with a delta of 1.
 fn read_i32(from: &mut &[u8]) -> Option<i32> {
     let (head, mut rest) = from.split_first()?;

@@ -21,6 +21,7 @@ use parquet::{
 use tokio::task::JoinHandle;
 
 use super::{
+    numbers::{self, Kind, Numbers, StoredPage},
     page::{self, Expected},
     reader::{DataFile, corrupt},
 };
@@ -51,7 +52,7 @@ pub(super) struct Scan {
     /// Row groups whose bytes are here.
     ready: VecDeque<(Part, Vec<Bytes>)>,
     ahead: Option<Ahead>,
-    current: Option<(usize, Box<ParquetPushDecoder>)>,
+    current: Option<Group>,
     begun: bool,
     /// Sizes of batches, where no column is in the file.
     counts: std::vec::IntoIter<usize>,
@@ -63,6 +64,17 @@ struct Part {
     /// Within the row group.
     rows: Vec<Range<usize>>,
     bytes: Vec<Range<u64>>,
+}
+
+/// A row group that is decoded.
+struct Group {
+    at: usize,
+    /// The rows of its columns that [`numbers`] decodes, by their place among those that are read.
+    numbers: Vec<(usize, Numbers)>,
+    /// Decodes the other columns, where there are any, and which they are.
+    others: Option<(Box<ParquetPushDecoder>, Vec<usize>)>,
+    /// How many rows were not decoded yet.
+    rows: usize,
 }
 
 /// A read on its way; dropped, it ends.
@@ -120,37 +132,59 @@ impl Scan {
     /// The next batch.
     pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         if self.leaves.is_empty() {
-            return self.counts.next().map(|rows| self.shape(None, rows)).transpose();
+            return self.counts.next().map(|rows| self.shape(&[], rows)).transpose();
         }
         if self.begun && self.ahead.is_none() {
             self.ahead = self.read_on();
         }
         loop {
-            let Some((group, decoder)) = &mut self.current else {
+            let Some(group) = &mut self.current else {
                 if !self.begin_group().await? {
                     return Ok(None);
                 }
                 continue;
             };
-            match decoder.try_decode().map_err(|e| corrupt(self.file.key(), e))? {
-                DecodeResult::Data(batch) => {
-                    self.begun = true;
-                    return self.shape(Some(&batch), batch.num_rows()).map(Some);
-                }
-                DecodeResult::Finished => self.current = None,
-                // All that is needed was given; should it ask for more, it gets that.
-                DecodeResult::NeedsData(ranges) => {
-                    if let Some(outside) = ranges.iter().find(|r| r.start > r.end || r.end > self.file.bytes()) {
-                        return Err(Error::corrupt("a data file points outside of itself")
-                            .with("key", self.file.key())
-                            .with("expected", format!("below {}", self.file.bytes()))
-                            .with("found", format!("{outside:?}")));
+            let mut columns: Vec<Option<ArrayRef>> = vec![None; self.leaves.len()];
+            let rows = match &mut group.others {
+                None => self.batch_rows.min(group.rows),
+                Some((decoder, leaves)) => match decoder.try_decode().map_err(|e| corrupt(self.file.key(), e))? {
+                    DecodeResult::Data(batch) => {
+                        for (leaf, column) in leaves.iter().zip(batch.columns()) {
+                            let place = self.leaves.iter().position(|l| l == leaf);
+                            place.into_iter().for_each(|at| columns[at] = Some(column.clone()));
+                        }
+                        batch.num_rows()
                     }
-                    let found = self.store.get_ranges(self.file.key(), &ranges).await?;
-                    check(&self.file, *group, &self.leaves, &ranges, &found)?;
-                    decoder.push_ranges(ranges, found).map_err(|e| corrupt(self.file.key(), e))?;
-                }
+                    DecodeResult::Finished => 0,
+                    // All that is needed was given; should it ask for more, it gets that.
+                    DecodeResult::NeedsData(ranges) => {
+                        if let Some(outside) = ranges.iter().find(|r| r.start > r.end || r.end > self.file.bytes()) {
+                            return Err(Error::corrupt("a data file points outside of itself")
+                                .with("key", self.file.key())
+                                .with("expected", format!("below {}", self.file.bytes()))
+                                .with("found", format!("{outside:?}")));
+                        }
+                        let found = self.store.get_ranges(self.file.key(), &ranges).await?;
+                        check(&self.file, group.at, &self.leaves, &ranges, &found)?;
+                        decoder.push_ranges(ranges, found).map_err(|e| corrupt(self.file.key(), e))?;
+                        continue;
+                    }
+                },
+            };
+            if rows == 0 {
+                self.current = None;
+                continue;
             }
+            for (place, numbers) in &mut group.numbers {
+                let values = numbers.take(rows).map_err(|e| {
+                    let column = self.file.schema().field(self.leaves[*place]).name();
+                    e.with("key", self.file.key()).with("column", column).with("row_group", group.at)
+                })?;
+                columns[*place] = Some(values);
+            }
+            group.rows = group.rows.saturating_sub(rows);
+            self.begun = true;
+            return self.shape(&columns, rows).map(Some);
         }
     }
 
@@ -167,19 +201,32 @@ impl Scan {
         let Some((part, found)) = self.ready.pop_front() else { return Ok(false) };
         let file = &self.file;
         let fault = |e| corrupt(file.key(), e);
-        let rows = file.metadata().row_group(part.group).num_rows();
-        let selection =
-            RowSelection::from_consecutive_ranges(part.rows.into_iter(), usize::try_from(rows).unwrap_or(0));
-        let mask = ProjectionMask::leaves(file.reader.parquet_schema(), self.leaves.iter().copied());
-        let mut decoder = ParquetPushDecoderBuilder::new_with_metadata(file.reader.clone())
-            .with_projection(mask)
-            .with_row_groups(vec![part.group])
-            .with_row_selection(selection)
-            .with_batch_size(self.batch_rows.min(longest_batch(file, part.group, &self.leaves)))
-            .build()
-            .map_err(fault)?;
-        decoder.push_ranges(part.bytes, found).map_err(fault)?;
-        self.current = Some((part.group, Box::new(decoder)));
+        let count = part.rows.iter().map(ExactSizeIterator::len).sum();
+        let (mut numbers, mut others) = (Vec::new(), Vec::new());
+        for (place, leaf) in self.leaves.iter().enumerate() {
+            match numbers_of(file, &part, *leaf, &found)? {
+                Some(of) => numbers.push((place, of)),
+                None => others.push(*leaf),
+            }
+        }
+        let others = if others.is_empty() {
+            None
+        } else {
+            let rows = file.metadata().row_group(part.group).num_rows();
+            let selection =
+                RowSelection::from_consecutive_ranges(part.rows.into_iter(), usize::try_from(rows).unwrap_or(0));
+            let mask = ProjectionMask::leaves(file.reader.parquet_schema(), others.iter().copied());
+            let mut decoder = ParquetPushDecoderBuilder::new_with_metadata(file.reader.clone())
+                .with_projection(mask)
+                .with_row_groups(vec![part.group])
+                .with_row_selection(selection)
+                .with_batch_size(self.batch_rows.min(longest_batch(file, part.group, &others)))
+                .build()
+                .map_err(fault)?;
+            decoder.push_ranges(part.bytes, found).map_err(fault)?;
+            Some((Box::new(decoder), others))
+        };
+        self.current = Some(Group { at: part.group, numbers, others, rows: count });
         Ok(true)
     }
 
@@ -211,9 +258,9 @@ impl Scan {
     }
 
     /// The columns asked for, from the ones that were decoded.
-    fn shape(&self, batch: Option<&RecordBatch>, rows: usize) -> Result<RecordBatch> {
+    fn shape(&self, decoded: &[Option<ArrayRef>], rows: usize) -> Result<RecordBatch> {
         let columns = self.schema.fields().iter().zip(&self.places).map(|(field, place)| {
-            let array = place.and_then(|at| batch.map(|b| b.column(at)));
+            let array = place.and_then(|at| decoded.get(at)?.as_ref());
             match array {
                 None => Ok(new_null_array(field.data_type(), rows)),
                 Some(array) if array.data_type() == field.data_type() => Ok(array.clone()),
@@ -262,6 +309,35 @@ fn pages_of(file: &DataFile, group: usize, leaf: usize) -> impl Iterator<Item = 
     let pages = pages.map(|i| i.page_locations.as_slice()).unwrap_or_default();
     let ends = pages.iter().skip(1).map(|p| p.first_row_index).chain([file.metadata().row_group(group).num_rows()]);
     pages.iter().zip(ends)
+}
+
+/// The rows of a column that [`numbers`] can decode; `None` for others.
+fn numbers_of(file: &DataFile, part: &Part, leaf: usize, found: &[Bytes]) -> Result<Option<Numbers>> {
+    let chunk = file.metadata().row_group(part.group).column(leaf);
+    let data_type = file.schema().field(leaf).data_type();
+    let Some(kind) = numbers::kind(chunk, data_type) else { return Ok(None) };
+    let mut read: Vec<(&Range<u64>, &Bytes)> = part.bytes.iter().zip(found).collect();
+    read.sort_by_key(|(range, _)| range.start);
+    let stored = |start: i64, len: i64| {
+        let (start, len) = (start as u64, len as u64);
+        let at = read.partition_point(|(range, _)| range.start <= start);
+        let (range, bytes) = at.checked_sub(1).map(|at| read[at]).filter(|(range, _)| start + len <= range.end)?;
+        let offset = (start - range.start) as usize;
+        Some(bytes.slice(offset..offset + len as usize))
+    };
+    let (mut pages, mut dictionary) = (Vec::new(), None);
+    for (i, (page, end)) in pages_of(file, part.group, leaf).enumerate() {
+        if let (0, Some(start)) = (i, chunk.dictionary_page_offset()) {
+            dictionary = stored(start, page.offset - start);
+        }
+        let rows = page.first_row_index as usize..end as usize;
+        pages.extend(stored(page.offset, page.compressed_page_size.into()).map(|stored| StoredPage { rows, stored }));
+    }
+    if (kind == Kind::Codes) != dictionary.is_some() {
+        return Ok(None);
+    }
+    Numbers::new(chunk, data_type, dictionary.as_ref(), pages, &part.rows)
+        .map_err(|e| e.with("key", file.key()).with("column", chunk.column_path()).with("row_group", part.group))
 }
 
 /// How many rows a batch of these columns may have.

@@ -469,6 +469,12 @@ fn w1_like_rows_take_less_than_1_4_bytes() {
     assert!(per_row < 1.4, "{per_row} bytes a row");
     let ts = stock(&file.data).column(0).clone();
     assert_eq!(ts.len(), devices * each);
+    // Such columns are not left to the Parquet crate.
+    let opened = ParquetRecordBatchReaderBuilder::try_new(file.data.clone()).unwrap();
+    let kind =
+        |at: usize| numbers::kind(opened.metadata().row_group(0).column(at), opened.schema().field(at).data_type());
+    let (codes, steps) = (Some(numbers::Kind::Codes), Some(numbers::Kind::Steps));
+    assert_eq!([kind(0), kind(1), kind(2), kind(4)], [steps, codes, codes, None]);
 }
 
 #[test]

@@ -1,0 +1,369 @@
+//! Columns of numbers without nulls, decoded straight into arrays: codes of a small dictionary, and steps of time.
+//!
+//! What is encoded in another way is left to the Parquet crate, which decodes these as well, a few times slower.
+
+use std::{collections::VecDeque, ops::Range, sync::Arc};
+
+use arrow::{
+    array::{ArrayRef, PrimitiveArray},
+    datatypes::{
+        ArrowPrimitiveType, DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
+        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type,
+        UInt64Type,
+    },
+};
+use bytes::Bytes;
+use parquet::{
+    basic::{Compression, Encoding, Type as Physical},
+    file::metadata::ColumnChunkMetaData,
+};
+
+use super::page;
+use crate::{
+    compression::inflate,
+    error::{Error, Result},
+};
+
+/// How the pages of a chunk that this module reads are encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Codes of a dictionary of at most 256 numbers.
+    Codes,
+    /// 64-bit numbers as differences.
+    Steps,
+}
+
+/// How a chunk is encoded; `None` where the Parquet crate reads it.
+pub(super) fn kind(chunk: &ColumnChunkMetaData, data_type: &DataType) -> Option<Kind> {
+    let no_nulls = chunk.statistics().and_then(|s| s.null_count_opt()) == Some(0);
+    let zstd = matches!(chunk.compression(), Compression::ZSTD(_));
+    if !no_nulls || !zstd || chunk.column_descr().max_rep_level() > 0 || !is_number(data_type) {
+        return None;
+    }
+    let pages = chunk.page_encoding_stats_mask()?;
+    if pages.is_only(Encoding::RLE_DICTIONARY) && chunk.dictionary_page_offset().is_some() {
+        return Some(Kind::Codes);
+    }
+    (chunk.column_type() == Physical::INT64 && pages.is_only(Encoding::DELTA_BINARY_PACKED)).then_some(Kind::Steps)
+}
+
+fn is_number(data_type: &DataType) -> bool {
+    data_type.is_integer()
+        || matches!(data_type, DataType::Float32 | DataType::Float64)
+        || matches!(data_type, DataType::Timestamp(unit, _) if *unit != TimeUnit::Second)
+}
+
+/// One page as it is stored, and its rows.
+pub(super) struct StoredPage {
+    pub(super) rows: Range<usize>,
+    pub(super) stored: Bytes,
+}
+
+/// The rows of one chunk that were asked for.
+pub(super) struct Numbers {
+    data_type: DataType,
+    has_levels: bool,
+    /// The dictionary in PLAIN encoding, where pages are codes of it, and how many entries it has.
+    dictionary: Option<(Vec<u8>, usize)>,
+    /// Pages that are not decoded yet, ascending.
+    pages: VecDeque<StoredPage>,
+    current: Option<(Range<usize>, Page)>,
+    /// Rows that were not taken yet, ascending.
+    rows: VecDeque<Range<usize>>,
+}
+
+enum Page {
+    Codes(Vec<u8>, Range<usize>),
+    Steps(Vec<i64>),
+}
+
+impl Numbers {
+    /// `None` when its dictionary is too large for codes of eight bits.
+    ///
+    /// # Errors
+    /// [`Kind::Corrupt`](crate::Kind::Corrupt) when the dictionary is not what it should be.
+    pub(super) fn new(
+        chunk: &ColumnChunkMetaData,
+        data_type: &DataType,
+        dictionary: Option<&Bytes>,
+        pages: Vec<StoredPage>,
+        rows: &[Range<usize>],
+    ) -> Result<Option<Self>> {
+        let width = if matches!(chunk.column_type(), Physical::INT32 | Physical::FLOAT) { 4 } else { 8 };
+        let dictionary = match dictionary {
+            None => None,
+            Some(stored) => {
+                let raw = raw(stored)?;
+                if raw.len() > 256 * width {
+                    return Ok(None);
+                }
+                if raw.is_empty() || raw.len() % width != 0 {
+                    return Err(bad("a dictionary that is no numbers"));
+                }
+                let entries = raw.len() / width;
+                Some((raw, entries))
+            }
+        };
+        Ok(Some(Self {
+            data_type: data_type.clone(),
+            has_levels: chunk.column_descr().max_def_level() > 0,
+            dictionary,
+            pages: pages.into(),
+            current: None,
+            rows: rows.iter().filter(|r| !r.is_empty()).cloned().collect(),
+        }))
+    }
+
+    /// The next `count` of the rows that were asked for.
+    ///
+    /// # Errors
+    /// [`Kind::Corrupt`](crate::Kind::Corrupt) when a page is not what it should be.
+    pub(super) fn take(&mut self, count: usize) -> Result<ArrayRef> {
+        fn small(plain: &[u8]) -> i32 {
+            plain.try_into().map(i32::from_le_bytes).unwrap_or_default()
+        }
+        fn large(plain: &[u8]) -> i64 {
+            plain.try_into().map(i64::from_le_bytes).unwrap_or_default()
+        }
+        match self.data_type.clone() {
+            DataType::Int8 => self.values::<Int8Type>(count, |v| small(v) as i8, |v| v as i8),
+            DataType::Int16 => self.values::<Int16Type>(count, |v| small(v) as i16, |v| v as i16),
+            DataType::Int32 => self.values::<Int32Type>(count, small, |v| v as i32),
+            DataType::Int64 => self.values::<Int64Type>(count, large, |v| v),
+            DataType::UInt8 => self.values::<UInt8Type>(count, |v| small(v) as u8, |v| v as u8),
+            DataType::UInt16 => self.values::<UInt16Type>(count, |v| small(v) as u16, |v| v as u16),
+            DataType::UInt32 => self.values::<UInt32Type>(count, |v| small(v) as u32, |v| v as u32),
+            DataType::UInt64 => self.values::<UInt64Type>(count, |v| large(v) as u64, |v| v as u64),
+            DataType::Float32 => {
+                self.values::<Float32Type>(count, |v| f32::from_bits(small(v) as u32), |v| f32::from_bits(v as u32))
+            }
+            DataType::Float64 => {
+                self.values::<Float64Type>(count, |v| f64::from_bits(large(v) as u64), |v| f64::from_bits(v as u64))
+            }
+            DataType::Timestamp(TimeUnit::Millisecond, _) => {
+                self.values::<TimestampMillisecondType>(count, large, |v| v)
+            }
+            DataType::Timestamp(TimeUnit::Microsecond, _) => {
+                self.values::<TimestampMicrosecondType>(count, large, |v| v)
+            }
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => self.values::<TimestampNanosecondType>(count, large, |v| v),
+            other => Err(Error::internal("this is no column of numbers").with("found", other)),
+        }
+    }
+
+    fn values<T: ArrowPrimitiveType>(
+        &mut self,
+        count: usize,
+        of_plain: impl Fn(&[u8]) -> T::Native,
+        of_step: impl Fn(i64) -> T::Native,
+    ) -> Result<ArrayRef> {
+        let mut entries = [T::Native::default(); 256];
+        if let Some((plain, n)) = &self.dictionary {
+            for (entry, value) in entries.iter_mut().zip(plain.chunks_exact(plain.len() / n)) {
+                *entry = of_plain(value);
+            }
+        }
+        let mut values: Vec<T::Native> = Vec::with_capacity(count);
+        while values.len() < count {
+            let wanted = self.rows.front().cloned().ok_or_else(|| bad("fewer rows than were asked for"))?;
+            let page = self.page_of(wanted.start)?;
+            let end = wanted.end.min(page.0.end).min(wanted.start + count - values.len());
+            let within = wanted.start - page.0.start..end - page.0.start;
+            match &page.1 {
+                Page::Codes(raw, codes) => {
+                    values.extend(raw[codes.clone()][within].iter().map(|code| entries[*code as usize]));
+                }
+                Page::Steps(steps) => values.extend(steps[within].iter().map(|v| of_step(*v))),
+            }
+            match self.rows.front_mut() {
+                Some(first) if end < wanted.end => first.start = end,
+                _ => drop(self.rows.pop_front()),
+            }
+        }
+        let array = PrimitiveArray::<T>::new(values.into(), None);
+        Ok(Arc::new(array.with_data_type(self.data_type.clone())))
+    }
+
+    /// The decoded page that holds a row.
+    fn page_of(&mut self, row: usize) -> Result<&(Range<usize>, Page)> {
+        while self.current.as_ref().is_none_or(|(rows, _)| rows.end <= row) {
+            let next = self.pages.pop_front().ok_or_else(|| bad("a page is missing"))?;
+            if next.rows.end > row {
+                self.current = Some((next.rows.clone(), self.decode(&next)?));
+            }
+        }
+        let current = self.current.as_ref().filter(|(rows, _)| rows.contains(&row));
+        current.ok_or_else(|| bad("a page is missing"))
+    }
+
+    fn decode(&self, page: &StoredPage) -> Result<Page> {
+        let raw = raw(&page.stored)?;
+        let mut start = 0;
+        if self.has_levels {
+            // No value is null, as the footer says.
+            let len = raw.first_chunk::<4>().map(|len| u32::from_le_bytes(*len) as usize);
+            start = len.and_then(|len| len.checked_add(4)).filter(|s| *s <= raw.len()).ok_or_else(|| bad("levels"))?;
+        }
+        match &self.dictionary {
+            None => steps(&raw[start..], page.rows.len()).map(Page::Steps),
+            Some((_, entries)) => {
+                let width = raw.get(start).copied().filter(|w| *w <= 8).ok_or_else(|| bad("a width of codes"))?;
+                let body = start + 1;
+                let (raw, codes) = match packed_bytes(&raw[body..], page.rows.len()).filter(|_| width == 8) {
+                    Some(codes) => (raw, body + codes.start..body + codes.end),
+                    None => {
+                        let codes = hybrid(&raw[body..], width, page.rows.len())?;
+                        let all = 0..codes.len();
+                        (codes, all)
+                    }
+                };
+                if raw[codes.clone()].iter().max().is_some_and(|code| *code as usize >= *entries) {
+                    return Err(bad("a code beyond its dictionary"));
+                }
+                Ok(Page::Codes(raw, codes))
+            }
+        }
+    }
+}
+
+fn bad(found: &'static str) -> Error {
+    Error::corrupt("a page of a data file is not encoded as it says").with("found", found)
+}
+
+/// A stored page, decompressed.
+fn raw(stored: &Bytes) -> Result<Vec<u8>> {
+    let (raw_bytes, body) = page::body(stored).ok_or_else(|| bad("a header"))?;
+    let raw = inflate(body, raw_bytes).map_err(|e| bad("a body that does not decompress").source(e))?;
+    if raw.len() != raw_bytes { Err(bad("a body of another length")) } else { Ok(raw) }
+}
+
+/// Where the codes of a page lie that is one bit-packed run of bytes.
+fn packed_bytes(mut body: &[u8], rows: usize) -> Option<Range<usize>> {
+    let all = body.len();
+    let header = varint(&mut body)?;
+    let start = all - body.len();
+    (header == (rows.div_ceil(8) as u64) << 1 | 1 && body.len() >= rows).then_some(start..start + rows)
+}
+
+/// Runs of Parquet's RLE/bit-packing hybrid, of at most eight bits a value.
+fn hybrid(mut body: &[u8], width: u8, rows: usize) -> Result<Vec<u8>> {
+    let short = || bad("runs that end early");
+    let mask = ((1u16 << width) - 1) as u8;
+    let mut codes = Vec::with_capacity(rows);
+    while codes.len() < rows {
+        let header = varint(&mut body).ok_or_else(short)?;
+        let left = rows - codes.len();
+        if header & 1 == 0 {
+            let n = usize::try_from(header >> 1).unwrap_or(usize::MAX).min(left);
+            let value = if width == 0 { 0 } else { *body.split_off_first().ok_or_else(short)? };
+            if n == 0 {
+                return Err(bad("an empty run"));
+            }
+            codes.resize(codes.len() + n, value & mask);
+        } else {
+            let groups = usize::try_from(header >> 1).unwrap_or(usize::MAX);
+            let len = groups.checked_mul(width as usize).ok_or_else(short)?;
+            // The last run may end with its values.
+            let n = groups.saturating_mul(8).min(left);
+            let needed = (n * width as usize).div_ceil(8);
+            if groups == 0 || body.len() < needed {
+                return Err(short());
+            }
+            let packed = &body[..len.min(body.len())];
+            for i in 0..n {
+                let bit = i * width as usize;
+                let low = u16::from(packed.get(bit / 8).copied().unwrap_or(0));
+                let high = u16::from(packed.get(bit / 8 + 1).copied().unwrap_or(0));
+                codes.push(((low | high << 8) >> (bit % 8)) as u8 & mask);
+            }
+            body = &body[len.min(body.len())..];
+        }
+    }
+    Ok(codes)
+}
+
+/// 64-bit numbers of DELTA_BINARY_PACKED.
+fn steps(mut body: &[u8], rows: usize) -> Result<Vec<i64>> {
+    let short = || bad("differences that end early");
+    let mut head = || varint(&mut body).ok_or_else(short);
+    let (block, parts, count, first) = (head()?, head()?, head()?, head()?);
+    if count != rows as u64
+        || parts == 0
+        || parts > 1 << 16
+        || block == 0
+        || block > 1 << 20
+        || block % (parts * 8) != 0
+    {
+        return Err(bad("a header of differences"));
+    }
+    let (parts, of_part) = (parts as usize, (block / parts) as usize);
+    let mut values = Vec::with_capacity(rows);
+    let mut last = unzigzag(first);
+    if rows > 0 {
+        values.push(last);
+    }
+    while values.len() < rows {
+        let least = unzigzag(varint(&mut body).ok_or_else(short)?);
+        let widths = body.split_off(..parts).ok_or_else(short)?;
+        for width in widths {
+            let n = of_part.min(rows - values.len());
+            if n == 0 {
+                break;
+            }
+            if *width == 0 {
+                values.extend((1..=n as i64).map(|i| last.wrapping_add(least.wrapping_mul(i))));
+            } else {
+                if *width > 64 {
+                    return Err(bad("a width of differences"));
+                }
+                let packed = body.split_off(..of_part * *width as usize / 8).ok_or_else(short)?;
+                let mut bits = BitReader { packed, at: 0 };
+                let mut value = last;
+                values.extend((0..n).map(|_| {
+                    value = value.wrapping_add(least).wrapping_add(bits.next(*width) as i64);
+                    value
+                }));
+            }
+            last = values.last().copied().unwrap_or(last);
+        }
+    }
+    Ok(values)
+}
+
+/// Reads numbers of some bits each, the low ones first.
+struct BitReader<'a> {
+    packed: &'a [u8],
+    at: usize,
+}
+
+impl BitReader<'_> {
+    fn next(&mut self, width: u8) -> u64 {
+        let (byte, shift) = (self.at / 8, self.at % 8);
+        self.at += width as usize;
+        // Up to 64 bits that begin within a byte lie in nine bytes.
+        let mut window = [0u8; 16];
+        let part = &self.packed[byte..self.packed.len().min(byte + 9)];
+        window[..part.len()].copy_from_slice(part);
+        let mask = u64::MAX >> (64 - width);
+        (u128::from_le_bytes(window) >> shift) as u64 & mask
+    }
+}
+
+fn varint(from: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let byte = *from.split_off_first()?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+#[cfg(test)]
+mod tests;

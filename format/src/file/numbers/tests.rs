@@ -1,0 +1,137 @@
+#![allow(clippy::unwrap_used)]
+
+use parquet::{
+    basic::Encoding,
+    column::writer::{ColumnWriter, get_column_writer, get_typed_column_writer_mut},
+    data_type::Int64Type as PqInt64,
+};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+use super::*;
+
+/// A bit-packed or repeated run each time, as writers mix them.
+fn written(rng: &mut StdRng, codes: &[u8], width: u8) -> Vec<u8> {
+    let mut out = Vec::new();
+    let put = |out: &mut Vec<u8>, mut v: u64| {
+        while v >= 0x80 {
+            out.push(v as u8 | 0x80);
+            v >>= 7;
+        }
+        out.push(v as u8);
+    };
+    let mut rest = codes;
+    while let Some(first) = rest.first() {
+        let same = rest.iter().take_while(|c| *c == first).count();
+        if same > 3 && rng.random() {
+            let n = rng.random_range(1..=same);
+            put(&mut out, (n as u64) << 1);
+            if width > 0 {
+                out.push(*first);
+            }
+            rest = &rest[n..];
+            continue;
+        }
+        let groups = rng.random_range(1..=rest.len().div_ceil(8));
+        let n = (groups * 8).min(rest.len());
+        put(&mut out, (groups as u64) << 1 | 1);
+        let mut bits = vec![0u8; groups * width as usize];
+        for (i, code) in rest[..n].iter().enumerate() {
+            for b in 0..width as usize {
+                let at = i * width as usize + b;
+                bits[at / 8] |= (code >> b & 1) << (at % 8);
+            }
+        }
+        out.extend(bits);
+        rest = &rest[n..];
+    }
+    out
+}
+
+#[test]
+fn codes_of_any_width_come_back_from_any_mix_of_runs() {
+    let mut rng = StdRng::seed_from_u64(3);
+    for round in 0..400 {
+        let width = rng.random_range(0..=8u8);
+        let most = ((1u16 << width) - 1) as u8;
+        let mut codes = Vec::new();
+        for _ in 0..rng.random_range(1..40) {
+            let n = if rng.random() { 1 } else { rng.random_range(1..60) };
+            codes.extend(std::iter::repeat_n(rng.random_range(0..=most), n));
+        }
+        let body = written(&mut rng, &codes, width);
+        assert_eq!(hybrid(&body, width, codes.len()).unwrap(), codes, "round {round}, {width} bits");
+        let cut = rng.random_range(0..=body.len());
+        // Never a panic; what is cut off was perhaps padding.
+        let _ = hybrid(&body[..cut], width, codes.len());
+        let noise: Vec<u8> = (0..cut).map(|_| rng.random()).collect();
+        let _ = hybrid(&noise, width, codes.len());
+    }
+}
+
+/// The pages of a chunk as the Parquet crate writes them, without compression.
+fn parquet_steps(values: &[i64]) -> Vec<u8> {
+    use std::sync::{Arc, Mutex};
+
+    use parquet::{
+        column::page::{CompressedPage, PageWriteSpec, PageWriter},
+        file::properties::WriterProperties,
+        schema::types::{ColumnDescriptor, ColumnPath, Type},
+    };
+
+    struct Keep(Arc<Mutex<Vec<u8>>>);
+    impl PageWriter for Keep {
+        fn write_page(&mut self, page: CompressedPage) -> parquet::errors::Result<PageWriteSpec> {
+            self.0.lock().unwrap().extend_from_slice(page.data());
+            let mut spec = PageWriteSpec::new();
+            (spec.page_type, spec.bytes_written) = (page.page_type(), page.data().len() as u64);
+            Ok(spec)
+        }
+
+        fn close(&mut self) -> parquet::errors::Result<()> {
+            Ok(())
+        }
+    }
+
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let ty = Type::primitive_type_builder("v", Physical::INT64)
+        .with_repetition(parquet::basic::Repetition::REQUIRED)
+        .build()
+        .unwrap();
+    let column = Arc::new(ColumnDescriptor::new(Arc::new(ty), 0, 0, ColumnPath::from("v")));
+    let properties =
+        WriterProperties::builder().set_dictionary_enabled(false).set_encoding(Encoding::DELTA_BINARY_PACKED).build();
+    let mut writer: ColumnWriter<'_> = get_column_writer(column, Arc::new(properties), Box::new(Keep(kept.clone())));
+    let typed = get_typed_column_writer_mut::<PqInt64>(&mut writer);
+    typed.write_batch(values, None, None).unwrap();
+    writer.close().unwrap();
+    std::mem::take(&mut *kept.lock().unwrap())
+}
+
+#[test]
+fn steps_come_back_as_the_parquet_crate_wrote_them() {
+    let mut rng = StdRng::seed_from_u64(4);
+    for round in 0..300 {
+        let rows = rng.random_range(1..1_000);
+        let kind = round % 5;
+        let mut now = rng.random_range(-1_000_000_000_000i64..2_000_000_000_000);
+        let values: Vec<i64> = (0..rows)
+            .map(|_| {
+                now = match kind {
+                    0 => now + 1_000,
+                    1 => now + rng.random_range(0..3),
+                    2 => now.wrapping_add(rng.random()),
+                    3 => rng.random_range(-5..5),
+                    _ => now + [1_000, 1_000, 1_000, 86_400_000_000][rng.random_range(0..4)],
+                };
+                now
+            })
+            .collect();
+        let body = parquet_steps(&values);
+        assert_eq!(steps(&body, rows).unwrap(), values, "round {round}");
+        assert!(steps(&body, rows + 1).is_err());
+        let cut = rng.random_range(0..body.len());
+        let _ = steps(&body[..cut], rows);
+        let noise: Vec<u8> = (0..cut).map(|_| rng.random()).collect();
+        let _ = steps(&noise, rows);
+    }
+}
