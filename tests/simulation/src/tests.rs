@@ -16,7 +16,7 @@ fn one_seed_replays_a_run_exactly_also_beside_others() {
 }
 
 /// Runs in which rare faults meet: each breaks a promise once a guard is taken out, as `mutations` does.
-const RARE: [u64; 3] = [6, 97_476_010, 3_442_863_433];
+const RARE: [u64; 2] = [7, 3_442_863_446];
 
 #[test]
 fn promises_hold_in_fixed_and_fresh_runs() {
