@@ -140,6 +140,27 @@ impl Type {
         }
     }
 
+    /// A type of which columns have this Arrow type, texts without a length; `None` for those that no column has.
+    pub fn of(data_type: &DataType) -> Option<Type> {
+        Some(match data_type {
+            DataType::Boolean => Type::Bool,
+            DataType::Int8 => Type::TinyInt,
+            DataType::Int16 => Type::SmallInt,
+            DataType::Int32 => Type::Int,
+            DataType::Int64 => Type::BigInt,
+            DataType::UInt8 => Type::UTinyInt,
+            DataType::UInt16 => Type::USmallInt,
+            DataType::UInt32 => Type::UInt,
+            DataType::UInt64 => Type::UBigInt,
+            DataType::Float32 => Type::Float,
+            DataType::Float64 => Type::Double,
+            DataType::Timestamp(..) => Type::Timestamp,
+            DataType::Utf8 => Type::Binary(None),
+            DataType::Binary => Type::VarBinary(None),
+            _ => return None,
+        })
+    }
+
     /// Whether sum, min, max and avg apply.
     pub fn is_numeric(self) -> bool {
         !matches!(

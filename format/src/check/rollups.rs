@@ -3,7 +3,7 @@
 use arrow::{
     array::Array,
     compute::kernels::cmp::not_distinct,
-    datatypes::{DataType, Field, FieldRef},
+    datatypes::{Field, FieldRef},
 };
 use futures::TryStreamExt;
 
@@ -40,25 +40,9 @@ pub(super) fn builder(
 }
 
 fn type_of(field: &Field) -> Result<Type> {
-    Ok(match field.data_type() {
-        DataType::Boolean => Type::Bool,
-        DataType::Int8 => Type::TinyInt,
-        DataType::Int16 => Type::SmallInt,
-        DataType::Int32 => Type::Int,
-        DataType::Int64 => Type::BigInt,
-        DataType::UInt8 => Type::UTinyInt,
-        DataType::UInt16 => Type::USmallInt,
-        DataType::UInt32 => Type::UInt,
-        DataType::UInt64 => Type::UBigInt,
-        DataType::Float32 => Type::Float,
-        DataType::Float64 => Type::Double,
-        DataType::Timestamp(..) => Type::Timestamp,
-        DataType::Utf8 => Type::Binary(None),
-        DataType::Binary => Type::VarBinary(None),
-        other => {
-            let error = Error::corrupt("a field of a data file has a type that no field has");
-            return Err(error.with("column", field.name()).with("found", other));
-        }
+    Type::of(field.data_type()).ok_or_else(|| {
+        let error = Error::corrupt("a field of a data file has a type that no field has");
+        error.with("column", field.name()).with("found", field.data_type())
     })
 }
 

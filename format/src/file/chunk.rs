@@ -80,11 +80,8 @@ pub(super) fn compression() -> Compression {
 /// Encodes a column in the way that makes a sample of it smallest; `pages` are the lengths of its pages and sum up to
 /// its rows.
 pub(super) fn encode_smallest(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize]) -> Result<Chunk> {
-    let (choice, size) = choose(column, values, pages)?;
-    if let Some(size) = size
-        && padded_size(column, values, pages)?.is_some_and(|padded| padded < size)
-        && let Some(codes) = Codes::of(column, &prepare(values)?)
-    {
+    let (choice, are_codes_smaller) = choose(column, values, pages)?;
+    if are_codes_smaller && let Some(codes) = Codes::of(column, &prepare(values)?) {
         return padded::encode(column, &codes, values.nulls(), pages);
     }
     encode(column, values, pages, choice)
@@ -122,9 +119,9 @@ pub(super) fn encode(column: &ColumnDescPtr, values: &dyn Array, pages: &[usize]
     Ok(Chunk { bytes, close })
 }
 
-/// The encoding of the Parquet crate that makes a sample of a column smallest, and the bytes of the sample where it came
-/// to a trial.
-fn choose(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize]) -> Result<(Choice, Option<usize>)> {
+/// The encoding of the Parquet crate that makes a sample of a column smallest, and whether codes of eight bits make it
+/// smaller still.
+fn choose(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize]) -> Result<(Choice, bool)> {
     let mut candidates = match column.physical_type() {
         Physical::INT32 | Physical::INT64 => vec![
             Choice::plain(Encoding::DELTA_BINARY_PACKED),
@@ -141,14 +138,14 @@ fn choose(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize]) -> Result<
             Choice::plain(Encoding::PLAIN),
             Choice { encoding: Encoding::PLAIN, dictionary: Some(COUNTED_BYTES) },
         ],
-        _ => return Ok((Choice::plain(Encoding::PLAIN), None)),
+        _ => return Ok((Choice::plain(Encoding::PLAIN), false)),
     };
     let rows = values.len();
     if values.null_count() == rows {
-        return Ok((Choice::plain(Encoding::PLAIN), None));
+        return Ok((Choice::plain(Encoding::PLAIN), false));
     }
     if rows < 64 {
-        return Ok((candidates[0], None));
+        return Ok((candidates[0], false));
     }
     let (sample, sample_pages) = sample(values, pages)?;
     if !repeats(&sample) || (column.physical_type() == Physical::BYTE_ARRAY && !counts_as_dictionary(values)) {
@@ -162,15 +159,10 @@ fn choose(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize]) -> Result<
             best = Some((size, choice));
         }
     }
-    Ok(best.map_or((Choice::plain(Encoding::PLAIN), None), |(size, choice)| (choice, Some(size))))
-}
-
-/// The bytes of the sample as codes of eight bits; `None` where it has too many values.
-fn padded_size(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize]) -> Result<Option<usize>> {
-    let (sample, sample_pages) = sample(values, pages)?;
-    let Some(codes) = Codes::of(column, &prepare(&sample)?) else { return Ok(None) };
+    let Some((smallest, choice)) = best else { return Ok((Choice::plain(Encoding::PLAIN), false)) };
+    let Some(codes) = Codes::of(column, &prepare(&sample)?) else { return Ok((choice, false)) };
     let chunk = padded::encode(column, &codes, sample.nulls(), &sample_pages)?;
-    Ok(Some(size_of(&chunk, sample.len(), values.len())))
+    Ok((choice, size_of(&chunk, sample.len(), rows) < smallest))
 }
 
 /// The bytes of a sample. The chunk has one dictionary for all its rows, of which the sample is a part.

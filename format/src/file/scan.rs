@@ -37,6 +37,9 @@ const TEXT_BYTES: usize = 256 << 20;
 /// How many bytes are read at once, unless a row group alone has more.
 const READ_BYTES: u64 = 8 << 20;
 
+/// The most rows of a page that [`numbers`] decodes.
+const PAGE_ROWS: usize = 1 << 16;
+
 /// One pass over row ranges of a file.
 pub(super) struct Scan {
     file: Arc<DataFile>,
@@ -311,21 +314,33 @@ fn pages_of(file: &DataFile, group: usize, leaf: usize) -> impl Iterator<Item = 
     pages.iter().zip(ends)
 }
 
+/// Bytes of a file that were read, by where they lie.
+struct Read<'a>(Vec<(&'a Range<u64>, &'a Bytes)>);
+
+impl<'a> Read<'a> {
+    fn new(ranges: &'a [Range<u64>], found: &'a [Bytes]) -> Self {
+        let mut read: Vec<_> = ranges.iter().zip(found).collect();
+        read.sort_by_key(|(range, _)| range.start);
+        Self(read)
+    }
+
+    /// The bytes at a place, if they were all read.
+    fn at(&self, start: u64, len: u64) -> Option<Bytes> {
+        let at = self.0.partition_point(|(range, _)| range.start <= start);
+        let (range, bytes) = at.checked_sub(1).map(|at| self.0[at]).filter(|(range, _)| start + len <= range.end)?;
+        let offset = (start - range.start) as usize;
+        Some(bytes.slice(offset..offset + len as usize))
+    }
+}
+
 /// The rows of a column that [`numbers`] can decode; `None` for others.
 fn numbers_of(file: &DataFile, part: &Part, leaf: usize, found: &[Bytes]) -> Result<Option<Numbers>> {
     let chunk = file.metadata().row_group(part.group).column(leaf);
     let data_type = file.schema().field(leaf).data_type();
     let Some(kind) = numbers::kind(chunk, data_type) else { return Ok(None) };
-    let mut read: Vec<(&Range<u64>, &Bytes)> = part.bytes.iter().zip(found).collect();
-    read.sort_by_key(|(range, _)| range.start);
-    let stored = |start: i64, len: i64| {
-        let (start, len) = (start as u64, len as u64);
-        let at = read.partition_point(|(range, _)| range.start <= start);
-        let (range, bytes) = at.checked_sub(1).map(|at| read[at]).filter(|(range, _)| start + len <= range.end)?;
-        let offset = (start - range.start) as usize;
-        Some(bytes.slice(offset..offset + len as usize))
-    };
-    let (mut pages, mut dictionary) = (Vec::new(), None);
+    let read = Read::new(&part.bytes, found);
+    let stored = |start: i64, len: i64| read.at(start as u64, len as u64);
+    let (mut pages, mut dictionary) = (Vec::<StoredPage>::new(), None);
     for (i, (page, end)) in pages_of(file, part.group, leaf).enumerate() {
         if let (0, Some(start)) = (i, chunk.dictionary_page_offset()) {
             dictionary = stored(start, page.offset - start);
@@ -333,7 +348,8 @@ fn numbers_of(file: &DataFile, part: &Part, leaf: usize, found: &[Bytes]) -> Res
         let rows = page.first_row_index as usize..end as usize;
         pages.extend(stored(page.offset, page.compressed_page_size.into()).map(|stored| StoredPage { rows, stored }));
     }
-    if (kind == Kind::Codes) != dictionary.is_some() {
+    // Pages are decoded whole: one of more rows than any writer makes has its memory bounded by the Parquet crate.
+    if (kind == Kind::Codes) != dictionary.is_some() || pages.iter().any(|p| p.rows.len() > PAGE_ROWS) {
         return Ok(None);
     }
     Numbers::new(chunk, data_type, dictionary.as_ref(), pages, &part.rows)
@@ -380,20 +396,14 @@ fn bytes_of(file: &DataFile, group: usize, leaf: usize, rows: &[Range<usize>]) -
 
 /// Checks every page of a row group that lies wholly within bytes that were read.
 fn check(file: &DataFile, group: usize, leaves: &[usize], ranges: &[Range<u64>], found: &[Bytes]) -> Result<()> {
-    let mut read: Vec<(&Range<u64>, &Bytes)> = ranges.iter().zip(found).collect();
-    read.sort_by_key(|(range, _)| range.start);
+    let read = Read::new(ranges, found);
     for leaf in leaves {
         let chunk = file.metadata().row_group(group).column(*leaf);
         let encodings: Vec<Encoding> = chunk.encodings().collect();
         let check = |start: i64, len: i64, rows: Option<u64>| {
-            let (start, len) = (start as u64, len as u64);
-            let at = read.partition_point(|(range, _)| range.start <= start);
-            let Some((range, bytes)) = at.checked_sub(1).map(|at| read[at]).filter(|r| start + len <= r.0.end) else {
-                return Ok(());
-            };
-            let offset = (start - range.start) as usize;
+            let Some(stored) = read.at(start as u64, len as u64) else { return Ok(()) };
             let expected = Expected { rows, encodings: &encodings, raw_bytes: chunk.uncompressed_size() };
-            page::check(&bytes.slice(offset..offset + len as usize), &expected)
+            page::check(&stored, &expected)
                 .map_err(|e| e.with("key", file.key()).with("column", chunk.column_path()).with("row_group", group))
         };
         for (i, (page, end)) in pages_of(file, group, *leaf).enumerate() {

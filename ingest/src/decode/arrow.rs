@@ -110,24 +110,12 @@ pub fn infer_table(schema: &Schema) -> Result<Vec<(String, Role, Type)>> {
 /// The column type that holds every value of an Arrow type.
 fn counterpart(data_type: &DataType) -> Option<Type> {
     Some(match data_type {
-        DataType::Boolean => Type::Bool,
-        DataType::Int8 => Type::TinyInt,
-        DataType::Int16 => Type::SmallInt,
-        DataType::Int32 => Type::Int,
-        DataType::Int64 => Type::BigInt,
-        DataType::UInt8 => Type::UTinyInt,
-        DataType::UInt16 => Type::USmallInt,
-        DataType::UInt32 => Type::UInt,
-        DataType::UInt64 => Type::UBigInt,
-        DataType::Float16 | DataType::Float32 => Type::Float,
-        DataType::Float64 => Type::Double,
-        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => Type::Timestamp,
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Type::Binary(None),
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
-            Type::VarBinary(None)
-        }
+        DataType::Float16 => Type::Float,
+        DataType::Date32 | DataType::Date64 => Type::Timestamp,
+        DataType::LargeUtf8 | DataType::Utf8View => Type::Binary(None),
+        DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => Type::VarBinary(None),
         DataType::Dictionary(_, values) => return counterpart(values),
-        _ => return None,
+        other => return Type::of(other),
     })
 }
 

@@ -1,4 +1,5 @@
-//! Divides the chunks of a scan: those that tag manifests answer, those that rollups answer, and those whose rows must be read.
+//! Divides the chunks of a scan: those that tag manifests answer, those that rollups answer, and those whose rows must be
+//! read.
 
 use arrow::{
     array::{Array, AsArray},

@@ -9,7 +9,8 @@
 //!    run, not per row, and nothing is hashed per row.
 //!
 //! What the rule does not understand stays as DataFusion planned it. [`shape`] reads the plan, [`levels`] divides the
-//! chunks, [`yielding`] keeps joins stoppable, [`rolled`] takes buckets of rollups, [`cells`] holds the aggregates of groups, each column's in [`mod@column`], [`leaf`] is the plan node.
+//! chunks, [`yielding`] keeps joins stoppable, [`rolled`] takes buckets of rollups, [`cells`] holds the aggregates of
+//! groups, each column's in [`mod@column`], [`leaf`] is the plan node.
 
 mod cells;
 mod column;
