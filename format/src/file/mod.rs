@@ -16,6 +16,7 @@ mod scan;
 mod writer;
 
 pub use reader::DataFile;
+pub use scan::CodedBatch;
 pub use writer::{DataFileOptions, DataFileWriter, EncodedFile};
 
 #[cfg(test)]

@@ -5,11 +5,11 @@
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, PrimitiveArray},
+    array::{ArrayRef, AsArray, PrimitiveArray, UInt8Array},
     datatypes::{
-        ArrowPrimitiveType, DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
-        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type,
-        UInt64Type,
+        ArrowNativeType, ArrowPrimitiveType, DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+        Int64Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, UInt8Type,
+        UInt16Type, UInt32Type, UInt64Type,
     },
 };
 use bytes::Bytes;
@@ -53,6 +53,68 @@ fn is_number(data_type: &DataType) -> bool {
         || matches!(data_type, DataType::Timestamp(unit, _) if *unit != TimeUnit::Second)
 }
 
+/// A number as Parquet stores it: in the low bits of a wider one.
+trait Stored: ArrowNativeType {
+    fn of_bits(bits: u64) -> Self;
+}
+
+macro_rules! stored {
+    ($($native:ty, $bits:ident => $of:expr;)*) => {$(
+        impl Stored for $native {
+            fn of_bits($bits: u64) -> Self {
+                $of
+            }
+        }
+    )*};
+}
+
+stored! {
+    i8, bits => bits as i8;
+    i16, bits => bits as i16;
+    i32, bits => bits as i32;
+    i64, bits => bits as i64;
+    u8, bits => bits as u8;
+    u16, bits => bits as u16;
+    u32, bits => bits as u32;
+    u64, bits => bits;
+    f32, bits => f32::from_bits(bits as u32);
+    f64, bits => f64::from_bits(bits);
+}
+
+/// Evaluates an expression for the Arrow type `$t` of a column of numbers.
+macro_rules! of_type {
+    ($data_type:expr, $t:ident => $with:expr) => {
+        of_type!($data_type, $t => $with;
+            DataType::Int8 => Int8Type, DataType::Int16 => Int16Type,
+            DataType::Int32 => Int32Type, DataType::Int64 => Int64Type,
+            DataType::UInt8 => UInt8Type, DataType::UInt16 => UInt16Type,
+            DataType::UInt32 => UInt32Type, DataType::UInt64 => UInt64Type,
+            DataType::Float32 => Float32Type, DataType::Float64 => Float64Type,
+            DataType::Timestamp(TimeUnit::Millisecond, _) => TimestampMillisecondType,
+            DataType::Timestamp(TimeUnit::Microsecond, _) => TimestampMicrosecondType,
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => TimestampNanosecondType)
+    };
+    ($data_type:expr, $t:ident => $with:expr; $($of:pat => $arrow:ty),*) => {
+        match $data_type {
+            $($of => {
+                type $t = $arrow;
+                $with
+            })*
+            other => Err(Error::internal("this is no column of numbers").with("found", other)),
+        }
+    };
+}
+
+/// The entries of a dictionary in PLAIN encoding.
+fn entries<T: ArrowPrimitiveType>(plain: &[u8], width: usize, data_type: &DataType) -> ArrayRef
+where
+    T::Native: Stored,
+{
+    let bits = |entry: &[u8]| entry.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
+    let values: Vec<T::Native> = plain.chunks_exact(width).map(|entry| T::Native::of_bits(bits(entry))).collect();
+    Arc::new(PrimitiveArray::<T>::new(values.into(), None).with_data_type(data_type.clone()))
+}
+
 /// One page as it is stored, and its rows.
 pub(super) struct StoredPage {
     pub(super) rows: Range<usize>,
@@ -63,8 +125,8 @@ pub(super) struct StoredPage {
 pub(super) struct Numbers {
     data_type: DataType,
     has_levels: bool,
-    /// The dictionary in PLAIN encoding, where pages are codes of it, and how many entries it has.
-    dictionary: Option<(Vec<u8>, usize)>,
+    /// What codes stand for, where pages are codes.
+    dictionary: Option<ArrayRef>,
     /// Pages that are not decoded yet, ascending.
     pages: VecDeque<StoredPage>,
     current: Option<(Range<usize>, Page)>,
@@ -75,6 +137,8 @@ pub(super) struct Numbers {
 enum Page {
     Codes(Vec<u8>, Range<usize>),
     Steps(Vec<i64>),
+    /// Numbers at equal distances: the first, and the step.
+    Even(i64, i64),
 }
 
 impl Numbers {
@@ -100,8 +164,7 @@ impl Numbers {
                 if raw.is_empty() || raw.len() % width != 0 {
                     return Err(bad("a dictionary that is no numbers"));
                 }
-                let entries = raw.len() / width;
-                Some((raw, entries))
+                Some(of_type!(data_type.clone(), T => Ok(entries::<T>(&raw, width, data_type)))?)
             }
         };
         Ok(Some(Self {
@@ -114,86 +177,84 @@ impl Numbers {
         }))
     }
 
+    /// What codes stand for; `None` where pages are no codes.
+    pub(super) fn dictionary(&self) -> Option<&ArrayRef> {
+        self.dictionary.as_ref()
+    }
+
     /// The next `count` of the rows that were asked for.
     ///
     /// # Errors
     /// [`Kind::Corrupt`](crate::Kind::Corrupt) when a page is not what it should be.
     pub(super) fn take(&mut self, count: usize) -> Result<ArrayRef> {
-        fn small(plain: &[u8]) -> i32 {
-            plain.try_into().map(i32::from_le_bytes).unwrap_or_default()
-        }
-        fn large(plain: &[u8]) -> i64 {
-            plain.try_into().map(i64::from_le_bytes).unwrap_or_default()
-        }
-        match self.data_type.clone() {
-            DataType::Int8 => self.values::<Int8Type>(count, |v| small(v) as i8, |v| v as i8),
-            DataType::Int16 => self.values::<Int16Type>(count, |v| small(v) as i16, |v| v as i16),
-            DataType::Int32 => self.values::<Int32Type>(count, small, |v| v as i32),
-            DataType::Int64 => self.values::<Int64Type>(count, large, |v| v),
-            DataType::UInt8 => self.values::<UInt8Type>(count, |v| small(v) as u8, |v| v as u8),
-            DataType::UInt16 => self.values::<UInt16Type>(count, |v| small(v) as u16, |v| v as u16),
-            DataType::UInt32 => self.values::<UInt32Type>(count, |v| small(v) as u32, |v| v as u32),
-            DataType::UInt64 => self.values::<UInt64Type>(count, |v| large(v) as u64, |v| v as u64),
-            DataType::Float32 => {
-                self.values::<Float32Type>(count, |v| f32::from_bits(small(v) as u32), |v| f32::from_bits(v as u32))
-            }
-            DataType::Float64 => {
-                self.values::<Float64Type>(count, |v| f64::from_bits(large(v) as u64), |v| f64::from_bits(v as u64))
-            }
-            DataType::Timestamp(TimeUnit::Millisecond, _) => {
-                self.values::<TimestampMillisecondType>(count, large, |v| v)
-            }
-            DataType::Timestamp(TimeUnit::Microsecond, _) => {
-                self.values::<TimestampMicrosecondType>(count, large, |v| v)
-            }
-            DataType::Timestamp(TimeUnit::Nanosecond, _) => self.values::<TimestampNanosecondType>(count, large, |v| v),
-            other => Err(Error::internal("this is no column of numbers").with("found", other)),
-        }
+        of_type!(self.data_type.clone(), T => self.values::<T>(count))
     }
 
-    fn values<T: ArrowPrimitiveType>(
-        &mut self,
-        count: usize,
-        of_plain: impl Fn(&[u8]) -> T::Native,
-        of_step: impl Fn(i64) -> T::Native,
-    ) -> Result<ArrayRef> {
-        let mut entries = [T::Native::default(); 256];
-        if let Some((plain, n)) = &self.dictionary {
-            for (entry, value) in entries.iter_mut().zip(plain.chunks_exact(plain.len() / n)) {
-                *entry = of_plain(value);
+    /// The same as places in the [`dictionary`](Self::dictionary): UInt8.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub(super) fn take_codes(&mut self, count: usize) -> Result<ArrayRef> {
+        let mut values = Vec::with_capacity(count);
+        while values.len() < count {
+            match self.next(count - values.len())? {
+                (Page::Codes(raw, codes), within) => values.extend_from_slice(&raw[codes.clone()][within]),
+                _ => return Err(Error::internal("this column has no codes")),
             }
         }
+        Ok(Arc::new(UInt8Array::new(values.into(), None)))
+    }
+
+    fn values<T: ArrowPrimitiveType>(&mut self, count: usize) -> Result<ArrayRef>
+    where
+        T::Native: Stored,
+    {
+        let mut entries = [T::Native::default(); 256];
+        if let Some(dictionary) = &self.dictionary {
+            let known = dictionary.as_primitive::<T>().values();
+            entries[..known.len()].copy_from_slice(known);
+        }
+        let of_step = |v: i64| T::Native::of_bits(v as u64);
         let mut values: Vec<T::Native> = Vec::with_capacity(count);
         while values.len() < count {
-            let wanted = self.rows.front().cloned().ok_or_else(|| bad("fewer rows than were asked for"))?;
-            let page = self.page_of(wanted.start)?;
-            let end = wanted.end.min(page.0.end).min(wanted.start + count - values.len());
-            let within = wanted.start - page.0.start..end - page.0.start;
-            match &page.1 {
-                Page::Codes(raw, codes) => {
+            match self.next(count - values.len())? {
+                (Page::Codes(raw, codes), within) => {
                     values.extend(raw[codes.clone()][within].iter().map(|code| entries[*code as usize]));
                 }
-                Page::Steps(steps) => values.extend(steps[within].iter().map(|v| of_step(*v))),
-            }
-            match self.rows.front_mut() {
-                Some(first) if end < wanted.end => first.start = end,
-                _ => drop(self.rows.pop_front()),
+                (Page::Steps(steps), within) => values.extend(steps[within].iter().map(|v| of_step(*v))),
+                (Page::Even(first, step), within) => {
+                    let start = first.wrapping_add(step.wrapping_mul(within.start as i64));
+                    extend_evenly(&mut values, start, *step, within.len(), of_step);
+                }
             }
         }
         let array = PrimitiveArray::<T>::new(values.into(), None);
         Ok(Arc::new(array.with_data_type(self.data_type.clone())))
     }
 
-    /// The decoded page that holds a row.
-    fn page_of(&mut self, row: usize) -> Result<&(Range<usize>, Page)> {
+    /// The page of the next rows that were asked for, and which of its rows they are: at least one, at most `most`.
+    fn next(&mut self, most: usize) -> Result<(&Page, Range<usize>)> {
+        let wanted = self.rows.front().cloned().ok_or_else(|| bad("fewer rows than were asked for"))?;
+        self.load(wanted.start)?;
+        let Some((rows, page)) = &self.current else { return Err(bad("a page is missing")) };
+        let end = wanted.end.min(rows.end).min(wanted.start + most);
+        match self.rows.front_mut() {
+            Some(first) if end < wanted.end => first.start = end,
+            _ => drop(self.rows.pop_front()),
+        }
+        Ok((page, wanted.start - rows.start..end - rows.start))
+    }
+
+    /// Decodes the page that holds a row.
+    fn load(&mut self, row: usize) -> Result<()> {
         while self.current.as_ref().is_none_or(|(rows, _)| rows.end <= row) {
             let next = self.pages.pop_front().ok_or_else(|| bad("a page is missing"))?;
             if next.rows.end > row {
                 self.current = Some((next.rows.clone(), self.decode(&next)?));
             }
         }
-        let current = self.current.as_ref().filter(|(rows, _)| rows.contains(&row));
-        current.ok_or_else(|| bad("a page is missing"))
+        let found = self.current.as_ref().is_some_and(|(rows, _)| rows.contains(&row));
+        if found { Ok(()) } else { Err(bad("a page is missing")) }
     }
 
     fn decode(&self, page: &StoredPage) -> Result<Page> {
@@ -205,8 +266,11 @@ impl Numbers {
             start = len.and_then(|len| len.checked_add(4)).filter(|s| *s <= raw.len()).ok_or_else(|| bad("levels"))?;
         }
         match &self.dictionary {
-            None => steps(&raw[start..], page.rows.len()).map(Page::Steps),
-            Some((_, entries)) => {
+            None => match even(&raw[start..], page.rows.len()) {
+                Some((first, step)) => Ok(Page::Even(first, step)),
+                None => steps(&raw[start..], page.rows.len()).map(Page::Steps),
+            },
+            Some(dictionary) => {
                 let width = raw.get(start).copied().filter(|w| *w <= 8).ok_or_else(|| bad("a width of codes"))?;
                 let body = start + 1;
                 let (raw, codes) = match packed_bytes(&raw[body..], page.rows.len()).filter(|_| width == 8) {
@@ -217,13 +281,28 @@ impl Numbers {
                         (codes, all)
                     }
                 };
-                if raw[codes.clone()].iter().max().is_some_and(|code| *code as usize >= *entries) {
+                // By value: the largest of references is not found many at a time.
+                let largest = raw[codes.clone()].iter().fold(0, |largest: u8, code| largest.max(*code));
+                if largest as usize >= dictionary.len() && !codes.is_empty() {
                     return Err(bad("a code beyond its dictionary"));
                 }
                 Ok(Page::Codes(raw, codes))
             }
         }
     }
+}
+
+/// Appends `n` numbers at equal distances, eight at a time that need not wait for each other.
+fn extend_evenly<N: Stored>(values: &mut Vec<N>, start: i64, step: i64, n: usize, of: impl Fn(i64) -> N) {
+    let offsets: [i64; 8] = std::array::from_fn(|i| step.wrapping_mul(i as i64));
+    let part = |first: i64| offsets.map(|offset| of(first.wrapping_add(offset)));
+    let mut next = start;
+    for _ in 0..n / 8 {
+        // Of a known length, so that this is no call.
+        values.extend_from_slice(&part(next));
+        next = next.wrapping_add(step.wrapping_mul(8));
+    }
+    values.extend_from_slice(&part(next)[..n % 8]);
 }
 
 fn bad(found: &'static str) -> Error {
@@ -280,6 +359,25 @@ fn hybrid(mut body: &[u8], width: u8, rows: usize) -> Result<Vec<u8>> {
         }
     }
     Ok(codes)
+}
+
+/// The first of some 64-bit numbers of DELTA_BINARY_PACKED and the step between them, when it is the same everywhere.
+fn even(mut body: &[u8], rows: usize) -> Option<(i64, i64)> {
+    let mut head = || varint(&mut body);
+    let (block, parts, count, first) = (head()?, head()?, head()?, head()?);
+    if count != rows as u64 || rows < 2 || block == 0 || parts == 0 || parts > block {
+        return None;
+    }
+    let (mut left, mut same) = (rows as u64 - 1, None);
+    while left > 0 {
+        let step = unzigzag(varint(&mut body)?);
+        let widths = body.split_off(..parts as usize)?;
+        if widths.iter().any(|w| *w > 0) || *same.get_or_insert(step) != step {
+            return None;
+        }
+        left = left.saturating_sub(block);
+    }
+    Some((unzigzag(first), same?))
 }
 
 /// 64-bit numbers of DELTA_BINARY_PACKED.

@@ -16,7 +16,7 @@ use parquet::{
 
 use super::{
     footer::{self, Seen},
-    scan::Scan,
+    scan::{CodedBatch, Scan},
     writer::{FORMAT_KEY, FORMAT_VERSION, TABLE_KEY, column_ids},
 };
 use crate::{
@@ -164,8 +164,35 @@ impl DataFile {
         columns: &[FieldRef],
         batch_rows: usize,
     ) -> Result<impl Stream<Item = Result<RecordBatch>> + Send + use<>> {
+        let scan = self.scan(store, &ranges, columns, batch_rows, false)?;
+        Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch.rows, scan))) }))
+    }
+
+    /// As [`read`](Self::read), but numbers that the file stores as codes of at most 256 entries stay codes.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_coded(
+        self: &Arc<Self>,
+        store: &Store,
+        ranges: Vec<Range<u64>>,
+        columns: &[FieldRef],
+        batch_rows: usize,
+    ) -> Result<impl Stream<Item = Result<CodedBatch>> + Send + use<>> {
+        let scan = self.scan(store, &ranges, columns, batch_rows, true)?;
+        Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch, scan))) }))
+    }
+
+    fn scan(
+        self: &Arc<Self>,
+        store: &Store,
+        ranges: &[Range<u64>],
+        columns: &[FieldRef],
+        batch_rows: usize,
+        coded: bool,
+    ) -> Result<Scan> {
         let mut end = 0;
-        for range in &ranges {
+        for range in ranges {
             if range.start < end || range.start > range.end || range.end > self.rows() {
                 return Err(Error::internal("row ranges must be ascending, disjoint and within the file")
                     .with("key", &self.key)
@@ -174,8 +201,7 @@ impl DataFile {
             }
             end = range.end;
         }
-        let scan = Scan::new(self.clone(), store.clone(), &ranges, columns, batch_rows.max(1));
-        Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch, scan))) }))
+        Ok(Scan::new(self.clone(), store.clone(), ranges, columns, batch_rows.max(1), coded))
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, ops::Range, sync::Arc};
 use arrow::{
     array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array},
     compute::{CastOptions, cast_with_options},
-    datatypes::{FieldRef, Schema, SchemaRef},
+    datatypes::{DataType, FieldRef, Schema, SchemaRef},
 };
 use bytes::Bytes;
 use parquet::{
@@ -40,12 +40,23 @@ const READ_BYTES: u64 = 8 << 20;
 /// The most rows of a page that [`numbers`] decodes.
 const PAGE_ROWS: usize = 1 << 16;
 
+/// Rows of which some columns are codes.
+#[derive(Debug, Clone)]
+pub struct CodedBatch {
+    /// A column that is coded has the type UInt8: the places of its values in its dictionary.
+    pub rows: RecordBatch,
+    /// For each column its dictionary, of the type that was asked for, if it is coded; empty when none is.
+    pub dictionaries: Vec<Option<ArrayRef>>,
+}
+
 /// One pass over row ranges of a file.
 pub(super) struct Scan {
     file: Arc<DataFile>,
     store: Store,
     schema: SchemaRef,
     batch_rows: usize,
+    /// Whether columns that are stored as codes stay so.
+    coded: bool,
     /// For each column asked for, its place in decoded batches.
     places: Vec<Option<usize>>,
     /// The columns that are read, by their place in the file.
@@ -96,6 +107,7 @@ impl Scan {
         ranges: &[Range<u64>],
         columns: &[FieldRef],
         batch_rows: usize,
+        coded: bool,
     ) -> Self {
         let in_file: Vec<Option<usize>> = columns
             .iter()
@@ -121,6 +133,7 @@ impl Scan {
             file,
             store,
             batch_rows,
+            coded,
             places,
             leaves,
             parts,
@@ -133,9 +146,9 @@ impl Scan {
     }
 
     /// The next batch.
-    pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+    pub(super) async fn next(&mut self) -> Result<Option<CodedBatch>> {
         if self.leaves.is_empty() {
-            return self.counts.next().map(|rows| self.shape(&[], rows)).transpose();
+            return self.counts.next().map(|rows| self.shape(&[], &[], rows)).transpose();
         }
         if self.begun && self.ahead.is_none() {
             self.ahead = self.read_on();
@@ -178,16 +191,19 @@ impl Scan {
                 self.current = None;
                 continue;
             }
+            let mut dictionaries: Vec<Option<ArrayRef>> = vec![None; self.leaves.len()];
             for (place, numbers) in &mut group.numbers {
-                let values = numbers.take(rows).map_err(|e| {
+                let dictionary = numbers.dictionary().filter(|_| self.coded).cloned();
+                let values = if dictionary.is_some() { numbers.take_codes(rows) } else { numbers.take(rows) };
+                let values = values.map_err(|e| {
                     let column = self.file.schema().field(self.leaves[*place]).name();
                     e.with("key", self.file.key()).with("column", column).with("row_group", group.at)
                 })?;
-                columns[*place] = Some(values);
+                (columns[*place], dictionaries[*place]) = (Some(values), dictionary);
             }
             group.rows = group.rows.saturating_sub(rows);
             self.begun = true;
-            return self.shape(&columns, rows).map(Some);
+            return self.shape(&columns, &dictionaries, rows).map(Some);
         }
     }
 
@@ -261,23 +277,46 @@ impl Scan {
     }
 
     /// The columns asked for, from the ones that were decoded.
-    fn shape(&self, decoded: &[Option<ArrayRef>], rows: usize) -> Result<RecordBatch> {
-        let columns = self.schema.fields().iter().zip(&self.places).map(|(field, place)| {
-            let array = place.and_then(|at| decoded.get(at)?.as_ref());
-            match array {
-                None => Ok(new_null_array(field.data_type(), rows)),
-                Some(array) if array.data_type() == field.data_type() => Ok(array.clone()),
-                Some(array) => {
-                    let options = CastOptions { safe: false, ..CastOptions::default() };
-                    Ok(cast_with_options(array, field.data_type(), &options)
-                        .map_err(|e| Error::from(e).with("key", self.file.key()).with("column", field.name()))?)
-                }
+    fn shape(
+        &self,
+        decoded: &[Option<ArrayRef>],
+        dictionaries: &[Option<ArrayRef>],
+        rows: usize,
+    ) -> Result<CodedBatch> {
+        let cast = |array: &ArrayRef, field: &FieldRef| {
+            if array.data_type() == field.data_type() {
+                return Ok(array.clone());
             }
-        });
-        let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
+            let options = CastOptions { safe: false, ..CastOptions::default() };
+            cast_with_options(array, field.data_type(), &options)
+                .map_err(|e| Error::from(e).with("key", self.file.key()).with("column", field.name()))
+        };
+        let mut columns = Vec::with_capacity(self.places.len());
+        let mut of_codes = Vec::with_capacity(self.places.len());
+        for (field, place) in self.schema.fields().iter().zip(&self.places) {
+            let dictionary = place.and_then(|at| dictionaries.get(at)?.as_ref());
+            let dictionary = dictionary.map(|entries| cast(entries, field)).transpose()?;
+            columns.push(match place.and_then(|at| decoded.get(at)?.as_ref()) {
+                None => new_null_array(field.data_type(), rows),
+                Some(codes) if dictionary.is_some() => codes.clone(),
+                Some(array) => cast(array, field)?,
+            });
+            of_codes.push(dictionary);
+        }
+        let schema = if of_codes.iter().any(Option::is_some) {
+            let fields = self.schema.fields().iter().zip(&of_codes).map(|(field, dictionary)| match dictionary {
+                Some(_) => Arc::new(field.as_ref().clone().with_data_type(DataType::UInt8)),
+                None => field.clone(),
+            });
+            Arc::new(Schema::new(fields.collect::<Vec<FieldRef>>()))
+        } else {
+            of_codes.clear();
+            self.schema.clone()
+        };
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
-            .map_err(|e| Error::from(e).with("key", self.file.key()))
+        let rows = RecordBatch::try_new_with_options(schema, columns, &options)
+            .map_err(|e| Error::from(e).with("key", self.file.key()))?;
+        Ok(CodedBatch { rows, dictionaries: of_codes })
     }
 }
 

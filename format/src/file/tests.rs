@@ -65,6 +65,7 @@ fn lengths(rng: &mut StdRng) -> Vec<usize> {
 #[tokio::test]
 async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
     let table = table_of_every_type();
+    let mut codes = 0;
     for seed in 0..12 {
         let mut rng = StdRng::seed_from_u64(seed);
         let lengths = lengths(&mut rng);
@@ -97,9 +98,14 @@ async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
             let rows: u64 = ranges.iter().map(|r| r.end - r.start).sum();
             let before = store.counters().get;
             let found: Vec<RecordBatch> =
-                opened.read(&store, ranges, &wanted, 64).unwrap().try_collect().await.unwrap();
+                opened.read(&store, ranges.clone(), &wanted, 64).unwrap().try_collect().await.unwrap();
             // Nothing is asked for twice or late.
             assert!(store.counters().get - before <= 1);
+            let coded: Vec<CodedBatch> =
+                opened.read_coded(&store, ranges, &wanted, 64).unwrap().try_collect().await.unwrap();
+            codes += coded.iter().flat_map(|batch| &batch.dictionaries).flatten().count();
+            let uncoded: Vec<RecordBatch> = coded.iter().map(|batch| uncoded(batch, &wanted)).collect();
+            assert_eq!(uncoded, found);
             assert_eq!(found.iter().map(|b| b.num_rows() as u64).sum::<u64>(), rows);
             if !wanted.is_empty() {
                 let found = concat_batches(&Arc::new(Schema::new(wanted)), &found).unwrap();
@@ -107,6 +113,18 @@ async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
             }
         }
     }
+    assert!(codes > 50, "{codes} columns of batches were codes");
+}
+
+/// The rows with each code's value in its place.
+fn uncoded(batch: &CodedBatch, columns: &[FieldRef]) -> RecordBatch {
+    let values = |at: usize| match batch.dictionaries.get(at).and_then(Option::as_ref) {
+        None => batch.rows.column(at).clone(),
+        Some(dictionary) => arrow::compute::take(dictionary, batch.rows.column(at), None).unwrap(),
+    };
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.rows.num_rows()));
+    let columns_of_rows = (0..columns.len()).map(values).collect();
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(columns.to_vec())), columns_of_rows, &options).unwrap()
 }
 
 fn w1() -> Arc<Supertable> {

@@ -13,7 +13,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, ErrorKind, Write},
     ops::Range,
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::MetadataExt,
     path::{Path as FsPath, PathBuf},
     sync::{
         Arc,
@@ -381,8 +381,18 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
 }
 
 fn read_at(file: &File, range: &Range<u64>) -> io::Result<Bytes> {
-    let mut bytes = vec![0; (range.end - range.start) as usize];
-    file.read_exact_at(&mut bytes, range.start)?;
+    let len = (range.end - range.start) as usize;
+    // Not filled with zeros first, which takes about as long as to read.
+    let mut bytes = Vec::with_capacity(len);
+    while bytes.len() < len {
+        let at = range.start + bytes.len() as u64;
+        match rustix::io::pread(file, rustix::buffer::spare_capacity(&mut bytes), at) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => (),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    bytes.truncate(len);
     Ok(bytes.into())
 }
 

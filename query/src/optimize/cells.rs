@@ -3,9 +3,9 @@
 use std::{ops::Range, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, Int64Array, RecordBatch, UInt32Array},
+    array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt32Array},
     compute::{cast, take},
-    datatypes::SchemaRef,
+    datatypes::{SchemaRef, UInt8Type},
     row::{RowConverter, SortField},
 };
 use hashbrown::HashMap;
@@ -84,6 +84,19 @@ enum Table {
     Hashed(HashMap<(u32, i64), u32>),
 }
 
+/// How many of some ascending times lie before `end`, of which the first does; probably `guess`.
+fn rows_before(ts: &[i64], end: i64, guess: usize) -> usize {
+    let is_it = |n: usize| ts.get(n - 1).is_some_and(|t| *t < end) && ts.get(n).is_none_or(|t| *t >= end);
+    if guess > 0 && is_it(guess) {
+        return guess;
+    }
+    let mut reach = guess + 1;
+    while reach < ts.len() && ts[reach - 1] < end {
+        reach *= 2;
+    }
+    ts[..reach.min(ts.len())].partition_point(|t| *t < end)
+}
+
 /// No cell yet.
 const NONE: u32 = u32::MAX;
 
@@ -141,20 +154,32 @@ impl Cells {
     }
 
     fn cell(&mut self, group: u32, start: i64) -> u32 {
-        let next = self.keys.len() as u32;
-        let place = match &mut self.table {
-            Table::Dense { first, width, buckets, cells } => {
+        self.cell_at(self.place(group, start), group, start)
+    }
+
+    /// The place in a dense table, where the next bucket of the group has the next one; 0 in another.
+    fn place(&self, group: u32, start: i64) -> usize {
+        match &self.table {
+            Table::Dense { first, width, buckets, .. } => {
                 let bucket = if self.bucket.is_some() { (start.wrapping_sub(*first) / *width) as u64 } else { 0 };
-                &mut cells[(u64::from(group) * *buckets + bucket) as usize]
+                (u64::from(group) * *buckets + bucket) as usize
             }
+            Table::Hashed(_) => 0,
+        }
+    }
+
+    fn cell_at(&mut self, place: usize, group: u32, start: i64) -> u32 {
+        let next = self.keys.len() as u32;
+        let cell = match &mut self.table {
+            Table::Dense { cells, .. } => &mut cells[place],
             Table::Hashed(map) => map.entry((group, start)).or_insert(NONE),
         };
-        if *place == NONE {
-            *place = next;
+        if *cell == NONE {
+            *cell = next;
             self.keys.push((group, start));
             self.rows.push(0);
         }
-        *place
+        *cell
     }
 
     fn grow(&mut self) {
@@ -186,7 +211,13 @@ impl Cells {
         }
         for (column, cells) in &mut self.columns {
             let timed = column.wants.first || column.wants.last;
-            cells.add(decoded.batch.column(column.at).as_ref(), &spans, ts.filter(|_| timed));
+            let (values, ts) = (decoded.batch.column(column.at), ts.filter(|_| timed));
+            match decoded.dictionaries.get(column.at).and_then(Option::as_ref) {
+                None => cells.add(values.as_ref(), &spans, ts),
+                Some(dictionary) => {
+                    cells.add_codes(values.as_primitive::<UInt8Type>().values(), dictionary.as_ref(), &spans, ts)
+                }
+            }
         }
         self.spans = spans;
         Ok(())
@@ -197,22 +228,24 @@ impl Cells {
         let mut start = rows.start;
         // most buckets of a series have as many rows as the one before
         let mut guess = 1;
+        let mut before: Option<(i64, usize)> = None;
         while start < rows.end {
-            let first = bucket.start(ts[start]);
+            // and most follow the one before; to divide takes long
+            let follows = |(first, _): &(i64, usize)| {
+                first.checked_add(bucket.width_ticks).is_some_and(|end| *first <= ts[start] && ts[start] < end)
+            };
+            let (first, place) = before.filter(follows).unwrap_or_else(|| {
+                let first = bucket.start(ts[start]);
+                (first, self.place(group, first))
+            });
             let end_ts = first.checked_add(bucket.width_ticks);
+            before = end_ts.map(|end| (end, place + 1));
             let of = &ts[start..rows.end];
             let len = match end_ts {
                 None => of.len(),
-                Some(end_ts) => {
-                    let mut reach = guess + 1;
-                    while reach < of.len() && of[reach - 1] < end_ts {
-                        reach *= 2;
-                    }
-                    let reach = reach.min(of.len());
-                    of[..reach].partition_point(|t| *t < end_ts)
-                }
+                Some(end_ts) => rows_before(of, end_ts, guess),
             };
-            let cell = self.cell(group, first);
+            let cell = self.cell_at(place, group, first);
             spans.push(Span { cell, start, len });
             start += len;
             guess = len;

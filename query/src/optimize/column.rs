@@ -13,7 +13,7 @@ use arrow::{
 };
 use tidelake_format::{Error, Result, tags::Aggregate};
 
-use super::number::Number;
+use super::{codes::Book, number::Number};
 
 /// Which aggregates of a column are wanted beside its count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,6 +32,13 @@ pub(super) struct Span {
     pub(super) cell: u32,
     pub(super) start: usize,
     pub(super) len: usize,
+}
+
+impl Span {
+    /// Its rows.
+    fn rows(&self) -> Range<usize> {
+        self.start..self.start + self.len
+    }
 }
 
 /// Adjacent places of a manifest or a rollup, and their cells.
@@ -100,6 +107,8 @@ pub(super) trait ColumnCells: Send {
     fn grow(&mut self, cells: usize);
     /// Takes rows; `ts` is the time of each row, given when first or last are wanted.
     fn add(&mut self, values: &dyn Array, spans: &[Span], ts: Option<&[i64]>);
+    /// The same of rows whose values are places in a dictionary.
+    fn add_codes(&mut self, codes: &[u8], dictionary: &dyn Array, spans: &[Span], ts: Option<&[i64]>);
     /// Takes whole chunks, or buckets of them: `get` gives the aggregates, one value per place. Every wanted one must be
     /// there, unless not even the counts are.
     fn add_places(&mut self, get: &Get<'_>, all: &[Places]) -> Result<()>;
@@ -151,6 +160,10 @@ impl ColumnCells for Counts {
             let absent = nulls.as_ref().map_or(0, |n| n.slice(span.start, span.len).null_count());
             self.0[span.cell as usize] += (span.len - absent) as u64;
         }
+    }
+
+    fn add_codes(&mut self, _: &[u8], _: &dyn Array, spans: &[Span], _: Option<&[i64]>) {
+        spans.iter().for_each(|span| self.0[span.cell as usize] += span.len as u64);
     }
 
     fn add_places(&mut self, get: &Get<'_>, all: &[Places]) -> Result<()> {
@@ -368,7 +381,7 @@ where
         let values = array.values();
         let nulls = array.nulls().filter(|n| n.null_count() > 0);
         for span in spans {
-            let (cell, rows) = (span.cell as usize, span.start..span.start + span.len);
+            let (cell, rows) = (span.cell as usize, span.rows());
             match nulls {
                 None => self.add_slice(cell, &values[rows.clone()], ts.map(|ts| &ts[rows.clone()])),
                 Some(nulls) => {
@@ -378,6 +391,34 @@ where
                     }
                 }
             }
+        }
+    }
+
+    fn add_codes(&mut self, codes: &[u8], dictionary: &dyn Array, spans: &[Span], ts: Option<&[i64]>) {
+        let book = Book::new(dictionary.as_primitive::<T>().values(), codes);
+        for span in spans.iter().filter(|s| s.len > 0) {
+            let (cell, codes) = (span.cell as usize, &codes[span.rows()]);
+            if self.wants.sum {
+                self.sum[cell] = T::Native::plus(self.sum[cell], T::Native::sum_of_codes(&book, codes));
+            }
+            if self.wants.float_sum {
+                self.float_sum[cell] += T::Native::float_sum_of_codes(&book, codes);
+            }
+            if self.wants.min {
+                self.lower(cell, book.least(codes));
+            }
+            if self.wants.max {
+                self.raise(cell, book.greatest(codes));
+            }
+            if let (Some(ts), [first, ..], [.., last]) = (ts, codes, codes) {
+                if self.wants.first {
+                    self.earlier(cell, ts[span.start], book.entry(*first));
+                }
+                if self.wants.last {
+                    self.later(cell, ts[span.start + span.len - 1], book.entry(*last));
+                }
+            }
+            self.count[cell] += codes.len() as u64;
         }
     }
 

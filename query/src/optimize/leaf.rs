@@ -94,7 +94,7 @@ impl SeriesAggregate {
         Ok(Some(Self {
             hull: hull(&reading),
             groups: Arc::new(groups),
-            columns: shape.scan.columns().clone(),
+            columns: shape.scan.columns().clone().coded(),
             needed: Arc::new(needed),
             read: (rest.chunks(), rest.rows()),
             answered: Arc::new(answered),

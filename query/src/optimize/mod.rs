@@ -13,6 +13,7 @@
 //! groups, each column's in [`mod@column`], [`leaf`] is the plan node.
 
 mod cells;
+mod codes;
 mod column;
 mod leaf;
 mod levels;

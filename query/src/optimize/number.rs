@@ -10,6 +10,8 @@ use arrow::{
 };
 use tidelake_format::Result;
 
+use super::codes::{Book, sum_in_lanes, total};
+
 /// A number as the widest of its kind, with the total order of Arrow as the order of keys.
 pub(super) trait Number: Copy + Default + Send + 'static {
     /// i64, u64 or f64.
@@ -27,6 +29,13 @@ pub(super) trait Number: Copy + Default + Send + 'static {
     fn sum(values: &[Self]) -> Self::Wide;
     /// The sum as a number, which does not wrap.
     fn float_sum(values: &[Self]) -> f64;
+    /// How many numbers at the beginning have the same distance each from the one before, the first of them, and the
+    /// distance; `None` where sums of such numbers are not exact.
+    fn even(values: &[Self]) -> Option<(usize, Self::Wide, Self::Wide)>;
+    /// As [`Number::sum`].
+    fn sum_of_codes(book: &Book<Self>, codes: &[u8]) -> Self::Wide;
+    /// As [`Number::float_sum`].
+    fn float_sum_of_codes(book: &Book<Self>, codes: &[u8]) -> f64;
     fn sums(values: Vec<Self::Wide>, nulls: NullBuffer) -> ArrayRef;
     /// The values of an array of aggregates, widened; without a copy when they are wide already.
     fn widen(array: &ArrayRef) -> Result<ScalarBuffer<Self::Wide>>;
@@ -60,6 +69,28 @@ macro_rules! integer {
             fn float_sum(values: &[Self]) -> f64 {
                 // no slice is long enough for a sum of narrow integers to wrap
                 if size_of::<$native>() < 8 { Self::sum(values) as f64 } else { in_lanes(values, |v| v as f64) }
+            }
+            fn even(values: &[Self]) -> Option<(usize, $wide, $wide)> {
+                let wide = |at: usize| <$wide>::from(values[at]);
+                let step = if values.len() > 1 { wide(1).wrapping_sub(wide(0)) } else { 0 };
+                let goes_on = |at: &usize| wide(*at).wrapping_sub(wide(at - 1)) == step;
+                let n = (1..values.len()).take_while(goes_on).count() + 1;
+                (!values.is_empty()).then(|| (n, wide(0), step))
+            }
+            fn sum_of_codes(book: &Book<Self>, codes: &[u8]) -> $wide {
+                match book.even() {
+                    Some((first, step)) => {
+                        let steps = step.wrapping_mul(total(codes) as $wide);
+                        first.wrapping_mul(codes.len() as $wide).wrapping_add(steps)
+                    }
+                    None => sum_in_lanes(codes, |code| <$wide>::from(book.entry(code)), <$wide>::wrapping_add),
+                }
+            }
+            fn float_sum_of_codes(book: &Book<Self>, codes: &[u8]) -> f64 {
+                if size_of::<$native>() < 8 {
+                    return Self::sum_of_codes(book, codes) as f64;
+                }
+                sum_in_lanes(codes, |code| book.entry(code) as f64, |a, b| a + b)
             }
             fn sums(values: Vec<$wide>, nulls: NullBuffer) -> ArrayRef {
                 Arc::new(<$array>::new(values.into(), Some(nulls)))
@@ -101,6 +132,11 @@ macro_rules! float {
             fn float(wide: f64) -> f64 { wide }
             fn sum(values: &[Self]) -> f64 { in_lanes(values, f64::from) }
             fn float_sum(values: &[Self]) -> f64 { Self::sum(values) }
+            fn even(_: &[Self]) -> Option<(usize, f64, f64)> { None }
+            fn sum_of_codes(book: &Book<Self>, codes: &[u8]) -> f64 {
+                sum_in_lanes(codes, |code| f64::from(book.entry(code)), |a, b| a + b)
+            }
+            fn float_sum_of_codes(book: &Book<Self>, codes: &[u8]) -> f64 { Self::sum_of_codes(book, codes) }
             fn sums(values: Vec<f64>, nulls: NullBuffer) -> ArrayRef {
                 Arc::new(Float64Array::new(values.into(), Some(nulls)))
             }

@@ -20,7 +20,7 @@ pub(crate) fn narrow(file: &DataFile, rows: Range<u64>, range: TimeRange) -> Ran
         if group.end <= rows.start || group.start >= rows.end {
             continue;
         }
-        let Some(pages) = pages(file.metadata(), at, column, &group) else { return rows };
+        let Some(pages) = pages(file.metadata(), at, column, &group, &rows) else { return rows };
         for (page, first, last) in pages {
             let (start, end) = (page.start.max(rows.start), page.end.min(rows.end));
             if start < end && range.meets(first, last) {
@@ -32,12 +32,13 @@ pub(crate) fn narrow(file: &DataFile, rows: Range<u64>, range: TimeRange) -> Ran
     found.unwrap_or(rows.start..rows.start)
 }
 
-/// Rows, smallest and largest time of each page of a row group's time column.
+/// Rows, smallest and largest time of each page of a row group's time column that holds some of `wanted`.
 fn pages<'a>(
     metadata: &'a ParquetMetaData,
     group: usize,
     column: usize,
     rows: &Range<u64>,
+    wanted: &Range<u64>,
 ) -> Option<impl Iterator<Item = (Range<u64>, i64, i64)> + use<'a>> {
     let locations = &metadata.offset_index()?.get(group)?.get(column)?.page_locations;
     let ColumnIndexMetaData::INT64(index) = metadata.column_index()?.get(group)?.get(column)? else { return None };
@@ -45,12 +46,13 @@ fn pages<'a>(
     if index.num_pages() != locations.len() as u64 {
         return None;
     }
-    let ends = locations.iter().skip(1).map(|p| p.first_row_index as u64).chain([rows.end - rows.start]);
-    let pages = locations.iter().zip(ends).enumerate().map(move |(i, (page, end))| {
-        let span = rows.start + page.first_row_index as u64..rows.start + end;
+    let start_of = move |i: usize| locations.get(i).map_or(rows.end, |p| rows.start + p.first_row_index as u64);
+    let from = locations.partition_point(|p| rows.start + p.first_row_index as u64 <= wanted.start).saturating_sub(1);
+    let to = locations.partition_point(|p| rows.start + (p.first_row_index as u64) < wanted.end);
+    let pages = (from..to.max(from)).map(move |i| {
         // a page without statistics may hold anything
         let first = index.min_value(i).copied().unwrap_or(i64::MIN);
-        (span, first, index.max_value(i).copied().unwrap_or(i64::MAX))
+        (start_of(i)..start_of(i + 1), first, index.max_value(i).copied().unwrap_or(i64::MAX))
     });
     Some(pages)
 }

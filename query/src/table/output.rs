@@ -30,8 +30,10 @@ pub(crate) struct Run {
 /// Rows of data columns and whose they are: the runs' rows add up to the batch's.
 #[derive(Debug, Clone)]
 pub(crate) struct Decoded {
-    /// The asked columns.
+    /// The asked columns; one with a dictionary has the type UInt8.
     pub(crate) batch: RecordBatch,
+    /// For each column what its values are places in, where they were asked for as codes; empty when there is none.
+    pub(crate) dictionaries: Vec<Option<ArrayRef>>,
     /// The series of the rows, in order; time ascends within a run.
     pub(crate) runs: Vec<Run>,
 }
@@ -94,7 +96,7 @@ pub(crate) fn clip<'a>(
         return Ok(decoded);
     }
     let batch = filter_record_batch(&decoded.batch, &BooleanArray::new(mask, None))?;
-    Ok(Decoded { batch, runs })
+    Ok(Decoded { batch, runs, ..decoded })
 }
 
 /// Where an output column comes from.
@@ -204,7 +206,8 @@ mod tests {
         let batch = RecordBatch::try_new(schema, vec![column]).unwrap();
         let runs = vec![Run { rank: 4, rows: 3 }, Run { rank: 5, rows: 3 }];
         let ranges = [TimeRange { first: 2, last: 2 }, TimeRange { first: 5, last: 20 }];
-        let clipped = clip(Decoded { batch, runs }, &ts, |i| (i == 1).then_some(&ranges[..])).unwrap();
+        let clipped =
+            clip(Decoded { batch, dictionaries: Vec::new(), runs }, &ts, |i| (i == 1).then_some(&ranges[..])).unwrap();
         assert_eq!(clipped.runs, [Run { rank: 4, rows: 3 }, Run { rank: 5, rows: 2 }]);
         assert_eq!(ticks(clipped.batch.column(0)).unwrap(), [1, 2, 3, 2, 9]);
     }

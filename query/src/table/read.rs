@@ -12,7 +12,7 @@ use futures::{
     StreamExt, TryStreamExt,
     stream::{self, BoxStream},
 };
-use tidelake_format::{Error, Result, ids::ColumnId, schema::field_id};
+use tidelake_format::{Error, Result, file::CodedBatch, ids::ColumnId, schema::field_id};
 
 use super::{
     filters::TimeRange,
@@ -50,22 +50,31 @@ pub(crate) struct Reading {
 
 /// Data columns (time and fields) to be read, in this order; each field carries its id.
 #[derive(Debug, Clone)]
-pub(crate) struct Columns(SchemaRef);
+pub(crate) struct Columns {
+    schema: SchemaRef,
+    /// Whether numbers that are stored as codes of a dictionary stay so.
+    coded: bool,
+}
 
 impl Columns {
     /// The time column or fields of a table.
     pub(crate) fn new(fields: Vec<FieldRef>) -> Self {
-        Self(Arc::new(Schema::new(fields)))
+        Self { schema: Arc::new(Schema::new(fields)), coded: false }
+    }
+
+    /// The same, where numbers that are stored as codes of a dictionary may come as such.
+    pub(crate) fn coded(self) -> Self {
+        Self { coded: true, ..self }
     }
 
     /// Their schema.
     pub(crate) fn schema(&self) -> &SchemaRef {
-        &self.0
+        &self.schema
     }
 
     /// The id of each.
     pub(crate) fn ids(&self) -> impl Iterator<Item = ColumnId> {
-        self.0.fields().iter().map(|f| field_id(f).expect("data columns are made with their ids"))
+        self.schema.fields().iter().map(|f| field_id(f).expect("data columns are made with their ids"))
     }
 
     /// The place of the time column.
@@ -135,7 +144,7 @@ impl Reading {
         let read = match extra {
             true => {
                 let all = std::iter::once(&self.time).chain(columns.schema().fields());
-                Columns::new(all.cloned().collect())
+                Columns { coded: columns.coded, ..Columns::new(all.cloned().collect()) }
             }
             false => columns.clone(),
         };
@@ -144,9 +153,9 @@ impl Reading {
             Origin::File(file) => self.file(file.clone(), pieces, read.clone(), batch_rows),
             Origin::Tail(block) => tail(block.clone(), pieces, read.clone(), batch_rows),
         };
-        let finish = move |(batch, spans): (RecordBatch, Vec<Span>)| {
+        let finish = move |(batch, spans): (CodedBatch, Vec<Span>)| {
             let runs = spans.iter().map(|s| Run { rank: s.rank, rows: s.rows }).collect();
-            let decoded = Decoded { batch, runs };
+            let decoded = Decoded { batch: batch.rows, dictionaries: batch.dictionaries, runs };
             let Some(at) = read.time().filter(|_| clipped) else { return Ok(decoded) };
             let time = decoded.batch.column(at).clone();
             let decoded = clip(decoded, ticks(&time)?, |i| this.selection.ranges(spans[i].keep))?;
@@ -154,7 +163,8 @@ impl Reading {
                 return Ok(decoded);
             }
             let wanted: Vec<usize> = (1..decoded.batch.num_columns()).collect();
-            Ok(Decoded { batch: decoded.batch.project(&wanted)?, runs: decoded.runs })
+            let dictionaries = decoded.dictionaries.into_iter().skip(1).collect();
+            Ok(Decoded { batch: decoded.batch.project(&wanted)?, dictionaries, runs: decoded.runs })
         };
         rows.map(move |r| r.and_then(&finish)).boxed()
     }
@@ -165,7 +175,7 @@ impl Reading {
         mut pieces: Vec<Piece>,
         columns: Columns,
         batch_rows: usize,
-    ) -> BoxStream<'static, Result<(RecordBatch, Vec<Span>)>> {
+    ) -> BoxStream<'static, Result<(CodedBatch, Vec<Span>)>> {
         let this = self.clone();
         let open = async move {
             let data = this.reader.data_file(&file).await?;
@@ -185,16 +195,25 @@ impl Reading {
                     _ => ranges.push(piece.rows.clone()),
                 }
             }
-            let batches = data.read(this.reader.store(), ranges, columns.schema().fields(), batch_rows)?;
+            let (store, fields) = (this.reader.store(), columns.schema().fields());
+            let batches = match columns.coded {
+                true => data.read_coded(store, ranges, fields, batch_rows)?.left_stream(),
+                false => data.read(store, ranges, fields, batch_rows)?.map_ok(plain_batch).right_stream(),
+            };
             let mut cursor = Cursor { pieces: pieces.into_iter(), left: None };
             Ok::<_, Error>(batches.map(move |batch| {
                 let batch = batch?;
-                let spans = cursor.take(batch.num_rows())?;
+                let spans = cursor.take(batch.rows.num_rows())?;
                 Ok((batch, spans))
             }))
         };
         stream::once(open).try_flatten().boxed()
     }
+}
+
+/// Rows without codes.
+fn plain_batch(rows: RecordBatch) -> CodedBatch {
+    CodedBatch { rows, dictionaries: Vec::new() }
 }
 
 /// Rows of one chunk within a batch.
@@ -240,7 +259,7 @@ fn counted(pieces: Vec<Piece>, batch_rows: usize, schema: SchemaRef) -> impl Ite
             let runs = cursor.take(rows)?.into_iter().map(|s| Run { rank: s.rank, rows: s.rows }).collect();
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
             let batch = RecordBatch::try_new_with_options(schema.clone(), Vec::new(), &options)?;
-            Ok(Decoded { batch, runs })
+            Ok(Decoded { batch, dictionaries: Vec::new(), runs })
         })
     })
 }
@@ -251,7 +270,7 @@ fn tail(
     pieces: Vec<Piece>,
     columns: Columns,
     batch_rows: usize,
-) -> BoxStream<'static, Result<(RecordBatch, Vec<Span>)>> {
+) -> BoxStream<'static, Result<(CodedBatch, Vec<Span>)>> {
     let start = || {
         let rows = block_columns(&block, &columns)?;
         let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Ok(rows.slice(0, 0)) };
@@ -277,7 +296,7 @@ fn tail(
         let n = (rows.num_rows() - at).min(batch_rows);
         let batch = rows.slice(at, n);
         at += n;
-        (n > 0).then(|| cursor.take(n).map(|spans| (batch, spans)))
+        (n > 0).then(|| cursor.take(n).map(|spans| (plain_batch(batch), spans)))
     });
     stream::iter(batches).boxed()
 }

@@ -128,6 +128,15 @@ fn steps_come_back_as_the_parquet_crate_wrote_them() {
             .collect();
         let body = parquet_steps(&values);
         assert_eq!(steps(&body, rows).unwrap(), values, "round {round}");
+        let is_even =
+            rows > 1 && values.windows(2).all(|w| w[1].wrapping_sub(w[0]) == values[1].wrapping_sub(values[0]));
+        assert_eq!(even(&body, rows), is_even.then(|| (values[0], values[1].wrapping_sub(values[0]))), "round {round}");
+        if let Some((first, step)) = even(&body, rows) {
+            let from = rng.random_range(0..rows);
+            let mut found = vec![7];
+            extend_evenly(&mut found, first + step * from as i64, step, rows - from, |v| v);
+            assert_eq!(found[1..], values[from..], "round {round}");
+        }
         assert!(steps(&body, rows + 1).is_err());
         let cut = rng.random_range(0..body.len());
         let _ = steps(&body[..cut], rows);

@@ -1,0 +1,130 @@
+//! Aggregates of numbers that are codes of a dictionary, without the numbers.
+
+use super::number::Number;
+
+/// A dictionary of at most 256 numbers, and what its codes tell of them.
+pub(super) struct Book<N: Number> {
+    entries: [N; 256],
+    /// Whether a greater code never stands for a smaller number.
+    ascending: bool,
+    /// The first number and the step from each to the next, where it is the same for all codes that occur.
+    even: Option<(N::Wide, N::Wide)>,
+}
+
+impl<N: Number> Book<N> {
+    /// `codes` are all that will be asked for; each lies in the dictionary.
+    pub(super) fn new(dictionary: &[N], codes: &[u8]) -> Self {
+        let mut entries = [N::default(); 256];
+        let known = dictionary.len().min(entries.len());
+        entries[..known].copy_from_slice(&dictionary[..known]);
+        let dictionary = &entries[..known];
+        let ascending = dictionary.windows(2).all(|pair| pair[0].key() <= pair[1].key());
+        // What fills a dictionary up ends its steps, and no code stands for it.
+        let even = N::even(dictionary).filter(|(n, ..)| *n == known || usize::from(greatest(codes)) < *n);
+        Self { entries, ascending, even: even.map(|(_, first, step)| (first, step)) }
+    }
+
+    /// What a code stands for.
+    pub(super) fn entry(&self, code: u8) -> N {
+        self.entries[code as usize]
+    }
+
+    /// The first number and the step, where codes are steps.
+    pub(super) fn even(&self) -> Option<(N::Wide, N::Wide)> {
+        self.even
+    }
+
+    /// The smallest of numbers, of which there is one at least.
+    pub(super) fn least(&self, codes: &[u8]) -> N {
+        if self.ascending {
+            return self.entry(codes.iter().fold(u8::MAX, |least, code| least.min(*code)));
+        }
+        let keys = codes.iter().map(|code| self.entry(*code).key());
+        N::unkey(keys.min().unwrap_or_else(|| N::default().key()))
+    }
+
+    /// The greatest of numbers, of which there is one at least.
+    pub(super) fn greatest(&self, codes: &[u8]) -> N {
+        if self.ascending {
+            return self.entry(greatest(codes));
+        }
+        let keys = codes.iter().map(|code| self.entry(*code).key());
+        N::unkey(keys.max().unwrap_or_else(|| N::default().key()))
+    }
+}
+
+fn greatest(codes: &[u8]) -> u8 {
+    codes.iter().fold(0, |greatest, code| greatest.max(*code))
+}
+
+/// The sum of codes.
+pub(super) fn total(codes: &[u8]) -> u64 {
+    // 257 of them fit into 16 bits, of which more are added at once than of 64.
+    let part = |codes: &[u8]| u64::from(codes.iter().fold(0u16, |sum, code| sum + u16::from(*code)));
+    codes.chunks(256).map(part).sum()
+}
+
+/// The sum of what codes stand for, in four independent lanes.
+pub(super) fn sum_in_lanes<W: Copy + Default>(codes: &[u8], of: impl Fn(u8) -> W, plus: impl Fn(W, W) -> W) -> W {
+    let mut lanes = [W::default(); 4];
+    let chunks = codes.chunks_exact(4);
+    let rest = chunks.remainder().iter().fold(W::default(), |sum, code| plus(sum, of(*code)));
+    for chunk in chunks {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, code)| *lane = plus(*lane, of(*code)));
+    }
+    lanes.into_iter().fold(rest, plus)
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{Rng, SeedableRng, rngs::StdRng};
+
+    use super::*;
+
+    /// The book's aggregates against those of the numbers themselves.
+    fn check<N: Number + std::fmt::Debug + PartialEq>(dictionary: &[N], codes: &[u8], close: impl Fn(f64, f64) -> bool)
+    where
+        N::Wide: std::fmt::Debug,
+    {
+        let book = Book::new(dictionary, codes);
+        let values: Vec<N> = codes.iter().map(|code| dictionary[*code as usize]).collect();
+        let (sum, expected) = (N::float(N::sum_of_codes(&book, codes)), N::float(N::sum(&values)));
+        assert!(close(sum, expected), "sum {sum} of {expected}");
+        let (sum, expected) = (N::float_sum_of_codes(&book, codes), N::float_sum(&values));
+        assert!(close(sum, expected), "float sum {sum} of {expected}");
+        let mut keys: Vec<N::Key> = values.iter().map(|v| v.key()).collect();
+        keys.sort();
+        assert_eq!(book.least(codes), N::unkey(keys[0]));
+        assert_eq!(book.greatest(codes), N::unkey(keys[keys.len() - 1]));
+        assert_eq!(book.entry(codes[0]), values[0]);
+    }
+
+    #[test]
+    fn aggregates_of_codes_are_those_of_their_numbers() {
+        let mut rng = StdRng::seed_from_u64(8);
+        for round in 0..600 {
+            let n = rng.random_range(1..=256usize);
+            let (first, step) = (rng.random_range(-1_000i64..1_000), rng.random_range(-3..=3));
+            let mut wide: Vec<i64> = (0..n as i64).map(|i| first + step * i).collect();
+            match round % 4 {
+                // filled up, as this format writes them
+                0 => wide.resize(n.max(129), wide[n - 1]),
+                1 => wide.iter_mut().for_each(|v| *v += rng.random_range(0..2)),
+                2 => wide.iter_mut().for_each(|v| *v = rng.random()),
+                _ => (),
+            }
+            let used = if rng.random() { n } else { wide.len() };
+            let codes: Vec<u8> =
+                (0..rng.random_range(1..2_000)).map(|_| rng.random_range(0..used.min(256)) as u8).collect();
+            let exact = |a: f64, b: f64| a == b;
+            check(&wide, &codes, |a, b| a == b || (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1e12));
+            check(&wide.iter().map(|v| *v as i32).collect::<Vec<_>>(), &codes, exact);
+            check(&wide.iter().map(|v| *v as u8).collect::<Vec<_>>(), &codes, exact);
+            check(&wide.iter().map(|v| *v as u64).collect::<Vec<_>>(), &codes, |a, b| {
+                (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+            });
+            let floats: Vec<f32> = wide.iter().map(|v| (*v % 100_000) as f32 / 10.0).collect();
+            check(&floats, &codes, |a, b| (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0));
+        }
+    }
+}
