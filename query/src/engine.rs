@@ -27,8 +27,6 @@ use tidelake_format::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub use crate::optimize::AggregateLevels;
-
 use self::plans::{Executable, Plans, is_repeatable};
 use crate::{
     dialect::{self, Parsed, StatementKind},
@@ -122,24 +120,6 @@ impl Engine {
         let running = Arc::new(Semaphore::new(config.concurrency.max(1)));
         let waiting = Arc::default();
         Self { inner: Arc::new(Inner { reader, snapshots, writer, config, base, plans, running, waiting }) }
-    }
-
-    /// The same engine with other levels for aggregates; caches and limits are shared.
-    #[must_use]
-    pub fn with_levels(&self, levels: AggregateLevels) -> Self {
-        let mut base = self.inner.base.clone();
-        base.config_mut().options_mut().extensions.insert(levels);
-        let inner = Inner {
-            reader: self.inner.reader.clone(),
-            snapshots: self.inner.snapshots.clone(),
-            writer: self.inner.writer.clone(),
-            config: self.inner.config.clone(),
-            base,
-            plans: Plans::new(self.inner.config.memory_bytes / PLANS_SHARE),
-            running: self.inner.running.clone(),
-            waiting: self.inner.waiting.clone(),
-        };
-        Self { inner: Arc::new(inner) }
     }
 
     /// The door to the write path, under the session's idempotency key where it has one.

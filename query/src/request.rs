@@ -15,6 +15,8 @@ pub(crate) const KEY_HEADER: &str = "idempotency-key";
 pub(crate) const REPLAYED_HEADER: &str = "idempotency-replayed";
 /// The headers that name the database of unqualified tables, weakest first.
 pub(crate) const DATABASE_HEADERS: [&str; 2] = ["schema", "database"];
+/// The header that says what may answer aggregates.
+pub(crate) const LEVELS_HEADER: &str = "aggregate-levels";
 /// The header that names the session's time zone.
 pub(crate) const TIME_ZONE_HEADER: &str = "time-zone";
 
@@ -33,6 +35,9 @@ where
     }
     if let Some(zone) = header(TIME_ZONE_HEADER).last() {
         session.time_zone = time_zone(zone)?;
+    }
+    if let Some(levels) = header(LEVELS_HEADER).last() {
+        session.levels = levels.parse()?;
     }
     session.idempotency_key = header(KEY_HEADER).last().map(str::to_owned);
     for list in header(TOKEN_HEADER) {
@@ -67,6 +72,7 @@ pub(crate) fn shorten(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::Levels;
 
     #[test]
     fn headers_set_database_zone_and_tokens() {
@@ -76,6 +82,7 @@ mod tests {
                 "schema" => vec!["weak"],
                 "database" => vec!["w1"],
                 TIME_ZONE_HEADER => vec!["Asia/Shanghai"],
+                LEVELS_HEADER => vec!["rollups"],
                 TOKEN_HEADER => vec!["v1, v2", "", "v3"],
                 _ => vec![],
             }
@@ -84,6 +91,7 @@ mod tests {
         .unwrap();
         assert_eq!(session.database.as_deref(), Some("w1"));
         assert_eq!(session.time_zone, Tz::Asia__Shanghai);
+        assert_eq!(session.levels, Levels { rollups: true, ..Levels::NONE });
         assert_eq!(session.tokens.iter().map(|t| t.to_string()).collect::<Vec<_>>(), ["v1", "v2", "v3"]);
     }
 

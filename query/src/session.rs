@@ -1,7 +1,9 @@
 //! What a statement runs in: the current database, the time zone, the tokens it must see.
 
+use std::{fmt, str::FromStr};
+
 use chrono_tz::Tz;
-use tidelake_format::ids::Token;
+use tidelake_format::{Error, ids::Token};
 
 /// What text in double quotes means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -11,6 +13,63 @@ pub enum DoubleQuotes {
     Identifier,
     /// A string, as in TDengine; backslash escapes hold in strings too.
     Text,
+}
+
+/// What may answer aggregates beside the rows themselves; answers are the same with any.
+///
+/// As text the names of those that may, separated by commas, or `none`: `manifests,rollups,scan`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Levels {
+    /// Whole chunks from tag manifests.
+    pub manifests: bool,
+    /// Whole buckets from rollups.
+    pub rollups: bool,
+    /// Rows aggregated inside the scan; else DataFusion aggregates what the scan gives.
+    pub scan: bool,
+}
+
+impl Levels {
+    /// None of them.
+    pub const NONE: Self = Self { manifests: false, rollups: false, scan: false };
+}
+
+impl Default for Levels {
+    fn default() -> Self {
+        Self { manifests: true, rollups: true, scan: true }
+    }
+}
+
+impl FromStr for Levels {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let mut levels = Self::NONE;
+        if text.trim() == "none" {
+            return Ok(levels);
+        }
+        for name in text.split(',') {
+            let level = match name.trim() {
+                "manifests" => &mut levels.manifests,
+                "rollups" => &mut levels.rollups,
+                "scan" => &mut levels.scan,
+                other => {
+                    return Err(Error::invalid("there is no such level of aggregates")
+                        .with("expected", "manifests, rollups, scan (separated by commas) or none")
+                        .with("found", crate::request::shorten(other)));
+                }
+            };
+            *level = true;
+        }
+        Ok(levels)
+    }
+}
+
+impl fmt::Display for Levels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = [("manifests", self.manifests), ("rollups", self.rollups), ("scan", self.scan)];
+        let names: Vec<&str> = all.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
+        f.write_str(if names.is_empty() { "none".to_owned() } else { names.join(",") }.as_str())
+    }
 }
 
 /// The settings of one connection or request; cheap to clone.
@@ -24,6 +83,8 @@ pub struct Session {
     pub tokens: Vec<Token>,
     /// The meaning of double quotes.
     pub double_quotes: DoubleQuotes,
+    /// What may answer aggregates.
+    pub levels: Levels,
     /// The key of a statement that writes: copies of it under this key are not written again.
     pub idempotency_key: Option<String>,
 }
@@ -35,6 +96,7 @@ impl Default for Session {
             time_zone: Tz::UTC,
             tokens: Vec::new(),
             double_quotes: DoubleQuotes::Identifier,
+            levels: Levels::default(),
             idempotency_key: None,
         }
     }
@@ -48,5 +110,23 @@ impl Session {
             _ => format!("{key}#{number}"),
         });
         Self { idempotency_key, ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_read_as_they_are_written() {
+        for at in 0..8 {
+            let levels = Levels { manifests: at & 1 > 0, rollups: at & 2 > 0, scan: at & 4 > 0 };
+            assert_eq!(levels.to_string().parse::<Levels>().unwrap(), levels);
+        }
+        assert_eq!(Levels::default().to_string(), "manifests,rollups,scan");
+        assert_eq!(" rollups , manifests".parse::<Levels>().unwrap(), Levels { scan: false, ..Levels::default() });
+        for wrong in ["", "all", "rollups,", "none,scan"] {
+            assert!(wrong.parse::<Levels>().unwrap_err().to_string().contains("manifests, rollups, scan"), "{wrong}");
+        }
     }
 }

@@ -26,7 +26,7 @@ use tidelake_format::snapshot::Snapshot;
 use super::Prepared;
 use crate::{
     optimize::SeriesAggregate,
-    session::{DoubleQuotes, Session},
+    session::{DoubleQuotes, Levels, Session},
     table::SeriesScan,
 };
 
@@ -73,6 +73,7 @@ struct Key {
     database: Option<String>,
     time_zone: Tz,
     double_quotes: DoubleQuotes,
+    levels: Levels,
 }
 
 /// A [`Key`] that owns nothing.
@@ -80,13 +81,13 @@ struct Asked<'a>(&'a Session, &'a str);
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.sql.as_str(), self.database.as_deref(), self.time_zone, self.double_quotes).hash(state);
+        (self.sql.as_str(), self.database.as_deref(), self.time_zone, self.double_quotes, self.levels).hash(state);
     }
 }
 
 impl Hash for Asked<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.1, self.0.database.as_deref(), self.0.time_zone, self.0.double_quotes).hash(state);
+        (self.1, self.0.database.as_deref(), self.0.time_zone, self.0.double_quotes, self.0.levels).hash(state);
     }
 }
 
@@ -97,6 +98,7 @@ impl Equivalent<Key> for Asked<'_> {
             && key.database == session.database
             && key.time_zone == session.time_zone
             && key.double_quotes == session.double_quotes
+            && key.levels == session.levels
     }
 }
 
@@ -123,6 +125,7 @@ impl Plans {
             database: session.database.clone(),
             time_zone: session.time_zone,
             double_quotes: session.double_quotes,
+            levels: session.levels,
         };
         let bytes = ANALYZED_BYTES + 16 * prepared.sql.len();
         let mut state = self.state.lock();

@@ -17,7 +17,7 @@ use super::{CATALOG, EngineConfig};
 use crate::{
     functions,
     optimize::{AggregateLevels, AnswerFromLevels, YieldInJoins},
-    session::Session,
+    session::{Levels, Session},
     table::{Databases, View},
 };
 
@@ -67,6 +67,9 @@ pub(super) fn of_statement(base: &SessionState, session: &Session, view: &Arc<Vi
         config.options_mut().catalog.default_schema = exact.clone();
     }
     config.options_mut().execution.time_zone = Some(session.time_zone.name().to_owned());
+    if session.levels != Levels::default() {
+        config.options_mut().extensions.insert(AggregateLevels::from(session.levels));
+    }
     config.set_extension(view.clone());
     state.register_catalog_list(Arc::new(Databases::new(view.clone())));
     state.mark_start_execution();

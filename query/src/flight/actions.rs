@@ -13,7 +13,10 @@ use tidelake_format::{Error, Result};
 use tonic::{codegen::Bytes, metadata::MetadataMap};
 
 use super::{service::FlightSql, sessions};
-use crate::{engine::CATALOG, session::Session};
+use crate::{
+    engine::CATALOG,
+    session::{Levels, Session},
+};
 
 const CREATE_PREPARED: &str = "CreatePreparedStatement";
 const CLOSE_PREPARED: &str = "ClosePreparedStatement";
@@ -177,6 +180,17 @@ impl FlightSql {
                     }
                     Err(_) => Err(OptionErrorValue::InvalidValue),
                 },
+                "aggregate_levels" if text.is_empty() => {
+                    session.levels = Levels::default();
+                    Ok(())
+                }
+                "aggregate_levels" => match text.parse() {
+                    Ok(levels) => {
+                        session.levels = levels;
+                        Ok(())
+                    }
+                    Err(_) => Err(OptionErrorValue::InvalidValue),
+                },
                 _ => Err(OptionErrorValue::InvalidName),
             };
             if let Err(error) = outcome {
@@ -198,6 +212,7 @@ fn options_of(session: &Session) -> SessionOptions {
     set("catalog", CATALOG);
     set("schema", session.database.as_deref().unwrap_or_default());
     set("time_zone", zone.name());
+    set("aggregate_levels", &session.levels.to_string());
     SessionOptions { options }
 }
 

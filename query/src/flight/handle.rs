@@ -7,7 +7,7 @@ use tonic::codegen::Bytes;
 use super::cache::Key;
 use crate::{
     request,
-    session::{DoubleQuotes, Session},
+    session::{DoubleQuotes, Levels, Session},
 };
 
 /// The version of [`Handle`]'s meaning; another one is refused.
@@ -30,6 +30,9 @@ pub(super) struct Handle {
     time_zone: String,
     #[prost(string, repeated, tag = "6")]
     tokens: Vec<String>,
+    /// Empty where all are on.
+    #[prost(string, tag = "7")]
+    levels: String,
 }
 
 impl Handle {
@@ -42,6 +45,7 @@ impl Handle {
             database: session.database.clone(),
             time_zone: session.time_zone.name().to_owned(),
             tokens: session.tokens.iter().map(ToString::to_string).collect(),
+            levels: if session.levels == Levels::default() { String::new() } else { session.levels.to_string() },
         }
     }
 
@@ -71,7 +75,7 @@ impl Handle {
     /// The session of the statement, with the tokens of the present call added.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) for a time zone or token that is none.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for a time zone, token or level that is none.
     pub(super) fn session(&self, call: &Session) -> Result<Session> {
         let mut tokens = call.tokens.clone();
         for token in &self.tokens {
@@ -85,6 +89,7 @@ impl Handle {
             time_zone: request::time_zone(&self.time_zone)?,
             tokens,
             double_quotes: DoubleQuotes::Identifier,
+            levels: if self.levels.is_empty() { Levels::default() } else { self.levels.parse()? },
             idempotency_key: call.idempotency_key.clone(),
         })
     }
@@ -100,6 +105,7 @@ mod tests {
             database: Some("w1".into()),
             time_zone: chrono_tz::Asia::Shanghai,
             tokens: vec!["v7".parse().unwrap()],
+            levels: Levels::NONE,
             ..Session::default()
         };
         let handle = Handle::decode(&Handle::new([3; 16], "select 1", &session).encode()).unwrap();
@@ -107,6 +113,7 @@ mod tests {
         let call = Session { tokens: vec!["v9".parse().unwrap()], ..Session::default() };
         let back = handle.session(&call).unwrap();
         assert_eq!((back.database.as_deref(), back.time_zone.name()), (Some("w1"), "Asia/Shanghai"));
+        assert_eq!(back.levels, Levels::NONE);
         assert_eq!(back.tokens, vec!["v9".parse().unwrap(), "v7".parse().unwrap()]);
     }
 

@@ -8,7 +8,11 @@ use serde::{Deserialize, Serialize};
 use tidelake_format::Result;
 use tonic::metadata::MetadataMap;
 
-use crate::{request, session::Session, writer::WriteOutcome};
+use crate::{
+    request,
+    session::{Levels, Session},
+    writer::WriteOutcome,
+};
 
 const COOKIE: &str = "tidelake-session";
 /// How long a client keeps the cookie. Go's client drops a cookie that does not say so.
@@ -20,6 +24,8 @@ struct Remembered {
     database: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     time_zone: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    levels: Option<String>,
 }
 
 /// The session of a call.
@@ -38,6 +44,9 @@ pub(super) fn session_of(metadata: &MetadataMap) -> Result<Session> {
                 if let Some(Ok(zone)) = remembered.time_zone.map(|z| z.parse()) {
                     session.time_zone = zone;
                 }
+                if let Some(Ok(levels)) = remembered.levels.map(|l| l.parse()) {
+                    session.levels = levels;
+                }
             }
         }
     }
@@ -49,9 +58,12 @@ pub(super) fn session_of(metadata: &MetadataMap) -> Result<Session> {
 
 /// Tells the client's cookies what the session has become.
 pub(super) fn remember(session: &Session, reply: &mut MetadataMap) {
-    let remembered =
-        Remembered { database: session.database.clone(), time_zone: Some(session.time_zone.name().to_owned()) };
-    // Two strings always serialize.
+    let remembered = Remembered {
+        database: session.database.clone(),
+        time_zone: Some(session.time_zone.name().to_owned()),
+        levels: (session.levels != Levels::default()).then(|| session.levels.to_string()),
+    };
+    // Strings always serialize.
     let json = serde_json::to_vec(&remembered).unwrap_or_default();
     set(reply, "set-cookie", &format!("{COOKIE}={}; Max-Age={KEPT_SECONDS}", URL_SAFE_NO_PAD.encode(json)));
 }
@@ -83,8 +95,12 @@ mod tests {
 
     #[test]
     fn a_session_survives_its_cookie_and_headers_win_over_it() {
-        let session =
-            Session { database: Some("wörld".into()), time_zone: chrono_tz::Asia::Shanghai, ..Session::default() };
+        let session = Session {
+            database: Some("wörld".into()),
+            time_zone: chrono_tz::Asia::Shanghai,
+            levels: Levels::NONE,
+            ..Session::default()
+        };
         let mut reply = MetadataMap::new();
         remember(&session, &mut reply);
         let cookie = reply.get("set-cookie").unwrap().to_str().unwrap().to_owned();
@@ -92,6 +108,7 @@ mod tests {
         call.insert("cookie", format!("a=b; {cookie}").parse().unwrap());
         let back = session_of(&call).unwrap();
         assert_eq!((back.database.as_deref(), back.time_zone), (Some("wörld"), chrono_tz::Asia::Shanghai));
+        assert_eq!(back.levels, Levels::NONE);
         call.insert("database", "other".parse().unwrap());
         call.insert("x-tidelake-token", "v3".parse().unwrap());
         let back = session_of(&call).unwrap();

@@ -65,7 +65,7 @@ impl SeriesAggregate {
     pub(super) fn try_new(shape: Shape, levels: &AggregateLevels, partitions: usize) -> Result<Option<Self>> {
         let reading = shape.scan.reading().clone();
         let needed = needed(&shape);
-        let (answered, mut rest) = match levels.pre_aggregates {
+        let (answered, mut rest) = match levels.manifests {
             true => divide(&reading, &needed, shape.bucket.as_ref()),
             false => (Vec::new(), copy(&reading.selection)),
         };
@@ -73,7 +73,7 @@ impl SeriesAggregate {
             true => roll(&reading, &needed, shape.bucket.as_ref(), &mut rest),
             false => Vec::new(),
         };
-        if !levels.scan_aggregates && (rest.chunks() > 0 || !all_whole(&rolled)) {
+        if !levels.scan && (rest.chunks() > 0 || !all_whole(&rolled)) {
             return Ok(None);
         }
         let series = reading.sources.united.series.len();

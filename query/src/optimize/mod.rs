@@ -38,16 +38,23 @@ use datafusion::{
 pub(crate) use self::leaf::SeriesAggregate;
 use self::shape::Shape;
 pub(crate) use self::yielding::YieldInJoins;
+use crate::session::Levels;
 
 extensions_options! {
     /// Which levels may answer an aggregate; results are the same with any.
-    pub struct AggregateLevels {
+    pub(crate) struct AggregateLevels {
         /// Answer whole chunks from tag manifests.
-        pub pre_aggregates: bool, default = true
+        pub manifests: bool, default = true
         /// Answer whole buckets from rollups.
         pub rollups: bool, default = true
         /// Aggregate decoded rows inside the scan.
-        pub scan_aggregates: bool, default = true
+        pub scan: bool, default = true
+    }
+}
+
+impl From<Levels> for AggregateLevels {
+    fn from(levels: Levels) -> Self {
+        Self { manifests: levels.manifests, rollups: levels.rollups, scan: levels.scan }
     }
 }
 
@@ -74,7 +81,7 @@ impl AnswerFromLevels {
 impl PhysicalOptimizerRule for AnswerFromLevels {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let levels = config.extensions.get::<AggregateLevels>().cloned().unwrap_or_default();
-        if !levels.pre_aggregates && !levels.rollups && !levels.scan_aggregates {
+        if !levels.manifests && !levels.rollups && !levels.scan {
             return Ok(plan);
         }
         Ok(plan.transform_up(|node| Self::replace(node, &levels))?.data)
