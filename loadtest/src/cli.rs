@@ -1,7 +1,9 @@
 //! The command line: arguments in, the library's calls, a table or a report out.
 
 mod args;
+mod cold;
 mod matrix;
+mod parts;
 mod peers;
 mod query;
 mod run;
@@ -41,6 +43,10 @@ enum What {
     Run(Box<run::Run>),
     /// Put the same questions to other engines, over our data files and over files with common defaults
     Peers(peers::Peers),
+    /// Ask q2-q4 of new server processes over a store that seems far away
+    Cold(cold::Cold),
+    /// Make a server of this machine seem far away
+    Distant(cold::Distant),
     /// Make the Markdown page of a report.json again
     Report {
         /// A report.json
@@ -66,6 +72,8 @@ impl Command {
             What::Matrix(matrix) => matrix.run().await,
             What::Run(run) => run.run().await,
             What::Peers(peers) => peers.run(),
+            What::Cold(cold) => cold.run().await,
+            What::Distant(distant) => distant.run().await,
             What::Report { file } => {
                 let report = Report::read(&file)?;
                 print!("{}", tidelake_loadtest::report::markdown(&report));

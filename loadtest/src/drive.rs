@@ -3,6 +3,7 @@
 //! Encoding is cheap on purpose ([`encode`]), and so is the HTTP client ([`http`]): both share the machine with the
 //! server that they measure. Every wait is bounded, and only what the server acknowledged is counted.
 
+pub mod cold;
 pub mod compact;
 pub(crate) mod digits;
 pub mod encode;

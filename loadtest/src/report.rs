@@ -4,6 +4,7 @@ mod markdown;
 
 pub use markdown::markdown;
 
+use crate::drive::cold::ColdSample;
 use crate::drive::compact::CompactSample;
 use crate::drive::{QuerySample, WriteSample};
 use crate::generate::{Devices, Order};
@@ -40,6 +41,12 @@ pub struct Report {
     pub compact: Option<CompactSample>,
     /// Every statement through every door, with all its runs.
     pub queries: Vec<QuerySample>,
+    /// q2 to q4 about parts of the span, and without the levels that know the answer before.
+    #[serde(default)]
+    pub parts: Vec<PartSample>,
+    /// Questions to new processes over a distant store.
+    #[serde(default)]
+    pub cold: Option<Cold>,
     /// What the answers were compared with, and the outcome.
     pub verified: Verified,
     /// What the root held after loading and compaction.
@@ -60,6 +67,28 @@ pub struct Verified {
     pub right: u64,
     /// The others, each with its first difference.
     pub wrong: Vec<String>,
+}
+
+/// A statement about a part of the rows, or with a part of the levels.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PartSample {
+    /// Which part.
+    pub part: String,
+    /// The statement, by its family.
+    pub query: QuerySample,
+}
+
+/// Questions to new processes over a distant store.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Cold {
+    /// Median time to the first byte of a reply of the store, in milliseconds.
+    pub first_byte_ms: f64,
+    /// Its 99th percentile, in milliseconds.
+    pub first_byte_p99_ms: f64,
+    /// Bytes a second of one connection.
+    pub bytes_per_second: u64,
+    /// The questions.
+    pub samples: Vec<ColdSample>,
 }
 
 /// One engine's answer to one question, as an adapter of `peers/` reports it.
@@ -103,6 +132,8 @@ impl Report {
             matrix: Vec::new(),
             compact: None,
             queries: Vec::new(),
+            parts: Vec::new(),
+            cold: None,
             verified: Verified::default(),
             size: None,
             live_size: None,

@@ -3,6 +3,7 @@
 pub mod figures;
 
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// The database that every statement names.
 pub const DATABASE: &str = "db";
@@ -106,12 +107,32 @@ impl Question {
     /// assert_eq!(Question::Q1 { group: 0 }.sql(), "select * from db.devices where devgroup=0;");
     /// ```
     pub fn sql(&self) -> String {
-        let filter = |percent: &u32| match percent {
-            100.. => String::new(),
-            below => format!(" where devgroup<{below}"),
+        self.sql_where(None)
+    }
+
+    /// The same about the rows of a half-open range of time, in milliseconds since 1970.
+    ///
+    /// # Example
+    /// ```
+    /// use tidelake_loadtest::workload::Question;
+    /// let sql = "select * from db.devices where devgroup=3 and ts >= 60000 and ts < 120000;";
+    /// assert_eq!(Question::Q1 { group: 3 }.sql_within(60_000..120_000), sql);
+    /// ```
+    pub fn sql_within(&self, span: Range<i64>) -> String {
+        self.sql_where(Some(format!("ts >= {} and ts < {}", span.start, span.end)))
+    }
+
+    fn sql_where(&self, condition: Option<String>) -> String {
+        let filter = |percent: &u32| {
+            let groups = (*percent < 100).then(|| format!("devgroup<{percent}"));
+            let all: Vec<String> = groups.into_iter().chain(condition.clone()).collect();
+            if all.is_empty() { String::new() } else { format!(" where {}", all.join(" and ")) }
         };
         match self {
-            Self::Q1 { group } => format!("select * from db.devices where devgroup={group};"),
+            Self::Q1 { group } => {
+                let more = condition.map_or(String::new(), |condition| format!(" and {condition}"));
+                format!("select * from db.devices where devgroup={group}{more};")
+            }
             Self::Q2 { function, percent } => {
                 format!("select {} from db.devices{};", function.select(), filter(percent))
             }

@@ -9,6 +9,33 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
+/// What started a server may go away, and the pipe from it with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_words_nobody_reads_serves_all_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let mut child = std::process::Command::new(process::binary())
+        .args(["serve", "--listen", &address, "--store", directory.path().to_str().unwrap()])
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let http = Http::new(&format!("http://{address}"));
+    let mut answer = None;
+    for _ in 0..300 {
+        answer = http.get("/health").await.ok();
+        if answer.is_some() || child.try_wait().unwrap().is_some() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(answer.expect("it serves").status, 200);
+}
+
 /// 500 rows of two series, written as every format, come back as the rows that they were.
 #[tokio::test(flavor = "multi_thread")]
 async fn files_go_in_and_out_in_every_format() {

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod cli;
+mod cold;
 mod crash;
 mod documents;
 mod engines;

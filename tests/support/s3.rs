@@ -42,6 +42,11 @@ impl S3Server {
         panic!("the S3 server does not answer");
     }
 
+    /// Where it listens, `host:port`.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
     /// A root in the bucket, as `--store` takes it.
     pub fn root(&self, prefix: &str) -> String {
         format!("s3://tidelake/{prefix}")

@@ -6,7 +6,8 @@ use arrow::{
     array::RecordBatch,
     datatypes::{FieldRef, SchemaRef},
 };
-use futures::{Stream, stream};
+use bytes::Bytes;
+use futures::{Stream, future::try_join_all, stream};
 use parquet::{
     DecodeResult,
     arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
@@ -28,6 +29,10 @@ use crate::{
 /// The least and the most that the first request reads from the end of a file: footer and page index take about a
 /// hundredth of it.
 const TAIL: Range<u64> = 64 << 10..4 << 20;
+/// A file of at most so many bytes is read whole from a distant store: that takes less time than to ask twice.
+const WHOLE_BYTES: u64 = 4 << 20;
+/// It is read in parts of so many bytes at once: one connection takes 25 ms for them.
+const PART_BYTES: u64 = 2 << 20;
 
 /// The footer and page index of a data file: immutable, shared, worth caching.
 #[derive(Debug)]
@@ -39,11 +44,13 @@ pub struct DataFile {
     pub(crate) columns: Vec<Option<ColumnId>>,
     /// The first row of each row group, and the number of all rows.
     group_starts: Vec<u64>,
+    /// All of it, where it was small enough to be read at once.
+    held: Option<Bytes>,
 }
 
 impl DataFile {
-    /// Reads footer and page index of the file of `bytes` bytes at `key`: one request, a second one for a file with
-    /// uncommonly many pages.
+    /// Reads footer and page index of the file of `bytes` bytes at `key`: one request (two at once for more than 2 MiB),
+    /// one more for a file with uncommonly many pages. A small file in a distant store is read whole and needs no other.
     ///
     /// # Errors
     /// [`Kind::NotFound`](crate::Kind::NotFound) and [`Kind::Unavailable`](crate::Kind::Unavailable) from the store;
@@ -51,8 +58,13 @@ impl DataFile {
     /// [`Kind::Corrupt`](crate::Kind::Corrupt) otherwise; all name the key.
     pub async fn open(store: &Store, key: &str, bytes: u64) -> Result<Arc<DataFile>> {
         let corrupt = |e: ParquetError| corrupt(key, e);
-        let start = bytes - (bytes / 64).clamp(TAIL.start, TAIL.end).min(bytes);
-        let mut tail = store.get_range(key, start..bytes).await?;
+        let start = match bytes {
+            small if small <= WHOLE_BYTES && !store.is_local() => 0,
+            _ => bytes - (bytes / 64).clamp(TAIL.start, TAIL.end).min(bytes),
+        };
+        let parts = (start..bytes).step_by(PART_BYTES as usize).map(|at| at..bytes.min(at + PART_BYTES));
+        let mut parts = try_join_all(parts.map(|part| store.get_range(key, part))).await?;
+        let mut tail = if parts.len() == 1 { parts.remove(0) } else { parts.concat().into() };
         while let Seen::Missing(range) = footer::check(&tail, bytes).map_err(|e| e.with("key", key))? {
             let before = store.get_range(key, range).await?;
             tail = [before, tail].concat().into();
@@ -60,11 +72,12 @@ impl DataFile {
         let mut decoder = ParquetMetaDataPushDecoder::try_new(bytes)
             .map_err(corrupt)?
             .with_page_index_policy(PageIndexPolicy::Required);
+        let held = (tail.len() as u64 == bytes).then(|| tail.clone());
         decoder.push_range(bytes - tail.len() as u64..bytes, tail).map_err(corrupt)?;
         let DecodeResult::Data(metadata) = decoder.try_decode().map_err(corrupt)? else {
             return Err(Error::corrupt("the footer of a data file points outside of itself").with("key", key));
         };
-        Self::from_metadata(key, bytes, metadata).map(Arc::new)
+        Ok(Arc::new(Self { held, ..Self::from_metadata(key, bytes, metadata)? }))
     }
 
     fn from_metadata(key: &str, bytes: u64, metadata: ParquetMetaData) -> Result<Self> {
@@ -96,7 +109,7 @@ impl DataFile {
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let reader = ArrowReaderMetadata::try_new(Arc::new(metadata), options).map_err(|e| corrupt(key, e))?;
         let columns = column_ids(reader.schema());
-        Ok(Self { key: key.to_owned(), bytes, table, reader, columns, group_starts })
+        Ok(Self { key: key.to_owned(), bytes, table, reader, columns, group_starts, held: None })
     }
 
     /// A value of the Parquet metadata.
@@ -142,7 +155,7 @@ impl DataFile {
 
     /// Bytes in memory, for caches.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.metadata().memory_size() + self.key.len()
+        size_of::<Self>() + self.metadata().memory_size() + self.key.len() + self.held.as_ref().map_or(0, Bytes::len)
     }
 
     /// Rows of `ranges` (ascending, disjoint), in batches of at most `batch_rows` rows with exactly `columns`, in
@@ -181,6 +194,16 @@ impl DataFile {
     ) -> Result<impl Stream<Item = Result<CodedBatch>> + Send + use<>> {
         let scan = self.scan(store, &ranges, columns, batch_rows, true)?;
         Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch, scan))) }))
+    }
+
+    /// The bytes of some ranges of it.
+    pub(super) async fn bytes_of(&self, store: &Store, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        match &self.held {
+            Some(all) if ranges.iter().all(|r| r.start <= r.end && r.end <= self.bytes) => {
+                Ok(ranges.iter().map(|r| all.slice(r.start as usize..r.end as usize)).collect())
+            }
+            _ => store.get_ranges(&self.key, ranges).await,
+        }
     }
 
     fn scan(

@@ -180,7 +180,7 @@ impl Scan {
                                 .with("expected", format!("below {}", self.file.bytes()))
                                 .with("found", format!("{outside:?}")));
                         }
-                        let found = self.store.get_ranges(self.file.key(), &ranges).await?;
+                        let found = self.file.bytes_of(&self.store, &ranges).await?;
                         check(&self.file, group.at, &self.leaves, &ranges, &found)?;
                         decoder.push_ranges(ranges, found).map_err(|e| corrupt(self.file.key(), e))?;
                         continue;
@@ -265,7 +265,7 @@ impl Scan {
         let (file, store, leaves) = (self.file.clone(), self.store.clone(), self.leaves.clone());
         Some(Ahead(tokio::spawn(async move {
             let ranges: Vec<Range<u64>> = parts.iter().flat_map(|p| p.bytes.iter().cloned()).collect();
-            let mut found = store.get_ranges(file.key(), &ranges).await?.into_iter();
+            let mut found = file.bytes_of(&store, &ranges).await?.into_iter();
             let mut read = Vec::with_capacity(parts.len());
             for part in parts {
                 let of_part: Vec<Bytes> = found.by_ref().take(part.bytes.len()).collect();

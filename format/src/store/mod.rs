@@ -10,6 +10,7 @@ mod counters;
 mod create;
 mod directory;
 pub mod faults;
+mod hedge;
 mod list;
 mod open;
 mod retry;
@@ -34,7 +35,7 @@ use crate::{
     error::{Error, Result},
     layout,
 };
-use {counters::Counters, directory::Directory};
+use {counters::Counters, directory::Directory, hedge::Pace};
 
 /// What a store has to do so that what is visible in it outlasts a loss of power.
 #[async_trait]
@@ -66,6 +67,8 @@ struct Shared {
     describe: String,
     ambient: Arc<dyn Ambient>,
     counters: Arc<Counters>,
+    /// Where requests go over a network: how fast they are answered.
+    pace: Option<Arc<Pace>>,
 }
 
 impl Shared {
@@ -82,6 +85,7 @@ impl Shared {
             describe,
             ambient: System::shared(),
             counters,
+            pace: None,
         }
     }
 }
@@ -164,11 +168,10 @@ impl Store {
     /// As [`Store::get`].
     pub async fn get_with_meta(&self, key: &str) -> Result<(Bytes, ObjectMeta)> {
         let path = self.path(key)?;
-        let (object, counters) = (&self.shared.object, &self.shared.counters);
+        let counters = &self.shared.counters;
         let (bytes, meta) = self
             .retried(key, || async {
-                counters.get();
-                let found = object.get(&path).await?;
+                let found = self.begin(&path, GetOptions::new()).await?;
                 let meta = found.meta.clone();
                 Ok((all_bytes(found).await?, meta))
             })
@@ -186,11 +189,10 @@ impl Store {
             return Ok(Bytes::new());
         }
         let path = self.path(key)?;
-        let (object, counters) = (&self.shared.object, &self.shared.counters);
+        let counters = &self.shared.counters;
         let found = self.retried(key, || async {
-            counters.get();
             let options = GetOptions::new().with_range(Some(range.clone()));
-            let read = async { all_bytes(object.get_opts(&path, options).await?).await };
+            let read = async { all_bytes(self.begin(&path, options).await?).await };
             match read.await {
                 Ok(bytes) => Ok(whole(key, &range, bytes.len() as u64).map(|()| bytes)),
                 Err(e) => self.or_too_short(key, &range, e).await.map(Err),
@@ -199,6 +201,19 @@ impl Store {
         let bytes = found.await??;
         counters.got(bytes.len());
         Ok(bytes)
+    }
+
+    /// Sends a GET and waits for its reply to begin; over a network a second one, where that takes unusually long.
+    async fn begin(&self, path: &Path, options: GetOptions) -> Result<GetResult, object_store::Error> {
+        let Shared { object, counters, pace, .. } = &*self.shared;
+        let send = || {
+            counters.get();
+            object.get_opts(path, options.clone())
+        };
+        match pace {
+            Some(pace) => pace.hedged(send).await,
+            None => send().await,
+        }
     }
 
     /// Several ranges in the order asked for; near ones in one request, the requests in parallel.

@@ -172,7 +172,7 @@ impl Ingest {
             config,
         });
         let tasks = Tasks::default();
-        let default = if shared.root.store().is_directory() { 1 } else { 4 };
+        let default = if shared.root.store().is_directory() { 2 } else { 4 };
         for _ in 0..shared.config.writers.unwrap_or(default) {
             tasks.lanes.lock().push(tokio::spawn(write_forever(shared.clone())));
         }

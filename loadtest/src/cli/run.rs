@@ -2,7 +2,7 @@
 
 use super::args::{Data, Server, list};
 use super::matrix::Cells;
-use super::{peers, query, write};
+use super::{parts, peers, query, write};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -41,6 +41,9 @@ pub(crate) struct Run {
     /// Process id of the server, to measure its memory
     #[arg(long)]
     server_pid: Option<u32>,
+    /// Ask q2-q4 about parts of the span and without the upper levels too
+    #[arg(long)]
+    parts: bool,
     /// Put q2-q4 to other engines too
     #[arg(long)]
     peers: bool,
@@ -80,6 +83,14 @@ impl Run {
         let (samples, verified) = query::ask(&self.server, &self.questions, Some(&oracle))?;
         println!("{} answers right, {} wrong", verified.right, verified.wrong.len());
         (report.queries, report.verified) = (samples, verified);
+
+        if self.parts {
+            let (samples, verified) = parts::ask(&self.server, set, self.questions.repeat).await?;
+            println!("{} answers about parts right, {} wrong", verified.right, verified.wrong.len());
+            report.parts = samples;
+            report.verified.right += verified.right;
+            report.verified.wrong.extend(verified.wrong);
+        }
 
         let live = empty_directory_in(&self.out)?;
         if let Some(root) = &self.root {

@@ -3,7 +3,7 @@
 mod put;
 
 use super::encode::SCHEMA;
-use super::http::TOKEN_HEADER;
+use super::http::{LEVELS_HEADER, TOKEN_HEADER};
 use crate::workload::{DATABASE, SUPERTABLE};
 use anyhow::{Context, Result};
 use arrow::array::RecordBatch;
@@ -60,6 +60,11 @@ impl Session {
     /// Sends read-your-write tokens with every statement from now on, so that it sees the writes that gave them.
     pub fn set_tokens(&mut self, tokens: &[String]) {
         self.client.set_header(TOKEN_HEADER, tokens.join(","));
+    }
+
+    /// Says what may answer aggregates from now on.
+    pub fn set_levels(&mut self, levels: &str) {
+        self.client.set_header(LEVELS_HEADER, levels);
     }
 
     /// Runs a statement (GetFlightInfo, then DoGet of every endpoint) and reads its rows to the end.

@@ -29,6 +29,8 @@ pub struct HttpOptions {
     pub max_reply: usize,
     /// Sent as `Authorization` when given, as it is: `Bearer …`, `Basic …`.
     pub authorization: Option<String>,
+    /// What may answer aggregates, as the server's header `aggregate-levels` has it; all by default.
+    pub levels: Option<String>,
 }
 
 impl Default for HttpOptions {
@@ -40,6 +42,7 @@ impl Default for HttpOptions {
             longest_wait: Duration::from_secs(1),
             max_reply: 1 << 30,
             authorization: None,
+            levels: None,
         }
     }
 }
@@ -59,6 +62,8 @@ pub struct Reply {
 
 /// The reply's header that carries the read-your-write token.
 pub const TOKEN_HEADER: &str = "x-tidelake-token";
+/// The request header that says what may answer aggregates.
+pub const LEVELS_HEADER: &str = "aggregate-levels";
 
 impl Reply {
     /// Whether the status is 2xx.
@@ -203,6 +208,9 @@ impl Client {
         }
         if let Some(authorization) = &self.options.authorization {
             write!(self.out, "authorization: {authorization}\r\n")?;
+        }
+        if let Some(levels) = &self.options.levels {
+            write!(self.out, "{LEVELS_HEADER}: {levels}\r\n")?;
         }
         if !self.tokens.is_empty() {
             write!(self.out, "{TOKEN_HEADER}: {}\r\n", self.tokens)?;

@@ -138,7 +138,9 @@ impl Asker {
             Door::Flight => {
                 let url = addresses.flight.as_deref().context("asking over Flight needs the Flight SQL endpoint")?;
                 let channel = flight::connect(url, options.request_timeout).await?;
-                Way::Flight(Box::new(Session::new(channel, options.request_timeout)))
+                let mut session = Session::new(channel, options.request_timeout);
+                options.levels.iter().for_each(|levels| session.set_levels(levels));
+                Way::Flight(Box::new(session))
             }
             Door::HttpArrow | Door::HttpJson | Door::Rest => {
                 Way::Http(Box::new(Client::new(&addresses.url, options.clone())?))

@@ -15,6 +15,8 @@ pub fn markdown(report: &Report) -> String {
     load(&mut page, report);
     matrix(&mut page, report);
     queries(&mut page, report);
+    parts(&mut page, report);
+    cold(&mut page, report);
     peers(&mut page, report);
     size(&mut page, report);
     verified(&mut page, report);
@@ -293,6 +295,64 @@ fn peers(page: &mut String, report: &Report) {
         [(*name).to_owned(), ours(ours_sample)].into_iter().chain(ratios).chain(cells).collect()
     });
     table(page, &header, rows);
+}
+
+fn parts(page: &mut String, report: &Report) {
+    if report.parts.is_empty() {
+        return;
+    }
+    section(page, "Parts of the span, and without the upper levels, milliseconds");
+    paragraph(
+        page,
+        "Over Flight SQL, all groups. A range that cuts minutes needs the rows of the minutes at its ends; `none but the scan` \
+         switches tag manifests and rollups off (`aggregate-levels: scan`).",
+    );
+    let mut names: Vec<&str> = Vec::new();
+    for sample in &report.parts {
+        if !names.contains(&sample.part.as_str()) {
+            names.push(&sample.part);
+        }
+    }
+    let header: Vec<String> = std::iter::once("").chain(names.iter().copied()).map(str::to_owned).collect();
+    let families = report.parts.iter().filter(|s| s.part == names[0]).map(|s| s.query.name.clone());
+    let rows = families.map(|family| {
+        let of = |name: &&str| {
+            let sample = report.parts.iter().find(|s| s.part == **name && s.query.name == family);
+            sample.map_or(String::new(), |s| millis(s.query.median_ms()))
+        };
+        std::iter::once(family.clone()).chain(names.iter().map(of)).collect()
+    });
+    table(page, &header, rows);
+}
+
+fn cold(page: &mut String, report: &Report) {
+    let Some(cold) = &report.cold else { return };
+    section(page, "Cold queries over a distant store");
+    paragraph(
+        page,
+        &format!(
+            "Each run asks a new process, with nothing in any cache, over an S3 server of this machine behind a proxy that makes \
+             it distant: first byte after {} ms in the median and {} ms in the 99th percentile (log-normal), {} a second and \
+             connection.",
+            cold.first_byte_ms,
+            cold.first_byte_p99_ms,
+            bytes(cold.bytes_per_second)
+        ),
+    );
+    let header = ["", "median ms", "all runs", "requests", "from the start of the process: ms", "requests", "bytes"];
+    let most = |counts: &[u64]| counts.iter().max().copied().unwrap_or_default();
+    let rows = cold.samples.iter().map(|sample| {
+        vec![
+            sample.name.clone(),
+            millis(sample.median_ms()),
+            sample.millis.iter().map(|ms| format!("{ms:.0}")).collect::<Vec<_>>().join(" "),
+            most(&sample.requests).to_string(),
+            millis(crate::drive::query::median(&sample.from_start_millis)),
+            most(&sample.from_start_requests).to_string(),
+            bytes(most(&sample.bytes)),
+        ]
+    });
+    table(page, &header.map(str::to_owned), rows);
 }
 
 fn size(page: &mut String, report: &Report) {

@@ -1,6 +1,6 @@
 //! The plan node that stands for a partial aggregation and its scan.
 
-use std::{collections::VecDeque, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use arrow::array::RecordBatch;
 use datafusion::{
@@ -38,6 +38,8 @@ use crate::{
 const BATCH_ROWS: usize = 1 << 16;
 /// Below so many buckets of rollups a second partition costs more than it brings.
 const BUCKETS_PER_PARTITION: u64 = 100_000;
+/// Rollups that are read at once.
+const ROLLUPS_AT_ONCE: usize = 8;
 /// So many buckets are taken before the cells are looked at again.
 const BUCKETS_OF_PART: u64 = 1 << 17;
 /// Cells after which the partial states are passed on, so that memory stays bounded whatever the number of groups.
@@ -111,6 +113,24 @@ impl SeriesAggregate {
         let answered =
             chunks_and_rows(&self.answered).0 + self.rolled.iter().map(|r| chunks_and_rows(r).0).sum::<usize>();
         self.shape.scan.memory_bytes() + (answered + self.read.0) * size_of::<Piece>() + self.groups.memory_bytes()
+    }
+
+    /// The parts of a partition that rollups answer, with what was read of them: some are read at once, for a distant
+    /// store takes long to begin.
+    fn read_rollups(&self, partition: usize) -> BoxStream<'static, tidelake_format::Result<Part>> {
+        let (reading, needed) = (self.shape.scan.reading().clone(), self.needed.clone());
+        let parts = self.rolled[partition].clone();
+        let read = move |(at, pieces): (usize, Vec<Piece>)| {
+            let (reading, needed) = (reading.clone(), needed.clone());
+            async move {
+                let rolled = match &reading.sources.list[at].origin {
+                    Origin::File(file) => rolled::read(&reading.reader, file, &needed).await?,
+                    Origin::Tail(_) => None,
+                };
+                Ok((at, pieces, rolled))
+            }
+        };
+        stream::iter(parts).map(read).buffered(ROLLUPS_AT_ONCE).boxed()
     }
 
     fn cells(&self) -> Cells {
@@ -229,7 +249,7 @@ impl ExecutionPlan for SeriesAggregate {
         let run = Run {
             cells: self.cells(),
             answered: (partition == 0).then(|| self.answered.clone()),
-            rolled: self.rolled[partition].clone().into(),
+            rolled: Some(self.read_rollups(partition)),
             decoded: self.shape.scan.reading().units(
                 self.partitions[partition].clone(),
                 self.columns.clone(),
@@ -261,12 +281,16 @@ impl ExecutionPlan for SeriesAggregate {
     }
 }
 
+/// Chunks of a source, and what its rollup says of them.
+type Part = (usize, Vec<Piece>, Option<rolled::Rolled>);
+
 /// One partition on its way.
 struct Run {
     node: SeriesAggregate,
     cells: Cells,
     answered: Option<Arc<Answered>>,
-    rolled: VecDeque<(usize, Vec<Piece>)>,
+    /// Until its end.
+    rolled: Option<BoxStream<'static, tidelake_format::Result<Part>>>,
     /// What reads the rows that rollups leave.
     ends: Vec<Unit>,
     decoded: BoxStream<'static, tidelake_format::Result<Decoded>>,
@@ -290,20 +314,27 @@ impl Run {
             timer.done();
         }
         while self.cells.len() < MOST_CELLS
-            && let Some((at, pieces)) = self.rolled.pop_front()
+            && let Some(parts) = &mut self.rolled
         {
+            let Some(part) = parts.next().await else {
+                self.rolled = None;
+                break;
+            };
+            let (at, pieces, rolled) = part.map_err(to_datafusion)?;
+            let timer = self.metrics.elapsed_compute().timer();
             let source = &reading.sources.list[at];
-            let Origin::File(file) = &source.origin else { continue };
-            let needed = &self.node.needed;
-            let rest = rolled::add(&mut self.cells, &reading, at, source, file, &pieces, needed).await;
+            let rest = rolled::add(&mut self.cells, &reading, at, source, &pieces, rolled.as_ref());
             self.ends.extend(rest.map_err(to_datafusion)?);
+            timer.done();
             self.reservation.try_resize(self.cells.bytes())?;
+            // let other tasks, and a cancellation, come in between
+            tokio::task::yield_now().await;
         }
-        if self.rolled.is_empty() && !self.ends.is_empty() {
+        if self.rolled.is_none() && !self.ends.is_empty() {
             let ends = reading.units(std::mem::take(&mut self.ends), self.node.columns.clone(), BATCH_ROWS);
             self.decoded = std::mem::replace(&mut self.decoded, stream::empty().boxed()).chain(ends).boxed();
         }
-        while self.cells.len() < MOST_CELLS && self.rolled.is_empty() {
+        while self.cells.len() < MOST_CELLS && self.rolled.is_none() {
             let Some(decoded) = self.decoded.next().await else { break };
             let decoded = decoded.map_err(to_datafusion)?;
             let timer = self.metrics.elapsed_compute().timer();
@@ -314,7 +345,7 @@ impl Run {
             // many rows give few batches: let other tasks, and a cancellation, come in between
             tokio::task::yield_now().await;
         }
-        if self.cells.len() == 0 && self.rolled.is_empty() {
+        if self.cells.len() == 0 && self.rolled.is_none() {
             return Ok(None);
         }
         let shape = &self.node.shape;

@@ -1,37 +1,50 @@
 //! Buckets of rollups: which of them count as a whole, and which rows are left at the ends.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use arrow::array::ArrayRef;
+use futures::future::try_join_all;
 use hashbrown::HashMap;
-use tidelake_format::{Result, ids::ColumnId, rollup::Rollup, tags::Aggregate};
+use tidelake_format::{Error, Result, ids::ColumnId, rollup::Rollup, tags::Aggregate};
 
 use super::{cells::Cells, column::Wants, levels::Needed};
-use crate::table::{FileSource, Piece, Reading, Source, TimeRange, Unit};
+use crate::table::{FileSource, Piece, Reader, Reading, Source, TimeRange, Unit};
 
-/// Takes the buckets of chunks of one source that count as a whole; returns the unit that reads the others' rows.
+/// What a file's rollup has of the columns that are needed.
+pub(super) struct Rolled {
+    rollup: Arc<Rollup>,
+    /// By the place of the column among those needed.
+    values: HashMap<(usize, Aggregate), ArrayRef>,
+}
+
+/// Reads the rollup of a file; `None` where it has none.
 ///
 /// # Errors
 /// Those of the store; Corrupt or Unsupported, naming the key of the rollup.
-pub(super) async fn add(
+pub(super) async fn read(reader: &Reader, file: &FileSource, columns: &[Needed]) -> Result<Option<Rolled>> {
+    let Some(rollup) = reader.rollup(file).await? else { return Ok(None) };
+    let wanted = columns.iter().enumerate().filter(|(_, c)| c.id != ColumnId::TS);
+    let wanted = wanted.flat_map(|(i, column)| wanted_of(&column.wants).map(move |what| (i, column.id, what)));
+    let found = wanted.map(async |(i, id, what)| {
+        let values = reader.rolled(file, &rollup, id, what).await?;
+        Ok::<_, Error>(values.map(|v| ((i, what), v)))
+    });
+    let values = try_join_all(found).await?.into_iter().flatten().collect();
+    Ok(Some(Rolled { rollup, values }))
+}
+
+/// Takes the buckets of chunks of one source that count as a whole; returns the unit that reads the others' rows.
+pub(super) fn add(
     cells: &mut Cells,
     reading: &Reading,
     at: usize,
     source: &Source,
-    file: &FileSource,
     pieces: &[Piece],
-    columns: &[Needed],
+    rolled: Option<&Rolled>,
 ) -> Result<Option<Unit>> {
-    let Some(rollup) = reading.reader.rollup(file).await? else {
+    let Some(Rolled { rollup, values }) = rolled else {
         return Ok(Some(Unit::Plain { source: at, pieces: pieces.to_vec() }));
     };
-    let mut values: HashMap<(usize, Aggregate), ArrayRef> = HashMap::new();
-    for (i, column) in columns.iter().enumerate().filter(|(_, c)| c.id != ColumnId::TS) {
-        for what in wanted(&column.wants) {
-            let found = reading.reader.rolled(file, &rollup, column.id, what).await?;
-            values.extend(found.map(|v| ((i, what), v)));
-        }
-    }
     let get = |i: usize, what: Aggregate| values.get(&(i, what)).cloned();
     let (mut whole, mut rest) = (Vec::new(), Vec::new());
     for piece in pieces {
@@ -42,7 +55,7 @@ pub(super) async fn add(
             Some(ranges) => {
                 let mut edges = Vec::new();
                 for range in ranges {
-                    let (inside, cut) = split(&rollup, of.clone(), *range);
+                    let (inside, cut) = split(rollup, of.clone(), *range);
                     if !inside.is_empty() {
                         whole.push((rank, inside));
                     }
@@ -55,13 +68,11 @@ pub(super) async fn add(
             }
         }
     }
-    cells.add_buckets(&rollup, &whole, &get)?;
-    // Let other tasks, and a cancellation, come in between.
-    tokio::task::yield_now().await;
+    cells.add_buckets(rollup, &whole, &get)?;
     Ok((!rest.is_empty()).then_some(Unit::Plain { source: at, pieces: rest }))
 }
 
-fn wanted(wants: &Wants) -> impl Iterator<Item = Aggregate> {
+fn wanted_of(wants: &Wants) -> impl Iterator<Item = Aggregate> {
     let all = [
         (true, Aggregate::Count),
         (wants.sum || wants.float_sum, Aggregate::Sum),

@@ -4,7 +4,12 @@ mod listen;
 mod operations;
 mod writer;
 
-use std::{future::Future, io::IsTerminal, net::SocketAddr, sync::Arc};
+use std::{
+    future::Future,
+    io::{IsTerminal, Write as _},
+    net::SocketAddr,
+    sync::Arc,
+};
 
 use anyhow::Context;
 use axum::Router;
@@ -34,15 +39,18 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     server.wait().await
 }
 
-#[expect(clippy::print_stdout, reason = "a person started this and wants to know where to connect")]
+/// Says where to connect, to the person who started this; where nobody listens, the server serves all the same.
 fn announce(server: &Server) {
-    let address = server.address;
-    println!("Tidelake {} serves {}", env!("CARGO_PKG_VERSION"), server.store);
-    println!(
-        "  HTTP        http://{address}  (/write, /api/v2/write, /api/put, /rest/sql, /api/v1/sql, /health, /metrics)"
+    let (address, version) = (server.address, env!("CARGO_PKG_VERSION"));
+    let text = format!(
+        "Tidelake {version} serves {}\n  \
+         HTTP        http://{address}  (/write, /api/v2/write, /api/put, /rest/sql, /api/v1/sql, /health, /metrics)\n  \
+         Flight SQL  grpc://{address}  jdbc:arrow-flight-sql://{address}?useEncryption=false\n  \
+         Shell       tidelake sql --url http://{address}\n",
+        server.store
     );
-    println!("  Flight SQL  grpc://{address}  jdbc:arrow-flight-sql://{address}?useEncryption=false");
-    println!("  Shell       tidelake sql --url http://{address}");
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 /// A running server.

@@ -1,0 +1,288 @@
+//! A proxy before an S3 server of this machine that makes it answer as late and as slowly as a distant one.
+//!
+//! The first byte of each reply comes after a delay of a log-normal distribution, counted from the request; the bytes of
+//! one connection come no faster than a given rate, either way. Published measurements of Amazon S3 from within its region
+//! (small objects, 2026): first byte after 25 ms in the median and 90 ms in the 99th percentile, some 80 MB/s per
+//! connection.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use bytes::Bytes;
+use futures::stream;
+use http_body_util::{BodyExt as _, StreamBody, combinators::BoxBody};
+use hyper::{
+    Request, Response, StatusCode,
+    body::{Body, Frame, Incoming},
+    client::conn::http1::SendRequest,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Mutex,
+    time::{Instant, sleep, sleep_until},
+};
+
+/// The standard normal quantile of 99 %.
+const Z99: f64 = 2.326_347_874;
+
+/// How far away a store is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Distance {
+    /// Median time from a request to the first byte of its reply.
+    pub median: Duration,
+    /// Its 99th percentile; at least the median.
+    pub p99: Duration,
+    /// Bytes a second of one connection.
+    pub bytes_per_second: u64,
+}
+
+impl Default for Distance {
+    fn default() -> Self {
+        let (median, p99) = (Duration::from_millis(25), Duration::from_millis(90));
+        Self { median, p99, bytes_per_second: 80_000_000 }
+    }
+}
+
+impl Distance {
+    /// A delay of this distribution; `normal` is a standard normal number.
+    fn delay(&self, normal: f64) -> Duration {
+        let sigma = (self.p99.as_secs_f64() / self.median.as_secs_f64()).ln() / Z99;
+        self.median.mul_f64((sigma * normal).exp().min(100.0))
+    }
+
+    fn time_of(&self, bytes: usize) -> Duration {
+        Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64)
+    }
+}
+
+/// What went through a proxy.
+#[derive(Debug, Default)]
+pub struct Passed {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Passed {
+    /// Requests so far.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of bodies so far, both ways.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// One request's or reply's body as it is passed on.
+type Slowed = BoxBody<Bytes, hyper::Error>;
+
+#[derive(Clone)]
+struct Proxy {
+    /// `host:port` of the store.
+    to: Arc<str>,
+    distance: Distance,
+    draws: Arc<Draws>,
+    passed: Arc<Passed>,
+}
+
+/// Draws that connections share.
+struct Draws(std::sync::Mutex<StdRng>);
+
+impl Draws {
+    /// A standard normal number (Box and Muller's).
+    fn normal(&self) -> f64 {
+        let mut rng = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (u, v): (f64, f64) = (1.0 - rng.random::<f64>(), rng.random());
+        (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+    }
+}
+
+/// Serves on `listener` what the HTTP server at `to` (`host:port`) answers, from `distance` away, until it is dropped.
+///
+/// # Errors
+/// When the listener fails. A connection that fails ends alone.
+pub async fn serve(listener: TcpListener, to: &str, distance: Distance, seed: u64, passed: Arc<Passed>) -> Result<()> {
+    let proxy = Proxy {
+        to: to.into(),
+        distance,
+        draws: Arc::new(Draws(std::sync::Mutex::new(StdRng::seed_from_u64(seed)))),
+        passed,
+    };
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        let (client, _) = listener.accept().await.context("accept a connection")?;
+        client.set_nodelay(true).context("set up a connection")?;
+        let proxy = proxy.clone();
+        connections.spawn(async move {
+            // Who gives up on a connection says so by closing it.
+            let _ = proxy.connection(client).await;
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+impl Proxy {
+    async fn connection(self, client: TcpStream) -> Result<()> {
+        let sender = Arc::new(Mutex::new(None));
+        let answer = service_fn(move |request| {
+            let (this, sender) = (self.clone(), sender.clone());
+            async move { this.answer(&sender, request).await }
+        });
+        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(client), answer).await?;
+        Ok(())
+    }
+
+    /// A connection to the store, the one of before where it is still open.
+    async fn sender<'a>(&self, known: &'a mut Option<SendRequest<Slowed>>) -> Result<&'a mut SendRequest<Slowed>> {
+        if let Some(sender) = known {
+            let _ = sender.ready().await; // it fails when the store has closed it
+        }
+        let open = known.take().filter(|sender| !sender.is_closed());
+        let sender = match open {
+            Some(sender) => sender,
+            None => {
+                let store = TcpStream::connect(&*self.to).await.context("connect to the store")?;
+                store.set_nodelay(true)?;
+                let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(store)).await?;
+                tokio::spawn(connection);
+                sender
+            }
+        };
+        Ok(known.insert(sender))
+    }
+
+    async fn answer(
+        &self,
+        known: &Mutex<Option<SendRequest<Slowed>>>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Slowed>, hyper::Error> {
+        let due = Instant::now() + self.distance.delay(self.draws.normal());
+        self.passed.requests.fetch_add(1, Ordering::Relaxed);
+        let request = request.map(|body| self.slowed(body));
+        let response = match self.sender(&mut *known.lock().await).await {
+            Ok(sender) => sender.send_request(request).await.map_err(anyhow::Error::from),
+            Err(error) => Err(error),
+        };
+        sleep_until(due).await;
+        match response {
+            Ok(response) => Ok(response.map(|body| self.slowed(body))),
+            // As a balancer says that there is nobody behind it.
+            Err(_) => {
+                let body = http_body_util::Empty::new().map_err(|never| match never {}).boxed();
+                let mut response = Response::new(body);
+                *response.status_mut() = StatusCode::BAD_GATEWAY;
+                Ok(response)
+            }
+        }
+    }
+
+    /// A body that comes no faster than the distance allows.
+    fn slowed(&self, body: Incoming) -> Slowed {
+        if body.is_end_stream() {
+            return body.boxed();
+        }
+        let (distance, passed) = (self.distance, self.passed.clone());
+        let frames = stream::unfold((body, Instant::now()), move |(mut body, mut free)| {
+            let passed = passed.clone();
+            async move {
+                let frame: Result<Frame<Bytes>, hyper::Error> = body.frame().await?;
+                if let Ok(data) = frame.as_ref().map(|f| f.data_ref().map_or(0, Bytes::len)) {
+                    passed.bytes.fetch_add(data as u64, Ordering::Relaxed);
+                    free = free.max(Instant::now()) + distance.time_of(data);
+                    // Timers tick in milliseconds: less is made up for by the next frames.
+                    if free.saturating_duration_since(Instant::now()) >= Duration::from_millis(1) {
+                        sleep(free.saturating_duration_since(Instant::now())).await;
+                    }
+                }
+                Some((frame, (body, free)))
+            }
+        });
+        StreamBody::new(frames).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[test]
+    fn delays_have_the_median_and_the_percentile_that_were_asked_for() {
+        let draws = Draws(std::sync::Mutex::new(StdRng::seed_from_u64(1)));
+        let distance = Distance::default();
+        let mut delays: Vec<Duration> = (0..20_000).map(|_| distance.delay(draws.normal())).collect();
+        delays.sort();
+        let at = |share: f64| delays[(share * delays.len() as f64) as usize].as_secs_f64() * 1e3;
+        assert!((24.0..26.0).contains(&at(0.5)), "{}", at(0.5));
+        assert!((84.0..96.0).contains(&at(0.99)), "{}", at(0.99));
+    }
+
+    /// A server that answers every request on a connection with as many bytes as its path says.
+    async fn store() -> (String, tokio::task::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let task = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let service = service_fn(|request: Request<Incoming>| async move {
+                    let n: usize = request.uri().path()[1..].parse().unwrap();
+                    let sent = request.into_body().collect().await.unwrap().to_bytes().len();
+                    let body = http_body_util::Full::new(Bytes::from(vec![b'x'; n + sent]));
+                    Ok::<_, std::convert::Infallible>(Response::new(body))
+                });
+                let connection = hyper::server::conn::http1::Builder::new();
+                tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
+            }
+        });
+        (address, task)
+    }
+
+    async fn reply(stream: &mut TcpStream, request: &str, bytes: usize) {
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut all = Vec::new();
+        while !(all.windows(4).any(|w| w == b"\r\n\r\n")
+            && all.iter().rev().take_while(|b| **b == b'x').count() == bytes)
+        {
+            assert!(stream.read_buf(&mut all).await.unwrap() > 0, "{}", String::from_utf8_lossy(&all));
+        }
+        assert!(all.starts_with(b"HTTP/1.1 200"));
+    }
+
+    #[tokio::test]
+    async fn what_passes_arrives_whole_no_sooner_and_no_faster_than_from_afar() {
+        let (address, store) = store().await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = listener.local_addr().unwrap();
+        let median = Duration::from_millis(50);
+        let distance = Distance { median, p99: median, bytes_per_second: 1_000_000 };
+        let passed = Arc::new(Passed::default());
+        let counted = passed.clone();
+        let proxy = tokio::spawn(async move { serve(listener, &address, distance, 1, counted).await });
+        let mut stream = TcpStream::connect(near).await.unwrap();
+        let before = Instant::now();
+        reply(&mut stream, "GET /10 HTTP/1.1\r\nhost: a\r\n\r\n", 10).await;
+        assert!(before.elapsed() >= median);
+        // 300 000 bytes there and back, on the same connection.
+        let before = Instant::now();
+        let body = "y".repeat(100_000);
+        let request = format!("PUT /100000 HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\n{body}");
+        reply(&mut stream, &request, 200_000).await;
+        assert!(before.elapsed() >= Duration::from_millis(280), "{:?}", before.elapsed());
+        assert_eq!((passed.requests(), passed.bytes()), (2, 300_010));
+        proxy.abort();
+        store.abort();
+    }
+}
