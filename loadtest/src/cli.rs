@@ -2,6 +2,7 @@
 
 mod args;
 mod cold;
+mod devops;
 mod matrix;
 mod parts;
 mod peers;
@@ -45,6 +46,8 @@ enum What {
     Peers(peers::Peers),
     /// Ask q2-q4 of new server processes over a store that seems far away
     Cold(cold::Cold),
+    /// Load a fleet of servers that report nine measurements, and ask for it in the words of TSBS
+    Devops(devops::Devops),
     /// Make a server of this machine seem far away
     Distant(cold::Distant),
     /// Make the Markdown page of a report.json again
@@ -73,6 +76,7 @@ impl Command {
             What::Run(run) => run.run().await,
             What::Peers(peers) => peers.run(),
             What::Cold(cold) => cold.run().await,
+            What::Devops(devops) => devops.run().await,
             What::Distant(distant) => distant.run().await,
             What::Report { file } => {
                 let report = Report::read(&file)?;

@@ -5,6 +5,7 @@
 
 pub mod cold;
 pub mod compact;
+pub mod devops;
 pub(crate) mod digits;
 pub mod encode;
 #[cfg(test)]

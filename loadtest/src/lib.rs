@@ -8,6 +8,7 @@
 //! `tidelake-loadtest`.
 
 pub mod answer;
+pub mod devops;
 pub mod distant;
 pub mod drive;
 pub mod generate;

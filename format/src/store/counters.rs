@@ -1,6 +1,9 @@
 //! Counts of store requests: what a bill would show.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 /// Requests and bytes so far, by kind; differences of two readings cost what happened between them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -50,32 +53,50 @@ pub(super) struct Counters {
     head: AtomicU64,
     list: AtomicU64,
     delete: AtomicU64,
+    /// What counts all of this too.
+    whole: Option<Arc<Counters>>,
 }
 
 impl Counters {
+    /// From zero; `whole` counts the same and more.
+    pub(super) fn part_of(whole: Arc<Counters>) -> Self {
+        Self { whole: Some(whole), ..Self::default() }
+    }
+
+    /// This one and those that it is a part of.
+    fn each(&self, count: impl Fn(&Self)) {
+        let mut next = Some(self);
+        while let Some(counters) = next {
+            count(counters);
+            next = counters.whole.as_deref();
+        }
+    }
+
     pub(super) fn put(&self, bytes: usize) {
-        self.put.fetch_add(1, Relaxed);
-        self.put_bytes.fetch_add(bytes as u64, Relaxed);
+        self.each(|c| {
+            c.put.fetch_add(1, Relaxed);
+            c.put_bytes.fetch_add(bytes as u64, Relaxed);
+        });
     }
 
     pub(super) fn get(&self) {
-        self.get.fetch_add(1, Relaxed);
+        self.each(|c| _ = c.get.fetch_add(1, Relaxed));
     }
 
     pub(super) fn got(&self, bytes: usize) {
-        self.get_bytes.fetch_add(bytes as u64, Relaxed);
+        self.each(|c| _ = c.get_bytes.fetch_add(bytes as u64, Relaxed));
     }
 
     pub(super) fn head(&self) {
-        self.head.fetch_add(1, Relaxed);
+        self.each(|c| _ = c.head.fetch_add(1, Relaxed));
     }
 
     pub(super) fn list(&self) {
-        self.list.fetch_add(1, Relaxed);
+        self.each(|c| _ = c.list.fetch_add(1, Relaxed));
     }
 
     pub(super) fn delete(&self) {
-        self.delete.fetch_add(1, Relaxed);
+        self.each(|c| _ = c.delete.fetch_add(1, Relaxed));
     }
 
     pub(super) fn read(&self) -> StoreCounters {

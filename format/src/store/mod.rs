@@ -149,6 +149,13 @@ impl Store {
         &self.shared.ambient
     }
 
+    /// A handle that counts from zero what is done through it and its clones; this one counts that as well.
+    #[must_use]
+    pub fn counted_apart(&self) -> Self {
+        let counters = Arc::new(Counters::part_of(self.shared.counters.clone()));
+        Shared { counters, ..Shared::clone(&self.shared) }.into()
+    }
+
     /// Requests and bytes so far, of this handle and its clones.
     pub fn counters(&self) -> StoreCounters {
         self.shared.counters.read()

@@ -523,7 +523,33 @@ async fn a_query_asks_the_store_only_for_what_it_does_not_know() {
     assert!(first.get >= partitions, "one tag manifest per file: {first:?}");
     assert_eq!(requests(levels).await.requests(), 0, "everything is known now");
     let one_file = format!("select a from t where tbname = 'd1' and ts = {START}");
-    assert_eq!(requests(&one_file).await.get, 2, "the footer, and one span of pages");
-    assert_eq!(requests(&one_file).await.requests(), 1, "the pages");
+    assert_eq!(requests(&one_file).await.get, 1, "all of a small file");
+    assert_eq!(requests(&one_file).await.requests(), 0, "it is known now");
     assert_eq!(requests("select tbname from t").await.requests(), 0, "no data page tells a name");
+}
+
+#[tokio::test]
+async fn explain_analyze_tells_what_was_asked_of_the_store() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    let metric = |plan: &str, name: &str| -> String {
+        let value = plan.split_once(&format!("{name}=")).unwrap_or_else(|| panic!("{name}: {plan}")).1;
+        value.split([',', ']']).next().unwrap().to_owned()
+    };
+    let sql = "explain analyze select a from t where a > -1000000";
+    // Such small files are read whole, in one request each, and then known.
+    let before = world.root.store().counters();
+    lines(&engine, &sql.replace("analyze ", "")).await;
+    let planned = world.root.store().counters();
+    assert!(planned.since(&before).requests() > 0, "planning reads manifests");
+    let plan = lines(&engine, sql).await.join("\n");
+    assert_eq!(metric(&plan, "store_requests"), world.partitions().to_string(), "{plan}");
+    assert_ne!(metric(&plan, "store_bytes"), "0", "{plan}");
+    let again = lines(&engine, sql).await.join("\n");
+    assert_eq!((metric(&again, "store_requests"), metric(&again, "store_bytes")), ("0".into(), "0".into()), "{again}");
+    // What is counted apart counts for the whole store too.
+    let apart = world.root.store().counted_apart();
+    let (before, key) = (world.root.store().counters(), "no/such/object");
+    assert!(apart.get(key).await.is_err());
+    assert_eq!((apart.counters().get, world.root.store().counters().since(&before).get), (1, 1));
 }

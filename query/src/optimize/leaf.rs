@@ -21,6 +21,7 @@ use futures::{
     StreamExt, TryStreamExt,
     stream::{self, BoxStream},
 };
+use tidelake_format::store::Store;
 
 use super::{
     AggregateLevels,
@@ -31,7 +32,7 @@ use super::{
 };
 use crate::{
     error::to_datafusion,
-    table::{Columns, Decoded, Keep, Origin, Piece, Reading, Selection, TimeRange, Unit, deal},
+    table::{Asked, Columns, Decoded, Keep, Origin, Piece, Reading, Selection, Spent, TimeRange, Unit, deal},
 };
 
 /// Rows decoded at a time: large enough that the work per batch vanishes.
@@ -117,20 +118,25 @@ impl SeriesAggregate {
 
     /// The parts of a partition that rollups answer, with what was read of them: some are read at once, for a distant
     /// store takes long to begin.
-    fn read_rollups(&self, partition: usize) -> BoxStream<'static, tidelake_format::Result<Part>> {
-        let (reading, needed) = (self.shape.scan.reading().clone(), self.needed.clone());
+    fn read_rollups(&self, partition: usize, store: &Store) -> BoxStream<'static, tidelake_format::Result<Part>> {
+        let (reading, needed, store) = (self.shape.scan.reading().clone(), self.needed.clone(), store.clone());
         let parts = self.rolled[partition].clone();
         let read = move |(at, pieces): (usize, Vec<Piece>)| {
-            let (reading, needed) = (reading.clone(), needed.clone());
+            let (reading, needed, store) = (reading.clone(), needed.clone(), store.clone());
             async move {
                 let rolled = match &reading.sources.list[at].origin {
-                    Origin::File(file) => rolled::read(&reading.reader, file, &needed).await?,
+                    Origin::File(file) => rolled::read(&reading.reader, &store, file, &needed).await?,
                     Origin::Tail(_) => None,
                 };
                 Ok((at, pieces, rolled))
             }
         };
         stream::iter(parts).map(read).buffered(ROLLUPS_AT_ONCE).boxed()
+    }
+
+    /// What is asked of the rows that no other level answers.
+    fn asked(&self, store: &Store) -> Asked {
+        Asked { columns: self.columns.clone(), batch_rows: BATCH_ROWS, store: store.clone() }
     }
 
     fn cells(&self) -> Cells {
@@ -246,15 +252,14 @@ impl ExecutionPlan for SeriesAggregate {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let reservation = MemoryConsumer::new(format!("SeriesAggregate[{partition}]")).register(context.memory_pool());
+        let reading = self.shape.scan.reading();
+        let spent = Spent::new(reading.reader.store(), &self.metrics, partition);
         let run = Run {
             cells: self.cells(),
             answered: (partition == 0).then(|| self.answered.clone()),
-            rolled: Some(self.read_rollups(partition)),
-            decoded: self.shape.scan.reading().units(
-                self.partitions[partition].clone(),
-                self.columns.clone(),
-                BATCH_ROWS,
-            ),
+            rolled: Some(self.read_rollups(partition, spent.store())),
+            decoded: reading.units(self.partitions[partition].clone(), self.asked(spent.store())),
+            spent,
             node: self.clone(),
             reservation,
             metrics: BaselineMetrics::new(&self.metrics, partition),
@@ -296,6 +301,7 @@ struct Run {
     decoded: BoxStream<'static, tidelake_format::Result<Decoded>>,
     reservation: MemoryReservation,
     metrics: BaselineMetrics,
+    spent: Spent,
     rows_read: datafusion::physical_plan::metrics::Count,
 }
 
@@ -331,7 +337,7 @@ impl Run {
             tokio::task::yield_now().await;
         }
         if self.rolled.is_none() && !self.ends.is_empty() {
-            let ends = reading.units(std::mem::take(&mut self.ends), self.node.columns.clone(), BATCH_ROWS);
+            let ends = reading.units(std::mem::take(&mut self.ends), self.node.asked(self.spent.store()));
             self.decoded = std::mem::replace(&mut self.decoded, stream::empty().boxed()).chain(ends).boxed();
         }
         while self.cells.len() < MOST_CELLS && self.rolled.is_none() {
@@ -345,6 +351,7 @@ impl Run {
             // many rows give few batches: let other tasks, and a cancellation, come in between
             tokio::task::yield_now().await;
         }
+        self.spent.count();
         if self.cells.len() == 0 && self.rolled.is_none() {
             return Ok(None);
         }

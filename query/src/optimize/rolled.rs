@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use arrow::array::ArrayRef;
 use futures::future::try_join_all;
 use hashbrown::HashMap;
-use tidelake_format::{Error, Result, ids::ColumnId, rollup::Rollup, tags::Aggregate};
+use tidelake_format::{Error, Result, ids::ColumnId, rollup::Rollup, store::Store, tags::Aggregate};
 
 use super::{cells::Cells, column::Wants, levels::Needed};
 use crate::table::{FileSource, Piece, Reader, Reading, Source, TimeRange, Unit};
@@ -21,12 +21,17 @@ pub(super) struct Rolled {
 ///
 /// # Errors
 /// Those of the store; Corrupt or Unsupported, naming the key of the rollup.
-pub(super) async fn read(reader: &Reader, file: &FileSource, columns: &[Needed]) -> Result<Option<Rolled>> {
-    let Some(rollup) = reader.rollup(file).await? else { return Ok(None) };
+pub(super) async fn read(
+    reader: &Reader,
+    store: &Store,
+    file: &FileSource,
+    columns: &[Needed],
+) -> Result<Option<Rolled>> {
+    let Some(rollup) = reader.rollup(store, file).await? else { return Ok(None) };
     let wanted = columns.iter().enumerate().filter(|(_, c)| c.id != ColumnId::TS);
     let wanted = wanted.flat_map(|(i, column)| wanted_of(&column.wants).map(move |what| (i, column.id, what)));
     let found = wanted.map(async |(i, id, what)| {
-        let values = reader.rolled(file, &rollup, id, what).await?;
+        let values = reader.rolled(store, file, &rollup, id, what).await?;
         Ok::<_, Error>(values.map(|v| ((i, what), v)))
     });
     let values = try_join_all(found).await?.into_iter().flatten().collect();

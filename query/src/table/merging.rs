@@ -18,7 +18,7 @@ use tidelake_format::{
 
 use super::{
     output::{Decoded, Run},
-    read::{Columns, Reading},
+    read::{Asked, Columns, Reading},
     select::{Component, Piece},
     source::Origin,
 };
@@ -34,9 +34,9 @@ const BATCH_ROWS: usize = 1 << 16;
 pub(super) async fn merge(
     reading: &Arc<Reading>,
     components: Vec<Component>,
-    columns: &Columns,
-    batch_rows: usize,
+    asked: &Asked,
 ) -> Result<(Vec<Decoded>, MemoryReservation)> {
+    let columns = &asked.columns;
     let memory = MemoryConsumer::new("SeriesScan merge").register(&reading.memory);
     let fields: Vec<FieldRef> = columns
         .schema()
@@ -47,9 +47,10 @@ pub(super) async fn merge(
         .map(|(f, _)| f.clone())
         .collect();
     let read = Columns::new(std::iter::once(reading.time.clone()).chain(fields.iter().cloned()).collect());
+    let read = Asked { columns: read, batch_rows: BATCH_ROWS, store: asked.store.clone() };
     let series = Arc::new(Field::new(SERIES, DataType::UInt32, false));
     let schema = Arc::new(Schema::new(
-        std::iter::once(series).chain(read.schema().fields().iter().cloned()).collect::<Vec<_>>(),
+        std::iter::once(series).chain(read.columns.schema().fields().iter().cloned()).collect::<Vec<_>>(),
     ));
 
     // one component is one series here, even where a series has several: their times are disjoint and ascending
@@ -66,8 +67,7 @@ pub(super) async fn merge(
         parts.sort_by_key(|(_, p)| p.rows.start);
         // the place of the component stands in for the rank on the way through the reader
         let pieces = parts.into_iter().map(|(i, p)| Piece { rank: i, ..p }).collect();
-        let batches: Vec<Decoded> =
-            reading.plain(source as usize, pieces, read.clone(), BATCH_ROWS).try_collect().await?;
+        let batches: Vec<Decoded> = reading.plain(source as usize, pieces, read.clone()).try_collect().await?;
         let with_series = batches.into_iter().map(|d| {
             let of = d.runs.iter().flat_map(|r| std::iter::repeat_n(r.rank, r.rows));
             let series: ArrayRef = Arc::new(UInt32Array::from_iter_values(of));
@@ -97,7 +97,7 @@ pub(super) async fn merge(
     };
     drop(runs);
     memory.shrink(memory.size().saturating_sub(batch_bytes(&merged)));
-    Ok((split(&merged, &ranks, columns, batch_rows)?, memory))
+    Ok((split(&merged, &ranks, columns, asked.batch_rows)?, memory))
 }
 
 /// Cuts merged rows into batches of the asked columns.

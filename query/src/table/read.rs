@@ -12,7 +12,7 @@ use futures::{
     StreamExt, TryStreamExt,
     stream::{self, BoxStream},
 };
-use tidelake_format::{Error, Result, file::CodedBatch, ids::ColumnId, schema::field_id};
+use tidelake_format::{Error, Result, file::CodedBatch, ids::ColumnId, schema::field_id, store::Store};
 
 use super::{
     filters::TimeRange,
@@ -83,6 +83,17 @@ impl Columns {
     }
 }
 
+/// What is asked of the reading of some units.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    /// Which columns.
+    pub(crate) columns: Columns,
+    /// The most rows of a batch.
+    pub(crate) batch_rows: usize,
+    /// What is read from; its counts are those of whoever asks.
+    pub(crate) store: Store,
+}
+
 impl Reading {
     /// The chunks that it names, and the sources that it keeps in memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
@@ -93,27 +104,21 @@ impl Reading {
         self.selection.chunks() * size_of::<Piece>() + sources.sum::<usize>()
     }
 
-    /// The rows of some units in batches of up to `batch_rows`; batches of different units may come in any order.
-    pub(crate) fn units(
-        self: &Arc<Self>,
-        units: Vec<Unit>,
-        columns: Columns,
-        batch_rows: usize,
-    ) -> BoxStream<'static, Result<Decoded>> {
+    /// The rows of some units; batches of different units may come in any order.
+    pub(crate) fn units(self: &Arc<Self>, units: Vec<Unit>, asked: Asked) -> BoxStream<'static, Result<Decoded>> {
         // while one unit waits for a distant store another one is decoded; its requests are on their way
         let at_once = if self.reader.store().is_local() { 1 } else { UNITS_AT_ONCE };
         let this = self.clone();
-        let open = move |unit| this.unit(unit, columns.clone(), batch_rows);
+        let open = move |unit| this.unit(unit, asked.clone());
         stream::iter(units).map(open).flatten_unordered(at_once).boxed()
     }
 
-    /// The rows of a unit in batches of up to `batch_rows`.
-    fn unit(self: &Arc<Self>, unit: Unit, columns: Columns, batch_rows: usize) -> BoxStream<'static, Result<Decoded>> {
+    fn unit(self: &Arc<Self>, unit: Unit, asked: Asked) -> BoxStream<'static, Result<Decoded>> {
         match unit {
-            Unit::Plain { source, pieces } => self.plain(source, pieces, columns, batch_rows),
+            Unit::Plain { source, pieces } => self.plain(source, pieces, asked),
             Unit::Merged(components) => {
                 let this = self.clone();
-                stream::once(async move { merging::merge(&this, components, &columns, batch_rows).await })
+                stream::once(async move { merging::merge(&this, components, &asked).await })
                     .map_ok(|(batches, memory)| {
                         let held = move |batch| {
                             let _until_the_last_one = &memory;
@@ -132,9 +137,9 @@ impl Reading {
         self: &Arc<Self>,
         source: usize,
         pieces: Vec<Piece>,
-        columns: Columns,
-        batch_rows: usize,
+        asked: Asked,
     ) -> BoxStream<'static, Result<Decoded>> {
+        let Asked { columns, batch_rows, .. } = asked.clone();
         let clipped = pieces.iter().any(|p| p.keep != Keep::All);
         if columns.schema().fields().is_empty() && !clipped {
             return stream::iter(counted(pieces, batch_rows, columns.schema().clone())).boxed();
@@ -150,7 +155,7 @@ impl Reading {
         };
         let this = self.clone();
         let rows = match &self.sources.list[source].origin {
-            Origin::File(file) => self.file(file.clone(), pieces, read.clone(), batch_rows),
+            Origin::File(file) => self.file(file.clone(), pieces, Asked { columns: read.clone(), ..asked }),
             Origin::Tail(block) => tail(block.clone(), pieces, read.clone(), batch_rows),
         };
         let finish = move |(batch, spans): (CodedBatch, Vec<Span>)| {
@@ -173,12 +178,12 @@ impl Reading {
         self: &Arc<Self>,
         file: Arc<FileSource>,
         mut pieces: Vec<Piece>,
-        columns: Columns,
-        batch_rows: usize,
+        asked: Asked,
     ) -> BoxStream<'static, Result<(CodedBatch, Vec<Span>)>> {
         let this = self.clone();
         let open = async move {
-            let data = this.reader.data_file(&file).await?;
+            let Asked { columns, batch_rows, store } = asked;
+            let data = this.reader.data_file(&store, &file).await?;
             for piece in &mut pieces {
                 if let Some(ranges) = this.selection.ranges(piece.keep)
                     && let (Some(first), Some(last)) = (ranges.first(), ranges.last())
@@ -195,10 +200,10 @@ impl Reading {
                     _ => ranges.push(piece.rows.clone()),
                 }
             }
-            let (store, fields) = (this.reader.store(), columns.schema().fields());
+            let fields = columns.schema().fields();
             let batches = match columns.coded {
-                true => data.read_coded(store, ranges, fields, batch_rows)?.left_stream(),
-                false => data.read(store, ranges, fields, batch_rows)?.map_ok(plain_batch).right_stream(),
+                true => data.read_coded(&store, ranges, fields, batch_rows)?.left_stream(),
+                false => data.read(&store, ranges, fields, batch_rows)?.map_ok(plain_batch).right_stream(),
             };
             let mut cursor = Cursor { pieces: pieces.into_iter(), left: None };
             Ok::<_, Error>(batches.map(move |batch| {

@@ -154,9 +154,9 @@ impl Reader {
     ///
     /// # Errors
     /// Those of the store; Corrupt or Unsupported, naming the key.
-    pub(crate) async fn data_file(&self, file: &FileSource) -> Result<Arc<DataFile>> {
+    pub(crate) async fn data_file(&self, store: &Store, file: &FileSource) -> Result<Arc<DataFile>> {
         let load = async || {
-            let opened = DataFile::open(self.store(), &file.key, file.entry.data.bytes).await?;
+            let opened = DataFile::open(store, &file.key, file.entry.data.bytes).await?;
             let weight = opened.memory_bytes();
             Ok((opened, weight))
         };
@@ -167,10 +167,10 @@ impl Reader {
     ///
     /// # Errors
     /// Those of the store; Corrupt or Unsupported, naming the key.
-    pub(crate) async fn rollup(&self, file: &FileSource) -> Result<Option<Arc<Rollup>>> {
+    pub(crate) async fn rollup(&self, store: &Store, file: &FileSource) -> Result<Option<Arc<Rollup>>> {
         let Some((key, said)) = file.rollup_key.as_ref().zip(file.entry.rollup) else { return Ok(None) };
         let load = async || {
-            let opened = Rollup::open(self.store(), key, &file.entry).await?;
+            let opened = Rollup::open(store, key, &file.entry).await?;
             let weight = opened.memory_bytes();
             Ok((opened, weight))
         };
@@ -183,6 +183,7 @@ impl Reader {
     /// As [`Reader::rollup`].
     pub(crate) async fn rolled(
         &self,
+        store: &Store,
         file: &FileSource,
         rollup: &Rollup,
         field: ColumnId,
@@ -190,7 +191,7 @@ impl Reader {
     ) -> Result<Option<ArrayRef>> {
         let Some(said) = file.entry.rollup else { return Ok(None) };
         let load = async || {
-            let values = rollup.aggregate(self.store(), field, what).await?;
+            let values = rollup.aggregate(store, field, what).await?;
             let weight = values.as_ref().map_or(16, |v| v.get_array_memory_size());
             Ok((values, weight))
         };

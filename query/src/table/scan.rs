@@ -18,9 +18,10 @@ use futures::{StreamExt, TryStreamExt, future, stream};
 
 use super::{
     output::{OutputColumn, assemble},
-    read::{Columns, Reading},
+    read::{Asked, Columns, Reading},
     select::Piece,
     source::Origin,
+    spent::Spent,
     units::{Unit, deal},
 };
 use crate::error::to_datafusion;
@@ -169,11 +170,14 @@ impl ExecutionPlan for SeriesScan {
         let batch_rows = context.session_config().batch_size();
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let decoded_rows = MetricBuilder::new(&self.metrics).counter("rows_read", partition);
-        let decoded = self.reading.units(self.partitions[partition].clone(), self.columns.clone(), batch_rows);
+        let mut spent = Spent::new(self.reading.reader.store(), &self.metrics, partition);
+        let asked = Asked { columns: self.columns.clone(), batch_rows, store: spent.store().clone() };
+        let decoded = self.reading.units(self.partitions[partition].clone(), asked);
         let (output, out_schema) = (self.output.clone(), schema.clone());
         let batches = decoded.map_err(to_datafusion).and_then(move |decoded| {
             let timer = metrics.elapsed_compute().timer();
             decoded_rows.add(decoded.batch.num_rows());
+            spent.count();
             let batch = assemble(&decoded, &output, &out_schema).map_err(to_datafusion);
             timer.done();
             if let Ok(batch) = &batch {

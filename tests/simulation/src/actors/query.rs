@@ -18,9 +18,9 @@ use tidelake_format::{
     snapshot::{SnapshotOptions, SnapshotReader},
 };
 use tidelake_query::{
-    engine::{AggregateLevels, Engine, EngineConfig, Outcome},
+    engine::{Engine, EngineConfig, Outcome},
     error::from_datafusion,
-    session::Session,
+    session::{Levels, Session},
     writer::ReadOnlyWriter,
 };
 use tokio::time::sleep;
@@ -41,13 +41,12 @@ const STALENESS: Duration = Duration::from_secs(120);
 /// Per series: rows, values of `a`, their sum, smallest and largest, and values of `b`.
 type Sums = BTreeMap<String, [Option<i64>; 6]>;
 
-/// The engine of one process, with the levels of aggregates and without.
+/// The engine of one process.
 #[derive(Clone)]
 pub struct Asker {
     root: Root,
     snapshots: Arc<SnapshotReader>,
-    levels: Engine,
-    plain: Engine,
+    engine: Engine,
 }
 
 impl Asker {
@@ -62,11 +61,8 @@ impl Asker {
             concurrency: 4,
             waiting: 4,
         };
-        let levels = Engine::new(root.clone(), snapshots.clone(), Arc::new(ReadOnlyWriter), config);
-        let mut none = AggregateLevels::default();
-        (none.pre_aggregates, none.rollups, none.scan_aggregates) = (false, false, false);
-        let plain = levels.with_levels(none);
-        Self { root: root.clone(), snapshots, levels, plain }
+        let engine = Engine::new(root.clone(), snapshots.clone(), Arc::new(ReadOnlyWriter), config);
+        Self { root: root.clone(), snapshots, engine }
     }
 
     /// Asks for the whole of a table and for sums over it, all of one snapshot.
@@ -103,14 +99,15 @@ impl Asker {
         if ["dev", "site"].into_iter().any(|tag| definition.column(tag).is_none()) || !fields.contains(&"a") {
             return Ok(None);
         }
-        let found = all(&self.levels, &session, table, &fields).await?;
+        let found = all(&self.engine, &session, table, &fields).await?;
         let b = if fields.contains(&"b") { "count(b)" } else { "cast(0 as bigint)" };
         let filter = range.map(|(a, b)| format!(" where ts >= {} and ts <= {}", a.min(b), a.max(b)));
         let sql = format!(
             "select dev, count(*), count(a), sum(a), min(a), max(a), {b} from {table}{} group by dev",
             filter.unwrap_or_default()
         );
-        let (levels, plain) = (sums(&self.levels, &session, &sql).await?, sums(&self.plain, &session, &sql).await?);
+        let without = Session { levels: Levels::NONE, ..session.clone() };
+        let (levels, plain) = (sums(&self.engine, &session, &sql).await?, sums(&self.engine, &without, &sql).await?);
         let expected = content(&self.root, &snapshot, table).await?;
         // A clock that stepped may have made the snapshot look old: then the engine took another one.
         if !Arc::ptr_eq(&snapshot, &self.snapshots.snapshot(&asked).await?) {

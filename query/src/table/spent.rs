@@ -1,0 +1,42 @@
+//! What a scan asks of the store, among its metrics.
+
+use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
+use tidelake_format::store::{Store, StoreCounters};
+
+/// Requests and bytes of one partition of a scan; what was asked for in vain counts too.
+#[derive(Debug)]
+pub(crate) struct Spent {
+    store: Store,
+    requests: Count,
+    bytes: Count,
+    counted: StoreCounters,
+}
+
+impl Spent {
+    /// Nothing yet.
+    pub(crate) fn new(store: &Store, metrics: &ExecutionPlanMetricsSet, partition: usize) -> Self {
+        let count = |name: &'static str| MetricBuilder::new(metrics).counter(name, partition);
+        let (requests, bytes) = (count("store_requests"), count("store_bytes"));
+        Self { store: store.counted_apart(), requests, bytes, counted: StoreCounters::default() }
+    }
+
+    /// What the partition reads from.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Adds what was spent since the last time.
+    pub(crate) fn count(&mut self) {
+        let now = self.store.counters();
+        let more = now.since(&self.counted);
+        self.requests.add(more.requests() as usize);
+        self.bytes.add(more.get_bytes as usize);
+        self.counted = now;
+    }
+}
+
+impl Drop for Spent {
+    fn drop(&mut self) {
+        self.count();
+    }
+}
