@@ -11,6 +11,7 @@ use std::ops::Range;
 
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: i64 = 3_600_000;
+/// Ticks of a millisecond in the database, which line protocol has created.
 const NANOS: i64 = 1_000_000;
 
 /// The shapes of questions.
@@ -110,7 +111,8 @@ impl Asked {
             1 => "hostname = ? and ".to_owned(),
             _ => format!("hostname in ({marks}) and "),
         };
-        let (from, to) = (self.span.start * NANOS, self.span.end * NANOS);
+        // A parameter beside a time is in milliseconds, whatever the database's precision.
+        let (from, to) = (self.span.start, self.span.end);
         let table = format!("{DATABASE}.cpu");
         let sql = match self.form {
             Form::OneHostOneHour | Form::EightHostsOneHour | Form::OneHostTwelveHours => {
@@ -132,7 +134,7 @@ impl Asked {
         (sql, values)
     }
 
-    /// The statement with its values in it.
+    /// The statement with its values in it, times in the database's precision.
     pub fn sql(&self) -> String {
         let (sql, values) = self.parameters();
         let mut text = String::new();
@@ -140,7 +142,7 @@ impl Asked {
         for part in sql.split_inclusive('?') {
             match part.strip_suffix('?').zip(values.next()) {
                 Some((before, serde_json::Value::String(value))) => text += &format!("{before}'{value}'"),
-                Some((before, value)) => text += &format!("{before}{value}"),
+                Some((before, value)) => text += &format!("{before}{}", value.as_i64().unwrap_or_default() * NANOS),
                 None => text += part,
             }
         }
