@@ -391,7 +391,7 @@ fn numbers_of(file: &DataFile, part: &Part, leaf: usize, found: &[Bytes]) -> Res
     if (kind == Kind::Codes) != dictionary.is_some() || pages.iter().any(|p| p.rows.len() > PAGE_ROWS) {
         return Ok(None);
     }
-    Numbers::new(chunk, data_type, dictionary.as_ref(), pages, &part.rows)
+    Numbers::new(chunk, kind, data_type, dictionary.as_ref(), pages, &part.rows)
         .map_err(|e| e.with("key", file.key()).with("column", chunk.column_path()).with("row_group", part.group))
 }
 

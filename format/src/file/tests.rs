@@ -65,7 +65,7 @@ fn lengths(rng: &mut StdRng) -> Vec<usize> {
 #[tokio::test]
 async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
     let table = table_of_every_type();
-    let mut codes = 0;
+    let (mut codes, mut encoded) = (0, Vec::new());
     for seed in 0..12 {
         let mut rng = StdRng::seed_from_u64(seed);
         let lengths = lengths(&mut rng);
@@ -82,6 +82,11 @@ async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
 
         let (store, opened) = put(&file).await;
         assert_eq!((opened.rows(), opened.table()), (file.rows, TableId(7)));
+        for group in opened.metadata().row_groups() {
+            let fields = opened.schema().fields().iter().map(|f| f.data_type());
+            encoded
+                .extend(group.columns().iter().zip(fields).filter_map(|(chunk, ty)| super::numbers::kind(chunk, ty)));
+        }
         let columns: Vec<FieldRef> = expected.schema().fields().iter().cloned().collect();
         assert_same(&read(&store, &opened, vec![0..file.rows], &columns).await, &expected);
         for _ in 0..4 {
@@ -114,6 +119,8 @@ async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
         }
     }
     assert!(codes > 50, "{codes} columns of batches were codes");
+    use super::numbers::Kind::{Codes, Plain, Split, Steps};
+    assert!([Codes, Plain, Split, Steps].iter().all(|kind| encoded.contains(kind)), "{encoded:?}");
 }
 
 /// The rows with each code's value in its place.

@@ -144,3 +144,20 @@ fn steps_come_back_as_the_parquet_crate_wrote_them() {
         let _ = steps(&noise, rows);
     }
 }
+
+#[test]
+fn split_and_plain_numbers_are_what_their_bytes_say_and_of_no_other_length() {
+    let mut rng = StdRng::seed_from_u64(6);
+    for width in [4, 8] {
+        for rows in [0, 1, 2, 7, 1_000] {
+            let numbers: Vec<u64> = (0..rows).map(|_| rng.random::<u64>() >> (64 - 8 * width)).collect();
+            let one_by_one: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()[..width].to_vec()).collect();
+            let by_place: Vec<u8> =
+                (0..width).flat_map(|i| numbers.iter().map(move |n| n.to_le_bytes()[i]).collect::<Vec<_>>()).collect();
+            let expected: Vec<i64> = numbers.iter().map(|n| *n as i64).collect();
+            assert_eq!(plain(&one_by_one, width, rows).unwrap(), expected);
+            assert_eq!(split(&by_place, width, rows).unwrap(), expected);
+            assert!(plain(&one_by_one, width, rows + 1).is_err() && split(&by_place, width, rows + 1).is_err());
+        }
+    }
+}
