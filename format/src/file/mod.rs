@@ -15,6 +15,7 @@ mod reader;
 mod scan;
 mod writer;
 
+pub use numbers::Times;
 pub use reader::DataFile;
 pub use scan::CodedBatch;
 pub use writer::{DataFileOptions, DataFileWriter, EncodedFile};

@@ -130,6 +130,22 @@ pub(super) struct StoredPage {
     pub(super) stored: Bytes,
 }
 
+/// Times of adjacent rows, in ticks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Times {
+    /// At equal distances.
+    Even {
+        /// The first one.
+        first: i64,
+        /// From each to the next.
+        step: i64,
+        /// How many.
+        rows: usize,
+    },
+    /// One by one.
+    Listed(Vec<i64>),
+}
+
 /// The rows of one chunk that were asked for.
 pub(super) struct Numbers {
     data_type: DataType,
@@ -219,6 +235,27 @@ impl Numbers {
             }
         }
         Ok(Arc::new(UInt8Array::new(values.into(), None)))
+    }
+
+    /// The same as times of adjacent rows, without writing out those at equal distances.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub(super) fn take_times(&mut self, count: usize) -> Result<Vec<Times>> {
+        let (mut times, mut left) = (Vec::new(), count);
+        while left > 0 {
+            let (page, within) = self.next(left)?;
+            left -= within.len();
+            times.push(match page {
+                Page::Even(first, step) => {
+                    let first = first.wrapping_add(step.wrapping_mul(within.start as i64));
+                    Times::Even { first, step: *step, rows: within.len() }
+                }
+                Page::Steps(steps) => Times::Listed(steps[within].to_vec()),
+                Page::Codes(..) => return Err(Error::internal("times are no codes")),
+            });
+        }
+        Ok(times)
     }
 
     fn values<T: ArrowPrimitiveType>(&mut self, count: usize) -> Result<ArrayRef>

@@ -177,11 +177,12 @@ impl DataFile {
         columns: &[FieldRef],
         batch_rows: usize,
     ) -> Result<impl Stream<Item = Result<RecordBatch>> + Send + use<>> {
-        let scan = self.scan(store, &ranges, columns, batch_rows, false)?;
+        let scan = self.scan(store, &ranges, columns, batch_rows, (false, false))?;
         Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch.rows, scan))) }))
     }
 
-    /// As [`read`](Self::read), but numbers that the file stores as codes of at most 256 entries stay codes.
+    /// As [`read`](Self::read), but numbers that the file stores as codes of at most 256 entries stay codes, and times come
+    /// as [`Times`](super::Times) where `times` says so and they are stored as it needs.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -191,8 +192,9 @@ impl DataFile {
         ranges: Vec<Range<u64>>,
         columns: &[FieldRef],
         batch_rows: usize,
+        times: bool,
     ) -> Result<impl Stream<Item = Result<CodedBatch>> + Send + use<>> {
-        let scan = self.scan(store, &ranges, columns, batch_rows, true)?;
+        let scan = self.scan(store, &ranges, columns, batch_rows, (true, times))?;
         Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch, scan))) }))
     }
 
@@ -212,7 +214,7 @@ impl DataFile {
         ranges: &[Range<u64>],
         columns: &[FieldRef],
         batch_rows: usize,
-        coded: bool,
+        coded: (bool, bool),
     ) -> Result<Scan> {
         let mut end = 0;
         for range in ranges {

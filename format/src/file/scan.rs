@@ -5,7 +5,7 @@ use std::{collections::VecDeque, ops::Range, sync::Arc};
 use arrow::{
     array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array},
     compute::{CastOptions, cast_with_options},
-    datatypes::{DataType, FieldRef, Schema, SchemaRef},
+    datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
 };
 use bytes::Bytes;
 use parquet::{
@@ -21,12 +21,13 @@ use parquet::{
 use tokio::task::JoinHandle;
 
 use super::{
-    numbers::{self, Kind, Numbers, StoredPage},
+    numbers::{self, Kind, Numbers, StoredPage, Times},
     page::{self, Expected},
     reader::{DataFile, corrupt},
 };
 use crate::{
     error::{Error, Result},
+    ids::ColumnId,
     schema::field_id,
     store::Store,
 };
@@ -47,6 +48,8 @@ pub struct CodedBatch {
     pub rows: RecordBatch,
     /// For each column its dictionary, of the type that was asked for, if it is coded; empty when none is.
     pub dictionaries: Vec<Option<ArrayRef>>,
+    /// The time column, where it was asked for in this form and is so stored; in `rows` it is nulls without a type then.
+    pub times: Option<Vec<Times>>,
 }
 
 /// One pass over row ranges of a file.
@@ -57,6 +60,8 @@ pub(super) struct Scan {
     batch_rows: usize,
     /// Whether columns that are stored as codes stay so.
     coded: bool,
+    /// Whether times may come as [`Times`].
+    times: bool,
     /// For each column asked for, its place in decoded batches.
     places: Vec<Option<usize>>,
     /// The columns that are read, by their place in the file.
@@ -107,7 +112,7 @@ impl Scan {
         ranges: &[Range<u64>],
         columns: &[FieldRef],
         batch_rows: usize,
-        coded: bool,
+        (coded, times): (bool, bool),
     ) -> Self {
         let in_file: Vec<Option<usize>> = columns
             .iter()
@@ -134,6 +139,7 @@ impl Scan {
             store,
             batch_rows,
             coded,
+            times,
             places,
             leaves,
             parts,
@@ -148,7 +154,7 @@ impl Scan {
     /// The next batch.
     pub(super) async fn next(&mut self) -> Result<Option<CodedBatch>> {
         if self.leaves.is_empty() {
-            return self.counts.next().map(|rows| self.shape(&[], &[], rows)).transpose();
+            return self.counts.next().map(|rows| self.shape(&[], &[], None, rows)).transpose();
         }
         if self.begun && self.ahead.is_none() {
             self.ahead = self.read_on();
@@ -192,18 +198,23 @@ impl Scan {
                 continue;
             }
             let mut dictionaries: Vec<Option<ArrayRef>> = vec![None; self.leaves.len()];
+            let mut times = None;
             for (place, numbers) in &mut group.numbers {
-                let dictionary = numbers.dictionary().filter(|_| self.coded).cloned();
-                let values = if dictionary.is_some() { numbers.take_codes(rows) } else { numbers.take(rows) };
-                let values = values.map_err(|e| {
+                let fault = |e: Error| {
                     let column = self.file.schema().field(self.leaves[*place]).name();
                     e.with("key", self.file.key()).with("column", column).with("row_group", group.at)
-                })?;
-                (columns[*place], dictionaries[*place]) = (Some(values), dictionary);
+                };
+                if self.times && self.file.columns[self.leaves[*place]] == Some(ColumnId::TS) {
+                    times = Some((*place, numbers.take_times(rows).map_err(fault)?));
+                    continue;
+                }
+                let dictionary = numbers.dictionary().filter(|_| self.coded).cloned();
+                let values = if dictionary.is_some() { numbers.take_codes(rows) } else { numbers.take(rows) };
+                (columns[*place], dictionaries[*place]) = (Some(values.map_err(fault)?), dictionary);
             }
             group.rows = group.rows.saturating_sub(rows);
             self.begun = true;
-            return self.shape(&columns, &dictionaries, rows).map(Some);
+            return self.shape(&columns, &dictionaries, times, rows).map(Some);
         }
     }
 
@@ -281,6 +292,7 @@ impl Scan {
         &self,
         decoded: &[Option<ArrayRef>],
         dictionaries: &[Option<ArrayRef>],
+        times: Option<(usize, Vec<Times>)>,
         rows: usize,
     ) -> Result<CodedBatch> {
         let cast = |array: &ArrayRef, field: &FieldRef| {
@@ -296,6 +308,11 @@ impl Scan {
         for (field, place) in self.schema.fields().iter().zip(&self.places) {
             let dictionary = place.and_then(|at| dictionaries.get(at)?.as_ref());
             let dictionary = dictionary.map(|entries| cast(entries, field)).transpose()?;
+            if place.is_some() && *place == times.as_ref().map(|(at, _)| *at) {
+                columns.push(new_null_array(&DataType::Null, rows));
+                of_codes.push(None);
+                continue;
+            }
             columns.push(match place.and_then(|at| decoded.get(at)?.as_ref()) {
                 None => new_null_array(field.data_type(), rows),
                 Some(codes) if dictionary.is_some() => codes.clone(),
@@ -303,20 +320,24 @@ impl Scan {
             });
             of_codes.push(dictionary);
         }
-        let schema = if of_codes.iter().any(Option::is_some) {
-            let fields = self.schema.fields().iter().zip(&of_codes).map(|(field, dictionary)| match dictionary {
-                Some(_) => Arc::new(field.as_ref().clone().with_data_type(DataType::UInt8)),
-                None => field.clone(),
+        let is_coded = of_codes.iter().any(Option::is_some);
+        let schema = if is_coded || times.is_some() {
+            let fields = self.schema.fields().iter().zip(&columns).map(|(field, column)| {
+                let same = field.data_type() == column.data_type();
+                let other = || Field::new(field.name(), column.data_type().clone(), true);
+                if same { field.clone() } else { Arc::new(other().with_metadata(field.metadata().clone())) }
             });
             Arc::new(Schema::new(fields.collect::<Vec<FieldRef>>()))
         } else {
-            of_codes.clear();
             self.schema.clone()
         };
+        if !is_coded {
+            of_codes.clear();
+        }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let rows = RecordBatch::try_new_with_options(schema, columns, &options)
             .map_err(|e| Error::from(e).with("key", self.file.key()))?;
-        Ok(CodedBatch { rows, dictionaries: of_codes })
+        Ok(CodedBatch { rows, dictionaries: of_codes, times: times.map(|(_, times)| times) })
     }
 }
 

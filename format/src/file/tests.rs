@@ -65,7 +65,7 @@ fn lengths(rng: &mut StdRng) -> Vec<usize> {
 #[tokio::test]
 async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
     let table = table_of_every_type();
-    let (mut codes, mut encoded) = (0, Vec::new());
+    let (mut codes, mut times, mut encoded) = (0, 0, Vec::new());
     for seed in 0..12 {
         let mut rng = StdRng::seed_from_u64(seed);
         let lengths = lengths(&mut rng);
@@ -107,7 +107,8 @@ async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
             // Nothing is asked for twice or late.
             assert!(store.counters().get - before <= 1);
             let coded: Vec<CodedBatch> =
-                opened.read_coded(&store, ranges, &wanted, 64).unwrap().try_collect().await.unwrap();
+                opened.read_coded(&store, ranges, &wanted, 64, rng.random()).unwrap().try_collect().await.unwrap();
+            times += coded.iter().flat_map(|batch| &batch.times).flatten().count();
             codes += coded.iter().flat_map(|batch| &batch.dictionaries).flatten().count();
             let uncoded: Vec<RecordBatch> = coded.iter().map(|batch| uncoded(batch, &wanted)).collect();
             assert_eq!(uncoded, found);
@@ -119,13 +120,24 @@ async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
         }
     }
     assert!(codes > 50, "{codes} columns of batches were codes");
+    assert!(times > 20, "{times} pieces of time columns");
     use super::numbers::Kind::{Codes, Plain, Split, Steps};
     assert!([Codes, Plain, Split, Steps].iter().all(|kind| encoded.contains(kind)), "{encoded:?}");
 }
 
 /// The rows with each code's value in its place.
 fn uncoded(batch: &CodedBatch, columns: &[FieldRef]) -> RecordBatch {
+    let times = || {
+        let all = batch.times.iter().flatten().flat_map(|times| match times {
+            Times::Even { first, step, rows } => (0..*rows as i64).map(|i| first + step * i).collect(),
+            Times::Listed(all) => all.clone(),
+        });
+        arrow::array::Int64Array::from_iter_values(all)
+    };
     let values = |at: usize| match batch.dictionaries.get(at).and_then(Option::as_ref) {
+        None if batch.rows.column(at).data_type() == &DataType::Null => {
+            arrow::compute::cast(&times(), columns[at].data_type()).unwrap()
+        }
         None => batch.rows.column(at).clone(),
         Some(dictionary) => arrow::compute::take(dictionary, batch.rows.column(at), None).unwrap(),
     };

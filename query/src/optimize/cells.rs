@@ -10,7 +10,8 @@ use arrow::{
 };
 use hashbrown::HashMap;
 use tidelake_format::{
-    Result,
+    Error, Result,
+    file::Times,
     ids::ColumnId,
     rollup::Rollup,
     tags::{Aggregate, TagManifest},
@@ -95,6 +96,13 @@ fn rows_before(ts: &[i64], end: i64, guess: usize) -> usize {
         reach *= 2;
     }
     ts[..reach.min(ts.len())].partition_point(|t| *t < end)
+}
+
+fn rows_of(times: &Times) -> usize {
+    match times {
+        Times::Even { rows, .. } => *rows,
+        Times::Listed(ts) => ts.len(),
+    }
 }
 
 /// No cell yet.
@@ -189,15 +197,38 @@ impl Cells {
 
     /// Takes decoded rows.
     pub(super) fn add(&mut self, decoded: &Decoded) -> Result<()> {
-        let ts = self.time.map(|at| ticks(decoded.batch.column(at))).transpose()?;
+        let ts = self.time.filter(|_| decoded.times.is_none());
+        let ts = ts.map(|at| ticks(decoded.batch.column(at))).transpose()?;
         let mut spans = std::mem::take(&mut self.spans);
         spans.clear();
+        let mut pieces = decoded.times.iter().flatten();
+        let (mut piece, mut used) = (None, 0);
         let mut start = 0;
         for run in &decoded.runs {
             let end = start + run.rows;
             let group = self.groups.of[run.rank as usize];
-            match (self.bucket.clone(), ts) {
-                (Some(bucket), Some(ts)) => self.walk(&bucket, group, ts, start..end, &mut spans),
+            match (self.bucket.clone(), ts, &decoded.times) {
+                (Some(bucket), Some(ts), _) => self.walk(&bucket, group, &ts[start..end], start, &mut spans),
+                (Some(bucket), None, Some(_)) => {
+                    while start < end {
+                        let of = match piece {
+                            Some(of) if used < rows_of(of) => of,
+                            _ => {
+                                used = 0;
+                                *piece.insert(pieces.next().ok_or_else(|| Error::internal("fewer times than rows"))?)
+                            }
+                        };
+                        let rows = (rows_of(of) - used).min(end - start);
+                        match of {
+                            Times::Listed(ts) => self.walk(&bucket, group, &ts[used..used + rows], start, &mut spans),
+                            Times::Even { first, step, .. } => {
+                                let first = first.wrapping_add(step.wrapping_mul(used as i64));
+                                self.stride(&bucket, group, (first, *step), rows, start, &mut spans);
+                            }
+                        }
+                        (used, start) = (used + rows, start + rows);
+                    }
+                }
                 _ => {
                     let cell = self.cell(group, 0);
                     spans.push(Span { cell, start, len: run.rows });
@@ -223,33 +254,71 @@ impl Cells {
         Ok(())
     }
 
-    /// Cuts the rows of one series, whose time ascends, at the boundaries of buckets.
-    fn walk(&mut self, bucket: &FixedBucket, group: u32, ts: &[i64], rows: Range<usize>, spans: &mut Vec<Span>) {
-        let mut start = rows.start;
+    /// Cuts rows of one series, whose times ascend, at the boundaries of buckets; the first of them is `base` in the batch.
+    fn walk(&mut self, bucket: &FixedBucket, group: u32, ts: &[i64], base: usize, spans: &mut Vec<Span>) {
+        let mut start = 0;
         // most buckets of a series have as many rows as the one before
         let mut guess = 1;
-        let mut before: Option<(i64, usize)> = None;
-        while start < rows.end {
-            // and most follow the one before; to divide takes long
-            let follows = |(first, _): &(i64, usize)| {
-                first.checked_add(bucket.width_ticks).is_some_and(|end| *first <= ts[start] && ts[start] < end)
-            };
-            let (first, place) = before.filter(follows).unwrap_or_else(|| {
-                let first = bucket.start(ts[start]);
-                (first, self.place(group, first))
-            });
+        let mut after = None;
+        while start < ts.len() {
+            let (first, place) = self.bucket_of(bucket, group, ts[start], after);
             let end_ts = first.checked_add(bucket.width_ticks);
-            before = end_ts.map(|end| (end, place + 1));
-            let of = &ts[start..rows.end];
-            let len = match end_ts {
-                None => of.len(),
-                Some(end_ts) => rows_before(of, end_ts, guess),
-            };
+            after = end_ts.map(|end| (end, place + 1));
+            let of = &ts[start..];
+            let len = end_ts.map_or(of.len(), |end_ts| rows_before(of, end_ts, guess));
             let cell = self.cell_at(place, group, first);
-            spans.push(Span { cell, start, len });
+            spans.push(Span { cell, start: base + start, len });
             start += len;
             guess = len;
         }
+    }
+
+    /// The same of rows at equal distances.
+    fn stride(
+        &mut self,
+        bucket: &FixedBucket,
+        group: u32,
+        (first_ts, step): (i64, i64),
+        rows: usize,
+        base: usize,
+        spans: &mut Vec<Span>,
+    ) {
+        let (mut start, mut ts, mut guess) = (0, first_ts, 1);
+        let mut after = None;
+        while start < rows {
+            let (first, place) = self.bucket_of(bucket, group, ts, after);
+            let end_ts = first.checked_add(bucket.width_ticks);
+            after = end_ts.map(|end| (end, place + 1));
+            let left = rows - start;
+            let len = match end_ts {
+                Some(end) if step > 0 => {
+                    let room = end.abs_diff(ts);
+                    let until = |n: u64| (step as u64).saturating_mul(n);
+                    let is_it = |n: u64| until(n - 1) < room && until(n) >= room;
+                    let fits = if is_it(guess) { guess } else { (room - 1) / step as u64 + 1 };
+                    usize::try_from(fits).map_or(left, |fits| fits.min(left))
+                }
+                // no time follows itself
+                Some(_) => 1,
+                None => left,
+            };
+            let cell = self.cell_at(place, group, first);
+            spans.push(Span { cell, start: base + start, len });
+            start += len;
+            ts = ts.wrapping_add(step.wrapping_mul(len as i64));
+            guess = len as u64;
+        }
+    }
+
+    /// Start and place of the bucket of a time; mostly it is the one `after` the one before, and to divide takes long.
+    fn bucket_of(&self, bucket: &FixedBucket, group: u32, ts: i64, after: Option<(i64, usize)>) -> (i64, usize) {
+        let follows = |(first, _): &(i64, usize)| {
+            first.checked_add(bucket.width_ticks).is_some_and(|end| *first <= ts && ts < end)
+        };
+        after.filter(follows).unwrap_or_else(|| {
+            let first = bucket.start(ts);
+            (first, self.place(group, first))
+        })
     }
 
     /// Takes whole chunks of a data file from its tag manifest.
@@ -416,5 +485,47 @@ impl Cells {
         let column = self.columns.iter().find(|(c, _)| c.at == at);
         let (_, cells) = column.expect("the needed columns are those of the states");
         cells.part(part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::physical_expr::expressions::Column;
+    use rand::{Rng, SeedableRng, rngs::StdRng};
+
+    use super::*;
+
+    #[test]
+    fn times_at_equal_distances_are_cut_as_times_one_by_one_are() {
+        let mut rng = StdRng::seed_from_u64(5);
+        for round in 0..2_000 {
+            let width_ticks = [1, 7, 60, 61_000, i64::MAX / 2][rng.random_range(0..5)];
+            let offset_ticks = rng.random_range(0..width_ticks.min(100));
+            let bucket = FixedBucket { column: Column::new("ts", 0), width_ticks, offset_ticks };
+            let step = [1, 3, 60, 1_000, 1 << 40][rng.random_range(0..5)];
+            let (first, rows) = (rng.random_range(-100_000..100_000), rng.random_range(1..300usize));
+            let ts: Vec<i64> = (0..rows as i64).map(|i| first + step * i).collect();
+            let hull = TimeRange { first, last: ts[rows - 1] };
+            let cells = || {
+                let groups = Arc::new(Groups { of: vec![0], representative: vec![0] });
+                Cells::new(groups, Some(bucket.clone()), hull, &[], None)
+            };
+            let (mut listed, mut even) = (cells(), cells());
+            let (mut expected, mut found) = (Vec::new(), Vec::new());
+            listed.walk(&bucket, 0, &ts, 9, &mut expected);
+            even.stride(&bucket, 0, (first, step), rows, 9, &mut found);
+            assert_eq!(found, expected, "round {round}");
+            assert_eq!(even.keys, listed.keys, "round {round}");
+            // And those are right.
+            let mut at = 9;
+            for span in &expected {
+                let (_, start) = listed.keys[span.cell as usize];
+                let of = &ts[at - 9..at - 9 + span.len];
+                assert!(of.iter().all(|t| bucket.start(*t) == start), "round {round}: {start} {of:?}");
+                assert_eq!(span.start, at);
+                at += span.len;
+            }
+            assert_eq!(at - 9, rows);
+        }
     }
 }

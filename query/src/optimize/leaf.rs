@@ -21,7 +21,7 @@ use futures::{
     StreamExt, TryStreamExt,
     stream::{self, BoxStream},
 };
-use tidelake_format::store::Store;
+use tidelake_format::{ids::ColumnId, store::Store};
 
 use super::{
     AggregateLevels,
@@ -97,7 +97,7 @@ impl SeriesAggregate {
         Ok(Some(Self {
             hull: hull(&reading),
             groups: Arc::new(groups),
-            columns: shape.scan.columns().clone().coded(),
+            columns: shape.scan.columns().clone().coded(needed.iter().all(is_timeless)),
             needed: Arc::new(needed),
             read: (rest.chunks(), rest.rows()),
             answered: Arc::new(answered),
@@ -148,6 +148,11 @@ impl SeriesAggregate {
 /// Whether every chunk counts as a whole, so that no rows are left.
 fn all_whole(rolled: &Answered) -> bool {
     rolled.iter().flat_map(|(_, pieces)| pieces).all(|p| p.keep == Keep::All)
+}
+
+/// Whether a column needs no row's time but to find its bucket.
+fn is_timeless(column: &Needed) -> bool {
+    column.id != ColumnId::TS && !column.wants.first && !column.wants.last
 }
 
 fn chunks_and_rows(of: &Answered) -> (usize, u64) {

@@ -125,7 +125,7 @@ fn split(merged: &RecordBatch, ranks: &[u32], columns: &Columns, batch_rows: usi
         for part in of[start..start + rows].chunk_by(|a, b| a == b) {
             runs.push(Run { rank: ranks[part[0] as usize], rows: part.len() });
         }
-        out.push(Decoded { batch, dictionaries: Vec::new(), runs });
+        out.push(Decoded { batch, dictionaries: Vec::new(), times: None, runs });
         start += rows;
     }
     Ok(out)

@@ -14,7 +14,7 @@ use arrow::{
         TimestampSecondType,
     },
 };
-use tidelake_format::{Error, Result};
+use tidelake_format::{Error, Result, file::Times};
 
 use super::filters::TimeRange;
 
@@ -34,6 +34,8 @@ pub(crate) struct Decoded {
     pub(crate) batch: RecordBatch,
     /// For each column what its values are places in, where they were asked for as codes; empty when there is none.
     pub(crate) dictionaries: Vec<Option<ArrayRef>>,
+    /// The times of the rows, where they were asked for in this form: the time column holds nothing then.
+    pub(crate) times: Option<Vec<Times>>,
     /// The series of the rows, in order; time ascends within a run.
     pub(crate) runs: Vec<Run>,
 }
@@ -206,8 +208,10 @@ mod tests {
         let batch = RecordBatch::try_new(schema, vec![column]).unwrap();
         let runs = vec![Run { rank: 4, rows: 3 }, Run { rank: 5, rows: 3 }];
         let ranges = [TimeRange { first: 2, last: 2 }, TimeRange { first: 5, last: 20 }];
-        let clipped =
-            clip(Decoded { batch, dictionaries: Vec::new(), runs }, &ts, |i| (i == 1).then_some(&ranges[..])).unwrap();
+        let clipped = clip(Decoded { batch, dictionaries: Vec::new(), times: None, runs }, &ts, |i| {
+            (i == 1).then_some(&ranges[..])
+        })
+        .unwrap();
         assert_eq!(clipped.runs, [Run { rank: 4, rows: 3 }, Run { rank: 5, rows: 2 }]);
         assert_eq!(ticks(clipped.batch.column(0)).unwrap(), [1, 2, 3, 2, 9]);
     }

@@ -54,17 +54,20 @@ pub(crate) struct Columns {
     schema: SchemaRef,
     /// Whether numbers that are stored as codes of a dictionary stay so.
     coded: bool,
+    /// Whether times may come as [`Times`](tidelake_format::file::Times).
+    times: bool,
 }
 
 impl Columns {
     /// The time column or fields of a table.
     pub(crate) fn new(fields: Vec<FieldRef>) -> Self {
-        Self { schema: Arc::new(Schema::new(fields)), coded: false }
+        Self { schema: Arc::new(Schema::new(fields)), coded: false, times: false }
     }
 
-    /// The same, where numbers that are stored as codes of a dictionary may come as such.
-    pub(crate) fn coded(self) -> Self {
-        Self { coded: true, ..self }
+    /// The same, where numbers that are stored as codes of a dictionary may come as such; and times not written out,
+    /// where `times` says so.
+    pub(crate) fn coded(self, times: bool) -> Self {
+        Self { coded: true, times, ..self }
     }
 
     /// Their schema.
@@ -151,7 +154,8 @@ impl Reading {
                 let all = std::iter::once(&self.time).chain(columns.schema().fields());
                 Columns { coded: columns.coded, ..Columns::new(all.cloned().collect()) }
             }
-            false => columns.clone(),
+            // those to clip by are looked at one by one
+            false => Columns { times: columns.times && !clipped, ..columns.clone() },
         };
         let this = self.clone();
         let rows = match &self.sources.list[source].origin {
@@ -160,7 +164,8 @@ impl Reading {
         };
         let finish = move |(batch, spans): (CodedBatch, Vec<Span>)| {
             let runs = spans.iter().map(|s| Run { rank: s.rank, rows: s.rows }).collect();
-            let decoded = Decoded { batch: batch.rows, dictionaries: batch.dictionaries, runs };
+            let CodedBatch { rows: batch, dictionaries, times } = batch;
+            let decoded = Decoded { batch, dictionaries, times, runs };
             let Some(at) = read.time().filter(|_| clipped) else { return Ok(decoded) };
             let time = decoded.batch.column(at).clone();
             let decoded = clip(decoded, ticks(&time)?, |i| this.selection.ranges(spans[i].keep))?;
@@ -169,7 +174,7 @@ impl Reading {
             }
             let wanted: Vec<usize> = (1..decoded.batch.num_columns()).collect();
             let dictionaries = decoded.dictionaries.into_iter().skip(1).collect();
-            Ok(Decoded { batch: decoded.batch.project(&wanted)?, dictionaries, runs: decoded.runs })
+            Ok(Decoded { batch: decoded.batch.project(&wanted)?, dictionaries, times: None, runs: decoded.runs })
         };
         rows.map(move |r| r.and_then(&finish)).boxed()
     }
@@ -202,7 +207,7 @@ impl Reading {
             }
             let fields = columns.schema().fields();
             let batches = match columns.coded {
-                true => data.read_coded(&store, ranges, fields, batch_rows)?.left_stream(),
+                true => data.read_coded(&store, ranges, fields, batch_rows, columns.times)?.left_stream(),
                 false => data.read(&store, ranges, fields, batch_rows)?.map_ok(plain_batch).right_stream(),
             };
             let mut cursor = Cursor { pieces: pieces.into_iter(), left: None };
@@ -218,7 +223,7 @@ impl Reading {
 
 /// Rows without codes.
 fn plain_batch(rows: RecordBatch) -> CodedBatch {
-    CodedBatch { rows, dictionaries: Vec::new() }
+    CodedBatch { rows, dictionaries: Vec::new(), times: None }
 }
 
 /// Rows of one chunk within a batch.
@@ -264,7 +269,7 @@ fn counted(pieces: Vec<Piece>, batch_rows: usize, schema: SchemaRef) -> impl Ite
             let runs = cursor.take(rows)?.into_iter().map(|s| Run { rank: s.rank, rows: s.rows }).collect();
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
             let batch = RecordBatch::try_new_with_options(schema.clone(), Vec::new(), &options)?;
-            Ok(Decoded { batch, dictionaries: Vec::new(), runs })
+            Ok(Decoded { batch, dictionaries: Vec::new(), times: None, runs })
         })
     })
 }
