@@ -9,6 +9,8 @@ mod questions;
 
 use std::ops::Range;
 
+use crate::generate::random::{GAMMA, mix};
+
 pub use fields::{Field, Kind, MEASUREMENTS, Measurement};
 pub use questions::{Asked, Form, answer, check};
 
@@ -45,20 +47,13 @@ pub struct Fleet {
     pub seed: u64,
 }
 
-/// The finalizer of SplitMix64.
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 /// Random numbers of one field of one host, one after another.
 #[derive(Debug, Clone, Copy)]
 struct Draws(u64);
 
 impl Draws {
     fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(GAMMA);
         mix(self.0)
     }
 

@@ -10,7 +10,7 @@
 //! humidity = trunc(centre + 17/3 · clip(gauss, −3, 3)), the device's centre uniform in 0..22.
 
 mod feed;
-mod random;
+pub(crate) mod random;
 pub mod text;
 
 pub use feed::{Feed, Order, Source};

@@ -1,8 +1,9 @@
 //! What is asked of the fleet, in the words of TSBS, and the right answers by plain loops.
 
-use super::{DATABASE, Draws, FIRST_TS, Fleet, STEP_MS, mix};
+use super::{DATABASE, Draws, FIRST_TS, Fleet, STEP_MS};
 use crate::{
     answer::{Answer, Column},
+    generate::random::mix,
     verify::TOLERANCE,
 };
 use anyhow::{Result, bail, ensure};

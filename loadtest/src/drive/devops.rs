@@ -64,12 +64,12 @@ pub async fn load(
     let begun = Instant::now();
     let share = |worker: usize| (u64::from(fleet.hosts) * worker as u64 / workers as u64) as u32;
     let tasks = (0..workers.max(1)).map(|worker| {
-        let (mut feed, hosts) = (None, share(worker)..share(worker + 1));
+        let hosts = share(worker)..share(worker + 1);
         let (fleet, url, options) = (*fleet, url.to_owned(), options.clone());
         tokio::spawn(async move {
             let mut client = Client::new(&url, options)?;
             let (mut body, mut latencies, mut sums) = (Vec::new(), Latencies::default(), [0u64; 3]);
-            let feed = feed.get_or_insert_with(|| Feed::new(fleet, hosts));
+            let mut feed = Feed::new(fleet, hosts);
             let target = format!("/write?db={DATABASE}");
             loop {
                 body.clear();

@@ -1,10 +1,10 @@
 //! Random numbers that never change: a counter-based generator and a table for truncated normal values.
 
 /// The step of SplitMix64: 2⁶⁴ / golden ratio, odd.
-pub(super) const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): a bijection that spreads every input bit over the output.
-pub(super) fn mix(mut z: u64) -> u64 {
+pub(crate) fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)

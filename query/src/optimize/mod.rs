@@ -10,7 +10,7 @@
 //!
 //! What the rule does not understand stays as DataFusion planned it. [`shape`] reads the plan, [`levels`] divides the
 //! chunks, [`yielding`] keeps joins stoppable, [`rolled`] takes buckets of rollups, [`cells`] holds the aggregates of
-//! groups, each column's in [`mod@column`], [`leaf`] is the plan node.
+//! groups, each column's in [`mod@column`], [`codes`] adds up what is stored as codes, [`leaf`] is the plan node.
 
 mod cells;
 mod codes;
