@@ -3,6 +3,7 @@
 mod guard;
 mod plans;
 mod state;
+mod template;
 
 use std::sync::{
     Arc,
@@ -14,9 +15,8 @@ use arrow::{
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
 use datafusion::{
-    common::{ParamValues, ScalarValue},
+    common::ScalarValue,
     execution::{SendableRecordBatchStream, SessionState, context::SQLOptions},
-    logical_expr::LogicalPlan,
     physical_plan::{execute_stream, execution_plan::reset_plan_states},
 };
 use tidelake_format::{
@@ -27,9 +27,11 @@ use tidelake_format::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use self::plans::{Executable, Plans, is_repeatable};
+pub use self::template::{Plan, Template};
+
+use self::plans::{Executable, Plans};
 use crate::{
-    dialect::{self, Parsed, StatementKind},
+    dialect::{self, Parsed, Shape, StatementKind},
     error::from_datafusion,
     session::Session,
     table::{Reader, View},
@@ -59,10 +61,10 @@ pub struct Prepared {
 /// What a prepared statement does.
 #[derive(Debug, Clone)]
 pub enum Statement {
-    /// It reads: the analyzed plan and the schema that goes over the wire ([`crate::wire`]).
+    /// It reads: the plan and the schema that goes over the wire ([`crate::wire`]).
     Query {
-        /// Analyzed, not optimized; parameters are `$1…`. It is bound to no snapshot: each run reads a new one.
-        plan: Arc<LogicalPlan>,
+        /// Bound to no snapshot: each run reads a new one.
+        plan: Plan,
         /// The result's names and wire types.
         schema: SchemaRef,
     },
@@ -76,6 +78,22 @@ pub enum Outcome {
     Rows(SendableRecordBatchStream),
     /// A write.
     Updated(WriteOutcome),
+}
+
+/// A statement's text, read as far as planning needs it.
+enum Text {
+    Query(QueryText),
+    /// What it does, and its number of parameters.
+    Update(StatementKind, usize),
+}
+
+/// The text of a statement that reads.
+enum QueryText {
+    /// It was planned before, maybe on another catalog.
+    Known(Arc<Prepared>),
+    /// It may have the plan of its shape.
+    Shaped(Shape),
+    Parsed(Box<Parsed>),
 }
 
 /// Plans and runs statements over one root; cheap to clone.
@@ -146,22 +164,15 @@ impl Engine {
     /// # Errors
     /// Invalid with the place of a syntax error, or the name that does not exist.
     pub async fn prepare(&self, session: &Session, sql: &str) -> Result<Arc<Prepared>> {
-        if let Some(known) = self.inner.plans.analyzed(session, sql) {
-            let snapshot = self.snapshot(session).await?;
-            if known.version == snapshot.catalog.version {
-                return Ok(known);
-            }
-            return self.plan(session, sql, &snapshot).await;
-        }
-        let parsed = dialect::parse(sql, session.double_quotes)?;
-        match parsed.kind {
-            StatementKind::Reads => self.plan_parsed(session, sql, &parsed, &self.snapshot(session).await?).await,
-            StatementKind::Use(_) => Ok(Arc::new(update(sql, Vec::new()))),
-            StatementKind::Writes => {
+        let text = match self.read(session, sql)? {
+            Text::Query(text) => text,
+            Text::Update(StatementKind::Use(_), _) => return Ok(Arc::new(update(sql, Vec::new()))),
+            Text::Update(_, parameters) => {
                 let parameter = |i| Field::new(format!("${i}"), DataType::Utf8, true);
-                Ok(Arc::new(update(sql, (1..=parsed.parameters).map(parameter).collect())))
+                return Ok(Arc::new(update(sql, (1..=parameters).map(parameter).collect())));
             }
-        }
+        };
+        self.plan(session, sql, text, &self.snapshot(session).await?).await
     }
 
     /// Runs a prepared statement, once per row of `parameters` when it writes; with at most one row when it reads.
@@ -185,7 +196,10 @@ impl Engine {
         if snapshot.catalog.version == statement.version {
             return self.execute(session, snapshot, statement, parameters, permit).await;
         }
-        let again = self.plan(session, &statement.sql, &snapshot).await?;
+        let Text::Query(text) = self.read(session, &statement.sql)? else {
+            return Err(Error::internal("a statement that reads was read as one that writes"));
+        };
+        let again = self.plan(session, &statement.sql, text, &snapshot).await?;
         match &again.kind {
             Statement::Query { schema: new, .. } if new == schema => {
                 self.execute(session, snapshot, &again, parameters, permit).await
@@ -199,19 +213,13 @@ impl Engine {
     /// # Errors
     /// As [`Engine::prepare`] and [`Engine::run`].
     pub async fn query(&self, session: &Session, sql: &str) -> Result<(Arc<Prepared>, Outcome)> {
-        let known = self.inner.plans.analyzed(session, sql);
-        let parsed = if known.is_none() { Some(dialect::parse(sql, session.double_quotes)?) } else { None };
-        if parsed.as_ref().is_some_and(|p| p.kind != StatementKind::Reads) {
+        let Text::Query(text) = self.read(session, sql)? else {
             let outcome = self.update(session, sql, None).await?;
             return Ok((Arc::new(update(sql, Vec::new())), outcome));
-        }
+        };
         let permit = self.permit().await?;
         let snapshot = self.snapshot(session).await?;
-        let prepared = match (known, parsed) {
-            (Some(known), _) if known.version == snapshot.catalog.version => known,
-            (_, Some(parsed)) => self.plan_parsed(session, sql, &parsed, &snapshot).await?,
-            (_, None) => self.plan(session, sql, &snapshot).await?,
-        };
+        let prepared = self.plan(session, sql, text, &snapshot).await?;
         let outcome = self.execute(session, snapshot, &prepared, None, permit).await?;
         Ok((prepared, outcome))
     }
@@ -229,15 +237,41 @@ impl Engine {
         Ok(Outcome::Updated(WriteOutcome { use_database: Some(database.name.clone()), ..WriteOutcome::default() }))
     }
 
-    /// Plans a statement that reads, or finds it planned for the catalog of this snapshot already.
-    async fn plan(&self, session: &Session, sql: &str, snapshot: &Arc<Snapshot>) -> Result<Arc<Prepared>> {
-        if let Some(known) = self.inner.plans.analyzed(session, sql)
-            && known.version == snapshot.catalog.version
-        {
-            return Ok(known);
+    /// Reads a text as far as planning needs it.
+    fn read(&self, session: &Session, sql: &str) -> Result<Text> {
+        if let Some(known) = self.inner.plans.prepared(session, sql) {
+            return Ok(Text::Query(QueryText::Known(known)));
+        }
+        if let Some(shape) = dialect::shape(sql, session.double_quotes) {
+            return Ok(Text::Query(QueryText::Shaped(shape)));
         }
         let parsed = dialect::parse(sql, session.double_quotes)?;
-        self.plan_parsed(session, sql, &parsed, snapshot).await
+        Ok(match parsed.kind {
+            StatementKind::Reads => Text::Query(QueryText::Parsed(Box::new(parsed))),
+            kind => Text::Update(kind, parsed.parameters),
+        })
+    }
+
+    /// Plans a statement that reads, or finds it planned for the catalog of this snapshot already.
+    async fn plan(
+        &self,
+        session: &Session,
+        sql: &str,
+        text: QueryText,
+        snapshot: &Arc<Snapshot>,
+    ) -> Result<Arc<Prepared>> {
+        let shape = match text {
+            QueryText::Known(known) if known.version == snapshot.catalog.version => return Ok(known),
+            QueryText::Known(_) => dialect::shape(sql, session.double_quotes),
+            QueryText::Shaped(shape) => Some(shape),
+            QueryText::Parsed(parsed) => return self.plan_parsed(session, sql, &parsed, snapshot).await,
+        };
+        if let Some(shape) = shape
+            && let Some(prepared) = self.plan_by_shape(session, sql, &shape, snapshot).await
+        {
+            return Ok(prepared);
+        }
+        self.plan_parsed(session, sql, &dialect::parse(sql, session.double_quotes)?, snapshot).await
     }
 
     async fn plan_parsed(
@@ -249,8 +283,34 @@ impl Engine {
     ) -> Result<Arc<Prepared>> {
         let (view, state) = self.state(session, snapshot.clone());
         let prepared = Arc::new(plan(sql, parsed, session, &view, &state).await?);
-        self.inner.plans.keep_analyzed(session, &prepared);
+        self.inner.plans.keep(session, &prepared);
         Ok(prepared)
+    }
+
+    /// Puts the literals of a statement into the plan of its shape; `None` where that cannot be planned, or a literal
+    /// is not of its column's type: then its own text is planned, or gives the error.
+    async fn plan_by_shape(
+        &self,
+        session: &Session,
+        sql: &str,
+        shape: &Shape,
+        snapshot: &Arc<Snapshot>,
+    ) -> Option<Arc<Prepared>> {
+        let known = self.inner.plans.prepared(session, &shape.sql);
+        let version = snapshot.catalog.version;
+        let general = match known.filter(|k| k.version == version) {
+            Some(known) => known,
+            None => {
+                let parsed = dialect::parse(&shape.sql, session.double_quotes).ok()?;
+                self.plan_parsed(session, &shape.sql, &parsed, snapshot).await.ok()?
+            }
+        };
+        let Statement::Query { plan: Plan::Template(template), schema } = &general.kind else { return None };
+        let plan = template.bind(shape.values(template.types(), session.time_zone)?).ok()?;
+        let kind = Statement::Query { plan: Plan::Optimized(plan), schema: schema.clone() };
+        let prepared = Arc::new(Prepared { sql: sql.to_owned(), kind, parameters: Vec::new(), version });
+        self.inner.plans.keep(session, &prepared);
+        Some(prepared)
     }
 
     /// Plans physically, unless that was done on this snapshot before, and starts: the stream holds the permit and
@@ -293,14 +353,18 @@ impl Engine {
         let (_, state) = self.state(session, snapshot.clone());
         let bound;
         let plan = if statement.parameters.is_empty() {
-            plan.as_ref()
+            plan
         } else {
-            bound = plan.as_ref().clone().with_param_values(values(statement, parameters)?).map_err(from_datafusion)?;
+            bound = plan.bind(values(statement, parameters)?).map_err(from_datafusion)?;
             &bound
         };
-        let physical = state.create_physical_plan(plan).await.map_err(from_datafusion)?;
-        let executable = Executable { plan: physical, context: state.task_ctx() };
-        if is_repeatable(plan).map_err(from_datafusion)? && statement.parameters.is_empty() {
+        let physical = match plan {
+            Plan::Optimized(plan) => state.query_planner().create_physical_plan(plan, &state).await,
+            Plan::Analyzed(plan) => state.create_physical_plan(plan).await,
+            Plan::Template(_) => return Err(Error::internal("a plan was run without values for its parameters")),
+        };
+        let executable = Executable { plan: physical.map_err(from_datafusion)?, context: state.task_ctx() };
+        if statement.parameters.is_empty() && matches!(plan, Plan::Optimized(_)) {
             self.inner.plans.keep_executable(session, statement, &snapshot, &executable);
         }
         Ok(executable)
@@ -358,9 +422,10 @@ async fn plan(sql: &str, parsed: &Parsed, session: &Session, view: &View, state:
     }
     let named = fields.iter().zip(planned.names).map(|(f, name)| f.as_ref().clone().with_name(name));
     let schema = wire_schema(&Schema::new(named.collect::<Vec<_>>()));
+    let plan = Plan::new(planned.plan, planned.parameters.len(), state).map_err(from_datafusion)?;
     Ok(Prepared {
         sql: sql.to_owned(),
-        kind: Statement::Query { plan: Arc::new(planned.plan), schema },
+        kind: Statement::Query { plan, schema },
         parameters: planned.parameters,
         version: view.snapshot.catalog.version,
     })
@@ -371,7 +436,7 @@ fn update(sql: &str, parameters: Vec<Field>) -> Prepared {
 }
 
 /// The one row of parameters of a query, as `$1…`.
-fn values(statement: &Prepared, parameters: Option<RecordBatch>) -> Result<ParamValues> {
+fn values(statement: &Prepared, parameters: Option<RecordBatch>) -> Result<Vec<ScalarValue>> {
     let expected = statement.parameters.len();
     let wrong = |found: String| {
         Err(Error::invalid("a query takes one row with one value for each parameter")
@@ -383,8 +448,7 @@ fn values(statement: &Prepared, parameters: Option<RecordBatch>) -> Result<Param
         return wrong(format!("{} rows x {}", batch.num_rows(), batch.num_columns()));
     }
     let values = batch.columns().iter().map(|c| ScalarValue::try_from_array(c, 0));
-    let values: Vec<ScalarValue> = values.collect::<Result<_, _>>().map_err(from_datafusion)?;
-    Ok(ParamValues::from(values))
+    values.collect::<Result<_, _>>().map_err(from_datafusion)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod names;
 mod parameters;
 mod planner;
 mod resolve;
+mod shape;
 mod show;
 mod time;
 
@@ -34,6 +35,7 @@ use tidelake_format::{Error, Result};
 
 pub use info::{CATALOG, CatalogInfo, information_schema};
 pub use parameters::parameter_fields;
+pub use shape::{Shape, shape};
 
 use crate::session::{DoubleQuotes, Session};
 

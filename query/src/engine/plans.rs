@@ -1,8 +1,8 @@
-//! Plans kept for statements that come again: analyzed ones while the catalog is the same, executable ones while the
+//! Plans kept for statements that come again: logical ones while the catalog is the same, executable ones while the
 //! snapshot is.
 //!
 //! No answer is kept: an executable plan reads what it says each time it runs. Where a statement asks for something
-//! that changes with the call (`now()`, parameters), only its analyzed plan is kept.
+//! that changes with the call (`now()`, parameters), only its logical plan is kept.
 
 use std::{
     hash::{Hash, Hasher},
@@ -10,15 +10,7 @@ use std::{
 };
 
 use chrono_tz::Tz;
-use datafusion::{
-    common::{
-        Result,
-        tree_node::{TreeNode, TreeNodeRecursion},
-    },
-    execution::TaskContext,
-    logical_expr::{Expr, LogicalPlan, Volatility},
-    physical_plan::ExecutionPlan,
-};
+use datafusion::{execution::TaskContext, physical_plan::ExecutionPlan};
 use hashbrown::{Equivalent, HashMap};
 use parking_lot::Mutex;
 use tidelake_format::snapshot::Snapshot;
@@ -30,8 +22,8 @@ use crate::{
     table::SeriesScan,
 };
 
-/// What an analyzed plan weighs beside its text, in bytes: a guess.
-const ANALYZED_BYTES: usize = 16 << 10;
+/// What a logical plan weighs beside its text, in bytes: a guess.
+const LOGICAL_BYTES: usize = 16 << 10;
 /// What an executable plan weighs beside the chunks that it names, in bytes: a guess.
 const EXECUTABLE_BYTES: usize = 32 << 10;
 
@@ -66,7 +58,7 @@ pub(super) struct Executable {
     pub(super) context: Arc<TaskContext>,
 }
 
-/// All that an analyzed plan depends on beside the catalog.
+/// All that a logical plan depends on beside the catalog.
 #[derive(PartialEq, Eq)]
 struct Key {
     sql: String,
@@ -109,7 +101,7 @@ impl Plans {
     }
 
     /// The plan of a statement, of whatever version of the catalog.
-    pub(super) fn analyzed(&self, session: &Session, sql: &str) -> Option<Arc<Prepared>> {
+    pub(super) fn prepared(&self, session: &Session, sql: &str) -> Option<Arc<Prepared>> {
         let mut state = self.state.lock();
         state.turn += 1;
         let turn = state.turn;
@@ -118,8 +110,8 @@ impl Plans {
         Some(slot.prepared.clone())
     }
 
-    /// Keeps an analyzed plan in place of the statement's last one.
-    pub(super) fn keep_analyzed(&self, session: &Session, prepared: &Arc<Prepared>) {
+    /// Keeps a plan in place of the statement's last one.
+    pub(super) fn keep(&self, session: &Session, prepared: &Arc<Prepared>) {
         let key = Key {
             sql: prepared.sql.clone(),
             database: session.database.clone(),
@@ -127,7 +119,7 @@ impl Plans {
             double_quotes: session.double_quotes,
             levels: session.levels,
         };
-        let bytes = ANALYZED_BYTES + 16 * prepared.sql.len();
+        let bytes = LOGICAL_BYTES + 16 * prepared.sql.len();
         let mut state = self.state.lock();
         state.turn += 1;
         let slot = Slot { prepared: prepared.clone(), executable: None, bytes, used: state.turn };
@@ -186,9 +178,9 @@ impl State {
         self.snapshot = None;
         for slot in self.slots.values_mut().filter(|s| s.executable.is_some()) {
             slot.executable = None;
-            let analyzed = ANALYZED_BYTES + 16 * slot.prepared.sql.len();
-            self.bytes -= slot.bytes - analyzed;
-            slot.bytes = analyzed;
+            let logical = LOGICAL_BYTES + 16 * slot.prepared.sql.len();
+            self.bytes -= slot.bytes - logical;
+            slot.bytes = logical;
         }
     }
 
@@ -222,28 +214,6 @@ fn weight(plan: &dyn ExecutionPlan) -> usize {
     own + plan.children().into_iter().map(|child| weight(child.as_ref())).sum::<usize>()
 }
 
-/// Whether a plan does the same each time it runs on one snapshot: it has no parameters and calls nothing that
-/// depends on the time or on chance, and does not tell of a run.
-pub(super) fn is_repeatable(plan: &LogicalPlan) -> Result<bool> {
-    let mut repeatable = true;
-    plan.apply_with_subqueries(|node| {
-        if matches!(node, LogicalPlan::Analyze(_) | LogicalPlan::Explain(_)) {
-            repeatable = false;
-        }
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
-                repeatable &= match expr {
-                    Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Immutable,
-                    Expr::Placeholder(_) | Expr::ScalarVariable(..) => false,
-                    _ => true,
-                };
-                Ok(if repeatable { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
-            })
-        })
-    })?;
-    Ok(repeatable)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,30 +233,30 @@ mod tests {
         let plans = Plans::new(1 << 20);
         let session = Session { database: Some("a".into()), ..Session::default() };
         let of_a = prepared("select 1");
-        plans.keep_analyzed(&session, &of_a);
-        assert!(Arc::ptr_eq(&plans.analyzed(&session, "select 1").unwrap(), &of_a));
+        plans.keep(&session, &of_a);
+        assert!(Arc::ptr_eq(&plans.prepared(&session, "select 1").unwrap(), &of_a));
         for other in [
             Session::default(),
             Session { database: Some("b".into()), ..session.clone() },
             Session { time_zone: chrono_tz::Asia::Shanghai, ..session.clone() },
             Session { double_quotes: DoubleQuotes::Text, ..session.clone() },
         ] {
-            assert!(plans.analyzed(&other, "select 1").is_none(), "{other:?}");
+            assert!(plans.prepared(&other, "select 1").is_none(), "{other:?}");
         }
-        assert!(plans.analyzed(&session, "select 2").is_none());
+        assert!(plans.prepared(&session, "select 2").is_none());
     }
 
     #[test]
     fn the_least_recently_used_go_first_and_the_weight_stays_within_the_capacity() {
-        let plans = Plans::new(8 * ANALYZED_BYTES);
+        let plans = Plans::new(8 * LOGICAL_BYTES);
         let session = Session::default();
         for n in 0..100 {
-            plans.keep_analyzed(&session, &prepared(&format!("select {n}")));
-            assert!(plans.analyzed(&session, "select 0").is_some(), "it is used all the time");
+            plans.keep(&session, &prepared(&format!("select {n}")));
+            assert!(plans.prepared(&session, "select 0").is_some(), "it is used all the time");
             let state = plans.state.lock();
             assert!(state.bytes <= plans.capacity);
             assert_eq!(state.bytes, state.slots.values().map(|s| s.bytes).sum::<usize>());
         }
-        assert!(plans.analyzed(&session, "select 50").is_none());
+        assert!(plans.prepared(&session, "select 50").is_none());
     }
 }

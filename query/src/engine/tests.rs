@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod requests;
+mod shapes;
 mod world;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -435,7 +436,7 @@ async fn a_kept_plan_reads_what_was_written_after_it() {
         for _ in 0..2 {
             assert_eq!(lines(&engine, "select count(*) from t").await, [world.rows.len().to_string()]);
         }
-        let known = engine.inner.plans.analyzed(&session(), "select count(*) from t").unwrap();
+        let known = engine.inner.plans.prepared(&session(), "select count(*) from t").unwrap();
         let snapshot = engine.snapshot(&session()).await.unwrap();
         assert!(engine.inner.plans.executable(&session(), &known, &snapshot).is_some(), "its plan is kept");
         match round % 2 {
@@ -465,7 +466,7 @@ async fn what_changes_with_the_call_is_planned_by_each_call() {
     let nested = "select count(*) from t where ts < (select now() - 1d)";
     lines(&engine, nested).await;
     let (snapshot, known) =
-        (engine.snapshot(&session()).await.unwrap(), engine.inner.plans.analyzed(&session(), nested).unwrap());
+        (engine.snapshot(&session()).await.unwrap(), engine.inner.plans.prepared(&session(), nested).unwrap());
     assert!(engine.inner.plans.executable(&session(), &known, &snapshot).is_none());
 }
 

@@ -168,7 +168,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::Kind;
+    use crate::{Kind, engine::Plan};
 
     fn prepared(kind: Statement, types: &[DataType]) -> Prepared {
         let parameters = types.iter().map(|t| Field::new("p", t.clone(), true)).collect();
@@ -178,7 +178,7 @@ mod tests {
     fn query(types: &[DataType]) -> Prepared {
         use datafusion::logical_expr::LogicalPlanBuilder;
         let plan = LogicalPlanBuilder::empty(false).build().unwrap();
-        prepared(Statement::Query { plan: Arc::new(plan), schema: Arc::new(Schema::empty()) }, types)
+        prepared(Statement::Query { plan: Plan::Analyzed(plan), schema: Arc::new(Schema::empty()) }, types)
     }
 
     fn batch(columns: Vec<ArrayRef>) -> RecordBatch {

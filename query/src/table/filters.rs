@@ -7,8 +7,14 @@ use arrow::{
 };
 use datafusion::{
     catalog::Session,
-    common::{Column, DFSchema, Result, ScalarValue},
-    logical_expr::{Between, BinaryExpr, Cast, Expr, Operator, expr_rewriter::unnormalize_col, utils::conjunction},
+    common::{
+        Column, DFSchema, Result, ScalarValue,
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+    },
+    logical_expr::{
+        Between, BinaryExpr, Cast, Expr, Operator, expr::Placeholder, expr_rewriter::unnormalize_col, lit,
+        utils::conjunction,
+    },
 };
 use tidelake_format::{
     rows::SeriesSet,
@@ -75,8 +81,20 @@ pub(crate) fn classify(filter: &Expr, table: &Supertable, precision: Precision) 
     if plain && !filter.is_volatile() && !has_subquery(filter) { Use::Tags } else { Use::Rows }
 }
 
+/// A filter with NULL in place of each parameter whose type is known: what the scan does with it holds for any value.
+pub(crate) fn with_any_values(filter: &Expr) -> Result<Expr> {
+    let any = |expr: Expr| {
+        Ok(match &expr {
+            Expr::Placeholder(Placeholder { field: Some(field), .. }) => {
+                Transformed::yes(lit(ScalarValue::try_from(field.data_type())?))
+            }
+            _ => Transformed::no(expr),
+        })
+    };
+    filter.clone().transform(any).data()
+}
+
 fn has_subquery(filter: &Expr) -> bool {
-    use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
     let mut found = false;
     let walk = filter.apply(|e| {
         found |= matches!(

@@ -22,7 +22,7 @@ use tidelake_format::{
 };
 
 use super::{
-    filters::{TimeRange, Use, classify, select},
+    filters::{TimeRange, Use, classify, select, with_any_values},
     output::OutputColumn,
     read::{Columns, Reading},
     scan::SeriesScan,
@@ -154,11 +154,14 @@ impl TableProvider for SeriesTable {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        let of = |filter: &&Expr| match classify(filter, &self.table, self.database.precision) {
-            Use::Tags | Use::Time(_) => TableProviderFilterPushDown::Exact,
-            Use::Rows => TableProviderFilterPushDown::Unsupported,
+        let of = |filter: &&Expr| {
+            let filter = with_any_values(filter)?;
+            Ok(match classify(&filter, &self.table, self.database.precision) {
+                Use::Tags | Use::Time(_) => TableProviderFilterPushDown::Exact,
+                Use::Rows => TableProviderFilterPushDown::Unsupported,
+            })
         };
-        Ok(filters.iter().map(of).collect())
+        filters.iter().map(of).collect()
     }
 
     async fn scan(
