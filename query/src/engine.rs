@@ -17,6 +17,7 @@ use arrow::{
 use datafusion::{
     common::ScalarValue,
     execution::{SendableRecordBatchStream, SessionState, context::SQLOptions},
+    logical_expr::LogicalPlan,
     physical_plan::{execute_stream, execution_plan::reset_plan_states},
 };
 use tidelake_format::{
@@ -64,7 +65,7 @@ pub enum Statement {
     /// It reads: the plan and the schema that goes over the wire ([`crate::wire`]).
     Query {
         /// Bound to no snapshot: each run reads a new one.
-        plan: Plan,
+        plan: Arc<Plan>,
         /// The result's names and wire types.
         schema: SchemaRef,
     },
@@ -78,6 +79,19 @@ pub enum Outcome {
     Rows(SendableRecordBatchStream),
     /// A write.
     Updated(WriteOutcome),
+}
+
+impl Prepared {
+    /// The template that it is, and the schema of its result.
+    fn template(&self) -> Option<(&Template, &SchemaRef)> {
+        match &self.kind {
+            Statement::Query { plan, schema } => match plan.as_ref() {
+                Plan::Template(template) => Some((template, schema)),
+                _ => None,
+            },
+            Statement::Update => None,
+        }
+    }
 }
 
 /// A statement's text, read as far as planning needs it.
@@ -305,9 +319,9 @@ impl Engine {
                 self.plan_parsed(session, &shape.sql, &parsed, snapshot).await.ok()?
             }
         };
-        let Statement::Query { plan: Plan::Template(template), schema } = &general.kind else { return None };
-        let plan = template.bind(shape.values(template.types(), session.time_zone)?).ok()?;
-        let kind = Statement::Query { plan: Plan::Optimized(plan), schema: schema.clone() };
+        let (template, schema) = general.template()?;
+        let values = shape.values(template.types(), session.time_zone)?;
+        let kind = Statement::Query { plan: Arc::new(Plan::Instance(general.clone(), values)), schema: schema.clone() };
         let prepared = Arc::new(Prepared { sql: sql.to_owned(), kind, parameters: Vec::new(), version });
         self.inner.plans.keep(session, &prepared);
         Some(prepared)
@@ -347,25 +361,66 @@ impl Engine {
         let Statement::Query { plan, .. } = &statement.kind else {
             return Err(Error::internal("only a statement that reads is executed here"));
         };
-        if let Some(known) = self.inner.plans.executable(session, statement, &snapshot) {
+        let kept = statement.parameters.is_empty();
+        if kept && let Some(known) = self.inner.plans.executable(session, statement, &snapshot) {
             return Ok(known);
         }
+        let values = if kept { Vec::new() } else { values(statement, parameters)? };
+        let executable = match plan.as_ref() {
+            Plan::Optimized(plan) => {
+                let (_, state) = self.state(session, snapshot.clone());
+                let plan = state.query_planner().create_physical_plan(plan, &state).await.map_err(from_datafusion)?;
+                Executable { plan, context: state.task_ctx(), rescan: None }
+            }
+            Plan::Instance(general, values) => self.instance(session, &snapshot, general, values.clone()).await?,
+            Plan::Template(template) => match template.exact(&values) {
+                Some(exact) => return self.instance(session, &snapshot, statement, exact).await,
+                None => {
+                    let plan = template.bind_inexact(values).map_err(from_datafusion)?;
+                    return self.optimized(session, snapshot, &plan).await;
+                }
+            },
+            Plan::Analyzed(plan) if kept => return self.optimized(session, snapshot, plan).await,
+            Plan::Analyzed(plan) => {
+                let plan = plan.clone().with_param_values(values).map_err(from_datafusion)?;
+                return self.optimized(session, snapshot, &plan).await;
+            }
+        };
+        self.inner.plans.keep_executable(session, statement, &snapshot, &executable);
+        Ok(executable)
+    }
+
+    /// The physical plan of an analyzed plan without parameters.
+    async fn optimized(&self, session: &Session, snapshot: Arc<Snapshot>, plan: &LogicalPlan) -> Result<Executable> {
+        let (_, state) = self.state(session, snapshot);
+        let plan = state.create_physical_plan(plan).await.map_err(from_datafusion)?;
+        Ok(Executable { plan, context: state.task_ctx(), rescan: None })
+    }
+
+    /// The physical plan of a template with values of exactly its types: the one made for the last values with another
+    /// scan, where these differ in nothing else.
+    async fn instance(
+        &self,
+        session: &Session,
+        snapshot: &Arc<Snapshot>,
+        general: &Arc<Prepared>,
+        values: Vec<ScalarValue>,
+    ) -> Result<Executable> {
+        let (template, _) = general.template().ok_or_else(|| Error::internal("values, and no place for them"))?;
+        let known = self.inner.plans.executable(session, general, snapshot);
+        if let Some(Executable { context, rescan: Some(rescan), .. }) = known
+            && let Some(plan) = rescan.with(&values).await.map_err(from_datafusion)?
+        {
+            return Ok(Executable { plan, context, rescan: None });
+        }
         let (_, state) = self.state(session, snapshot.clone());
-        let bound;
-        let plan = if statement.parameters.is_empty() {
-            plan
-        } else {
-            bound = plan.bind(values(statement, parameters)?).map_err(from_datafusion)?;
-            &bound
-        };
-        let physical = match plan {
-            Plan::Optimized(plan) => state.query_planner().create_physical_plan(plan, &state).await,
-            Plan::Analyzed(plan) => state.create_physical_plan(plan).await,
-            Plan::Template(_) => return Err(Error::internal("a plan was run without values for its parameters")),
-        };
-        let executable = Executable { plan: physical.map_err(from_datafusion)?, context: state.task_ctx() };
-        if statement.parameters.is_empty() && matches!(plan, Plan::Optimized(_)) {
-            self.inner.plans.keep_executable(session, statement, &snapshot, &executable);
+        let plan = template.bind(values).map_err(from_datafusion)?;
+        let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(from_datafusion)?;
+        let mut executable = Executable { plan, context: state.task_ctx(), rescan: None };
+        if let Some(rescan) = template.rescan(state, &executable.plan) {
+            executable.rescan = Some(Arc::new(rescan));
+            self.inner.plans.keep_executable(session, general, snapshot, &executable);
+            executable.rescan = None;
         }
         Ok(executable)
     }
@@ -422,7 +477,7 @@ async fn plan(sql: &str, parsed: &Parsed, session: &Session, view: &View, state:
     }
     let named = fields.iter().zip(planned.names).map(|(f, name)| f.as_ref().clone().with_name(name));
     let schema = wire_schema(&Schema::new(named.collect::<Vec<_>>()));
-    let plan = Plan::new(planned.plan, planned.parameters.len(), state).map_err(from_datafusion)?;
+    let plan = Arc::new(Plan::new(planned.plan, planned.parameters.len(), state).map_err(from_datafusion)?);
     Ok(Prepared {
         sql: sql.to_owned(),
         kind: Statement::Query { plan, schema },

@@ -15,7 +15,7 @@ use hashbrown::{Equivalent, HashMap};
 use parking_lot::Mutex;
 use tidelake_format::snapshot::Snapshot;
 
-use super::Prepared;
+use super::{Prepared, template::Rescan};
 use crate::{
     optimize::SeriesAggregate,
     session::{DoubleQuotes, Levels, Session},
@@ -56,6 +56,8 @@ pub(super) struct Executable {
     pub(super) plan: Arc<dyn ExecutionPlan>,
     /// What it runs in.
     pub(super) context: Arc<TaskContext>,
+    /// Makes it one for other values, where it is a template's.
+    pub(super) rescan: Option<Arc<Rescan>>,
 }
 
 /// All that a logical plan depends on beside the catalog.
@@ -119,7 +121,7 @@ impl Plans {
             double_quotes: session.double_quotes,
             levels: session.levels,
         };
-        let bytes = LOGICAL_BYTES + 16 * prepared.sql.len();
+        let bytes = logical_bytes(prepared);
         let mut state = self.state.lock();
         state.turn += 1;
         let slot = Slot { prepared: prepared.clone(), executable: None, bytes, used: state.turn };
@@ -145,7 +147,7 @@ impl Plans {
         slot.executable.clone().filter(|_| Arc::ptr_eq(&slot.prepared, prepared))
     }
 
-    /// Keeps an executable plan; those of any other snapshot go.
+    /// Keeps an executable plan in place of the statement's last one; those of any other snapshot go.
     pub(super) fn keep_executable(
         &self,
         session: &Session,
@@ -163,12 +165,12 @@ impl Plans {
             state.snapshot = Some(snapshot.clone());
         }
         let Some(slot) = state.slots.get_mut(&Asked(session, &prepared.sql)) else { return };
-        if slot.executable.is_some() || !Arc::ptr_eq(&slot.prepared, prepared) {
+        if !Arc::ptr_eq(&slot.prepared, prepared) {
             return;
         }
         slot.executable = Some(executable.clone());
-        slot.bytes += bytes;
-        state.bytes += bytes;
+        let last = std::mem::replace(&mut slot.bytes, logical_bytes(prepared) + bytes);
+        state.bytes = state.bytes - last + logical_bytes(prepared) + bytes;
         state.shrink(self.capacity);
     }
 }
@@ -178,7 +180,7 @@ impl State {
         self.snapshot = None;
         for slot in self.slots.values_mut().filter(|s| s.executable.is_some()) {
             slot.executable = None;
-            let logical = LOGICAL_BYTES + 16 * slot.prepared.sql.len();
+            let logical = logical_bytes(&slot.prepared);
             self.bytes -= slot.bytes - logical;
             slot.bytes = logical;
         }
@@ -200,6 +202,10 @@ impl State {
         self.slots.retain(|_, slot| slot.used > last);
         self.bytes = self.slots.values().map(|s| s.bytes).sum();
     }
+}
+
+fn logical_bytes(prepared: &Prepared) -> usize {
+    LOGICAL_BYTES + 16 * prepared.sql.len()
 }
 
 /// The chunks that a plan names and the manifests and blocks that it keeps in memory, in bytes.

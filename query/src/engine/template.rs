@@ -1,14 +1,22 @@
 //! Optimized plans that values are put into: planning that is done once for all executions of a statement.
 
+use std::sync::Arc;
+
 use arrow::datatypes::DataType;
 use datafusion::{
+    catalog::TableProvider,
     common::{
-        ParamValues, Result, ScalarValue,
-        tree_node::{TreeNode, TreeNodeRecursion},
+        ParamValues, Result, ScalarValue, internal_datafusion_err,
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
+    datasource::source_as_provider,
     execution::SessionState,
-    logical_expr::{Expr, LogicalPlan, Volatility},
+    logical_expr::{Expr, LogicalPlan, Volatility, expr_rewriter::unnormalize_cols},
+    physical_plan::ExecutionPlan,
 };
+
+use super::Prepared;
+use crate::optimize::with_scan;
 
 /// The logical plan of a statement that reads. It is bound to no snapshot: each run reads a new one.
 #[derive(Debug, Clone)]
@@ -19,7 +27,9 @@ pub enum Plan {
     /// Optimized; it has no parameters and does the same each time it runs on one snapshot.
     Optimized(LogicalPlan),
     /// Optimized with its parameters in it.
-    Template(Template),
+    Template(Box<Template>),
+    /// The template of another statement, and values of exactly its parameters' types.
+    Instance(Arc<Prepared>, Vec<ScalarValue>),
 }
 
 /// A plan with parameters, optimized with these as they are.
@@ -29,6 +39,23 @@ pub struct Template {
     analyzed: LogicalPlan,
     optimized: LogicalPlan,
     types: Vec<DataType>,
+    scan: Option<TemplateScan>,
+}
+
+/// The one scan of a plan whose parameters are all in the filters that it answers itself.
+#[derive(Debug, Clone)]
+struct TemplateScan {
+    table: Arc<dyn TableProvider>,
+    projection: Option<Vec<usize>>,
+    filters: Vec<Expr>,
+    fetch: Option<usize>,
+}
+
+/// A physical plan of a template, for some values, whose scan can be made anew for others on the same snapshot.
+pub(super) struct Rescan {
+    scan: TemplateScan,
+    state: SessionState,
+    plan: Arc<dyn ExecutionPlan>,
 }
 
 impl Plan {
@@ -42,21 +69,12 @@ impl Plan {
         let optimized = state.optimizer().optimize(analyzed.clone(), state, |_, _| {});
         Ok(match (optimized, types) {
             (Ok(optimized), Some(_)) if parameters == 0 => Self::Optimized(optimized),
-            (Ok(optimized), Some(types)) => Self::Template(Template { analyzed, optimized, types }),
+            (Ok(optimized), Some(types)) => {
+                let scan = TemplateScan::of(&optimized)?;
+                Self::Template(Box::new(Template { analyzed, optimized, types, scan }))
+            }
             _ => Self::Analyzed(analyzed),
         })
-    }
-
-    /// This plan with values for its parameters.
-    pub(super) fn bind(&self, values: Vec<ScalarValue>) -> Result<Self> {
-        match self {
-            Self::Template(template) => match template.exact(&values) {
-                Some(exact) => template.bind(exact).map(Self::Optimized),
-                None => bound(&template.analyzed, values).map(Self::Analyzed),
-            },
-            Self::Analyzed(plan) => bound(plan, values).map(Self::Analyzed),
-            Self::Optimized(_) => Ok(self.clone()),
-        }
     }
 }
 
@@ -68,11 +86,21 @@ impl Template {
 
     /// The optimized plan with values of exactly the parameters' types.
     pub(super) fn bind(&self, values: Vec<ScalarValue>) -> Result<LogicalPlan> {
-        bound(&self.optimized, values)
+        bind(&self.optimized, values)
+    }
+
+    /// The analyzed plan with other values.
+    pub(super) fn bind_inexact(&self, values: Vec<ScalarValue>) -> Result<LogicalPlan> {
+        bind(&self.analyzed, values)
+    }
+
+    /// Keeps what it takes to put other values into a physical plan, where that is all that they change.
+    pub(super) fn rescan(&self, state: SessionState, plan: &Arc<dyn ExecutionPlan>) -> Option<Rescan> {
+        Some(Rescan { scan: self.scan.clone()?, state, plan: plan.clone() })
     }
 
     /// The values in the parameters' types, unless that loses something.
-    fn exact(&self, values: &[ScalarValue]) -> Option<Vec<ScalarValue>> {
+    pub(super) fn exact(&self, values: &[ScalarValue]) -> Option<Vec<ScalarValue>> {
         let exact = |(value, ty): (&ScalarValue, &DataType)| {
             let own = value.data_type();
             if own == *ty {
@@ -85,7 +113,53 @@ impl Template {
     }
 }
 
-fn bound(plan: &LogicalPlan, values: Vec<ScalarValue>) -> Result<LogicalPlan> {
+impl TemplateScan {
+    fn of(plan: &LogicalPlan) -> Result<Option<Self>> {
+        let mut parameters_elsewhere = false;
+        plan.apply_with_subqueries(|node| {
+            if !matches!(node, LogicalPlan::TableScan(_)) {
+                node.apply_expressions(|expr| {
+                    parameters_elsewhere |= expr.exists(|e| Ok(matches!(e, Expr::Placeholder(_))))?;
+                    Ok(TreeNodeRecursion::Continue)
+                })?;
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        let mut node = plan;
+        while let [input] = node.inputs().as_slice() {
+            node = *input;
+        }
+        let LogicalPlan::TableScan(scan) = node else { return Ok(None) };
+        if parameters_elsewhere {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            table: source_as_provider(&scan.source)?,
+            projection: scan.projection.as_ref().map(|p| p.to_vec()),
+            filters: unnormalize_cols(scan.filters.iter().cloned()),
+            fetch: scan.fetch,
+        }))
+    }
+}
+
+impl Rescan {
+    /// The physical plan with these values of exactly the parameters' types; `None` when they need one of another form.
+    pub(super) async fn with(&self, values: &[ScalarValue]) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let TemplateScan { table, projection, filters, fetch } = &self.scan;
+        let value = |expr: Expr| {
+            let Expr::Placeholder(placeholder) = &expr else { return Ok(Transformed::no(expr)) };
+            let at = placeholder.id.strip_prefix('$').and_then(|n| n.parse::<usize>().ok());
+            let value = at.and_then(|n| values.get(n.checked_sub(1)?)).cloned();
+            let value = value.ok_or_else(|| internal_datafusion_err!("parameter {} has no value", placeholder.id))?;
+            Ok(Transformed::yes(Expr::Literal(value, None)))
+        };
+        let bound: Vec<Expr> = filters.iter().map(|f| f.clone().transform(value).data()).collect::<Result<_>>()?;
+        let scan = table.scan(&self.state, projection.as_ref(), &bound, *fetch).await?;
+        with_scan(&self.plan, &scan)
+    }
+}
+
+fn bind(plan: &LogicalPlan, values: Vec<ScalarValue>) -> Result<LogicalPlan> {
     plan.clone().with_param_values(ParamValues::from(values))
 }
 

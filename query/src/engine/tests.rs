@@ -58,9 +58,12 @@ async fn lines(engine: &Engine, sql: &str) -> Vec<String> {
 }
 
 async fn lines_in(engine: &Engine, session: &Session, sql: &str) -> Vec<String> {
-    let found = batches_in(engine, session, sql).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+    shown(&batches_in(engine, session, sql).await.unwrap_or_else(|e| panic!("{sql}: {e:?}")))
+}
+
+fn shown(batches: &[RecordBatch]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for batch in &found {
+    for batch in batches {
         for row in 0..batch.num_rows() {
             lines.push(batch.columns().iter().map(|c| cell(c.as_ref(), row)).collect::<Vec<_>>().join("|"));
         }

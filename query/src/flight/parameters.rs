@@ -178,7 +178,7 @@ mod tests {
     fn query(types: &[DataType]) -> Prepared {
         use datafusion::logical_expr::LogicalPlanBuilder;
         let plan = LogicalPlanBuilder::empty(false).build().unwrap();
-        prepared(Statement::Query { plan: Plan::Analyzed(plan), schema: Arc::new(Schema::empty()) }, types)
+        prepared(Statement::Query { plan: Arc::new(Plan::Analyzed(plan)), schema: Arc::new(Schema::empty()) }, types)
     }
 
     fn batch(columns: Vec<ArrayRef>) -> RecordBatch {

@@ -24,9 +24,10 @@ use futures::{
 use tidelake_format::{ids::ColumnId, store::Store};
 
 use super::{
-    AggregateLevels,
+    AggregateLevels, AnswerFromLevels,
     cells::{Cells, Groups},
     levels::{Answered, Needed, buckets, divide, needed, roll},
+    rescan::with_scan,
     rolled,
     shape::Shape,
 };
@@ -49,6 +50,9 @@ const MOST_CELLS: usize = 1 << 20;
 /// Gives the partial states of an aggregation, one row per group and bucket (and, rarely, more).
 #[derive(Debug, Clone)]
 pub(crate) struct SeriesAggregate {
+    /// The partial aggregation that it stands for, with its scan.
+    replaced: Arc<dyn ExecutionPlan>,
+    levels: AggregateLevels,
     shape: Arc<Shape>,
     groups: Arc<Groups>,
     columns: Columns,
@@ -64,8 +68,14 @@ pub(crate) struct SeriesAggregate {
 }
 
 impl SeriesAggregate {
-    /// The node for an aggregation; `None` when the levels that are switched on cannot answer all of it.
-    pub(super) fn try_new(shape: Shape, levels: &AggregateLevels, partitions: usize) -> Result<Option<Self>> {
+    /// The node for an aggregation, which is `replaced`; `None` when the levels that are switched on cannot answer all
+    /// of it.
+    pub(super) fn try_new(
+        shape: Shape,
+        levels: &AggregateLevels,
+        partitions: usize,
+        replaced: Arc<dyn ExecutionPlan>,
+    ) -> Result<Option<Self>> {
         let reading = shape.scan.reading().clone();
         let needed = needed(&shape);
         let (answered, mut rest) = match levels.manifests {
@@ -95,6 +105,8 @@ impl SeriesAggregate {
             Boundedness::Bounded,
         );
         Ok(Some(Self {
+            replaced,
+            levels: levels.clone(),
             hull: hull(&reading),
             groups: Arc::new(groups),
             columns: shape.scan.columns().clone().coded(needed.iter().all(is_timeless)),
@@ -107,6 +119,13 @@ impl SeriesAggregate {
             metrics: ExecutionPlanMetricsSet::new(),
             shape: Arc::new(shape),
         }))
+    }
+
+    /// The node for the same aggregation over another scan of the table; `None` when the levels cannot answer that.
+    pub(super) fn with_scan(&self, scan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(node) = with_scan(&self.replaced, scan)? else { return Ok(None) };
+        let answered = AnswerFromLevels::replace(node, &self.levels)?;
+        Ok(answered.transformed.then_some(answered.data))
     }
 
     /// What it names and keeps in memory, in bytes; sources that others keep too count in full.

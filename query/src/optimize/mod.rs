@@ -10,7 +10,8 @@
 //!
 //! What the rule does not understand stays as DataFusion planned it. [`shape`] reads the plan, [`levels`] divides the
 //! chunks, [`yielding`] keeps joins stoppable, [`rolled`] takes buckets of rollups, [`cells`] holds the aggregates of
-//! groups, each column's in [`mod@column`], [`codes`] adds up what is stored as codes, [`leaf`] is the plan node.
+//! groups, each column's in [`mod@column`], [`codes`] adds up what is stored as codes, [`leaf`] is the plan node,
+//! [`rescan`] puts another scan under a plan.
 
 mod cells;
 mod codes;
@@ -18,6 +19,7 @@ mod column;
 mod leaf;
 mod levels;
 mod number;
+mod rescan;
 mod rolled;
 mod shape;
 mod yielding;
@@ -35,9 +37,9 @@ use datafusion::{
     physical_plan::{ExecutionPlan, aggregates::AggregateExec},
 };
 
-pub(crate) use self::leaf::SeriesAggregate;
 use self::shape::Shape;
 pub(crate) use self::yielding::YieldInJoins;
+pub(crate) use self::{leaf::SeriesAggregate, rescan::with_scan};
 use crate::session::Levels;
 
 extensions_options! {
@@ -71,7 +73,7 @@ impl AnswerFromLevels {
         let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return Ok(Transformed::no(node)) };
         let Some(shape) = Shape::of(aggregate)? else { return Ok(Transformed::no(node)) };
         let partitions = aggregate.input().properties().partitioning.partition_count();
-        Ok(match SeriesAggregate::try_new(shape, levels, partitions)? {
+        Ok(match SeriesAggregate::try_new(shape, levels, partitions, node.clone())? {
             Some(leaf) => Transformed::yes(Arc::new(leaf)),
             None => Transformed::no(node),
         })
