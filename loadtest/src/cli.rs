@@ -1,6 +1,7 @@
 //! The command line: arguments in, the library's calls, a table or a report out.
 
 mod args;
+mod bare;
 mod cold;
 mod devops;
 mod matrix;
@@ -46,6 +47,10 @@ enum What {
     Peers(peers::Peers),
     /// Ask q2-q4 of new server processes over a store that seems far away
     Cold(cold::Cold),
+    /// Ask q1 of the server and, in turns, of a bare Arrow Flight server that holds the same batches
+    Bare(bare::Bare),
+    /// Serve the batches of an Arrow stream on standard input over Arrow Flight
+    BareFlight,
     /// Load a fleet of servers that report nine measurements, and ask for it in the words of TSBS
     Devops(devops::Devops),
     /// Make a server of this machine seem far away
@@ -76,6 +81,8 @@ impl Command {
             What::Run(run) => run.run().await,
             What::Peers(peers) => peers.run(),
             What::Cold(cold) => cold.run().await,
+            What::Bare(bare) => bare.run(),
+            What::BareFlight => bare::serve().await,
             What::Devops(devops) => devops.run().await,
             What::Distant(distant) => distant.run().await,
             What::Report { file } => {

@@ -3,6 +3,7 @@
 //! Encoding is cheap on purpose ([`encode`]), and so is the HTTP client ([`http`]): both share the machine with the
 //! server that they measure. Every wait is bounded, and only what the server acknowledged is counted.
 
+pub mod bare;
 pub mod cold;
 pub mod compact;
 pub mod devops;
@@ -15,6 +16,7 @@ pub mod flight;
 pub mod http;
 pub mod latency;
 pub mod query;
+pub mod server;
 pub mod write;
 
 pub use http::{Client, HttpOptions, Reply};

@@ -1,9 +1,12 @@
 //! What a load test leaves behind: raw samples in JSON, and a Markdown page with the papers' figures beside ours.
 
 mod markdown;
+mod text;
+mod writing;
 
 pub use markdown::markdown;
 
+use crate::drive::bare::BareSample;
 use crate::drive::cold::ColdSample;
 use crate::drive::compact::CompactSample;
 use crate::drive::{QuerySample, WriteSample};
@@ -37,6 +40,9 @@ pub struct Report {
     pub load: Option<WriteSample>,
     /// Cells of the write matrix.
     pub matrix: Vec<WriteSample>,
+    /// DoPut of many batches a stream.
+    #[serde(default)]
+    pub bulk: Vec<WriteSample>,
     /// Compaction after loading.
     pub compact: Option<CompactSample>,
     /// Every statement through every door, with all its runs.
@@ -44,6 +50,9 @@ pub struct Report {
     /// q2 to q4 about parts of the span, and without the levels that know the answer before.
     #[serde(default)]
     pub parts: Vec<PartSample>,
+    /// q1 beside a bare Flight server that holds the same batches.
+    #[serde(default)]
+    pub bare: Option<BareSample>,
     /// Questions to new processes over a distant store.
     #[serde(default)]
     pub cold: Option<Cold>,
@@ -130,9 +139,11 @@ impl Report {
             order,
             load: None,
             matrix: Vec::new(),
+            bulk: Vec::new(),
             compact: None,
             queries: Vec::new(),
             parts: Vec::new(),
+            bare: None,
             cold: None,
             verified: Verified::default(),
             size: None,

@@ -2,7 +2,7 @@
 
 use super::args::{Data, Server, list};
 use super::matrix::Cells;
-use super::{parts, peers, query, write};
+use super::{bare, parts, peers, query, write};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub(crate) struct Run {
     /// Process id of the server, to measure its memory
     #[arg(long)]
     server_pid: Option<u32>,
-    /// Ask q2-q4 about parts of the span and without the upper levels too
+    /// Ask q2-q4 about parts of the span and without the upper levels too, and q1 beside a bare Flight server
     #[arg(long)]
     parts: bool,
     /// Put q2-q4 to other engines too
@@ -90,6 +90,9 @@ impl Run {
             report.parts = samples;
             report.verified.right += verified.right;
             report.verified.wrong.extend(verified.wrong);
+            let sample = bare::ask(&self.server, 0, self.questions.repeat)?;
+            println!("{}", bare::line(&sample));
+            report.bare = Some(sample);
         }
 
         let live = empty_directory_in(&self.out)?;
