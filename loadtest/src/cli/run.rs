@@ -63,7 +63,8 @@ impl Run {
         let url = &self.server.url;
         if self.matrix {
             let tell = &mut |sample: &_| println!("{}", write::line(sample));
-            report.matrix = self.cells.measure(&self.server, self.writing.no_sync, set.seed, tell).await?;
+            report.matrix = self.cells.measure(&self.server, set.seed, tell).await?;
+            report.bulk = self.cells.bulk(&self.server, set.seed, tell).await?;
         }
         create_database(url, &http, Existing::Drop).await.context("create the database")?;
         let loaded =
