@@ -5,6 +5,7 @@ mod bare;
 mod cold;
 mod devops;
 mod matrix;
+mod meters;
 mod parts;
 mod peers;
 mod query;
@@ -51,6 +52,8 @@ enum What {
     Bare(bare::Bare),
     /// Serve the batches of an Arrow stream on standard input over Arrow Flight
     BareFlight,
+    /// Write smart meters to new servers with one processor and with two
+    Meters(meters::SmartMeters),
     /// Load a fleet of servers that report nine measurements, and ask for it in the words of TSBS
     Devops(devops::Devops),
     /// Make a server of this machine seem far away
@@ -83,6 +86,7 @@ impl Command {
             What::Cold(cold) => cold.run().await,
             What::Bare(bare) => bare.run(),
             What::BareFlight => bare::serve().await,
+            What::Meters(meters) => meters.run().await,
             What::Devops(devops) => devops.run().await,
             What::Distant(distant) => distant.run().await,
             What::Report { file } => {

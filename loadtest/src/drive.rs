@@ -15,7 +15,9 @@ pub mod files;
 pub mod flight;
 pub mod http;
 pub mod latency;
+pub mod meters;
 pub mod query;
+pub mod send;
 pub mod server;
 pub mod write;
 

@@ -13,6 +13,7 @@ pub mod distant;
 pub mod drive;
 pub mod generate;
 pub mod measure;
+pub mod meters;
 pub mod oracle;
 pub mod report;
 pub mod verify;
