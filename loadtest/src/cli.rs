@@ -10,6 +10,7 @@ mod parts;
 mod peers;
 mod query;
 mod run;
+mod wide;
 mod write;
 
 use anyhow::Result;
@@ -54,6 +55,8 @@ enum What {
     BareFlight,
     /// Write smart meters to new servers with one processor and with two
     Meters(meters::SmartMeters),
+    /// Write rows of 32 524 bytes, beside what the disk or the line to a store takes
+    Wide(wide::WideRows),
     /// Load a fleet of servers that report nine measurements, and ask for it in the words of TSBS
     Devops(devops::Devops),
     /// Make a server of this machine seem far away
@@ -87,6 +90,7 @@ impl Command {
             What::Bare(bare) => bare.run(),
             What::BareFlight => bare::serve().await,
             What::Meters(meters) => meters.run().await,
+            What::Wide(wide) => wide.run().await,
             What::Devops(devops) => devops.run().await,
             What::Distant(distant) => distant.run().await,
             What::Report { file } => {

@@ -19,6 +19,7 @@ pub mod meters;
 pub mod query;
 pub mod send;
 pub mod server;
+pub mod wide;
 pub mod write;
 
 pub use http::{Client, HttpOptions, Reply};

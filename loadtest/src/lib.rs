@@ -17,6 +17,7 @@ pub mod meters;
 pub mod oracle;
 pub mod report;
 pub mod verify;
+pub mod wide;
 pub mod workload;
 
 pub use generate::{Device, Devices, Row};
