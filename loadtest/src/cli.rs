@@ -2,6 +2,7 @@
 
 mod args;
 mod bare;
+mod beside;
 mod cold;
 mod devops;
 mod matrix;

@@ -4,6 +4,7 @@
 //! server that they measure. Every wait is bounded, and only what the server acknowledged is counted.
 
 pub mod bare;
+pub mod beside;
 pub mod cold;
 pub mod compact;
 pub mod devops;

@@ -7,6 +7,7 @@ mod writing;
 pub use markdown::markdown;
 
 use crate::drive::bare::BareSample;
+use crate::drive::beside::BesideSample;
 use crate::drive::cold::ColdSample;
 use crate::drive::compact::CompactSample;
 use crate::drive::{QuerySample, WriteSample};
@@ -53,6 +54,9 @@ pub struct Report {
     /// q1 beside a bare Flight server that holds the same batches.
     #[serde(default)]
     pub bare: Option<BareSample>,
+    /// q1 to q4 beside a writer.
+    #[serde(default)]
+    pub beside: Option<BesideSample>,
     /// Questions to new processes over a distant store.
     #[serde(default)]
     pub cold: Option<Cold>,
@@ -144,6 +148,7 @@ impl Report {
             queries: Vec::new(),
             parts: Vec::new(),
             bare: None,
+            beside: None,
             cold: None,
             verified: Verified::default(),
             size: None,
@@ -153,7 +158,8 @@ impl Report {
         }
     }
 
-    /// Writes `report.json` and `report.md` into a directory, which is made when it is not there, and gives their paths.
+    /// Writes `report.json`, `report.md` and its pictures into a directory, which is made when it is not there, and gives the
+    /// paths of the first two.
     ///
     /// # Errors
     /// Anything that the file system refuses.

@@ -2,7 +2,7 @@
 
 use super::args::{Data, Server, list};
 use super::matrix::Cells;
-use super::{bare, parts, peers, query, write};
+use super::{bare, beside, parts, peers, query, write};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -44,6 +44,11 @@ pub(crate) struct Run {
     /// Ask q2-q4 about parts of the span and without the upper levels too, and q1 beside a bare Flight server
     #[arg(long)]
     parts: bool,
+    /// Ask q1-q4 beside a writer too, at last
+    #[arg(long)]
+    beside: bool,
+    #[command(flatten)]
+    writer: beside::Writer,
     /// Put q2-q4 to other engines too
     #[arg(long)]
     peers: bool,
@@ -114,6 +119,11 @@ impl Run {
             let verified = peers::verify_peers(&oracle, &percents, &report.peers);
             report.verified.right += verified.right;
             report.verified.wrong.extend(verified.wrong);
+        }
+        if self.beside {
+            let sample = beside::ask(&self.server, &self.writer, &oracle, self.questions.repeat).await?;
+            beside::lines(&sample).iter().for_each(|line| println!("{line}"));
+            report.beside = Some(sample);
         }
         std::fs::remove_dir_all(&live).with_context(|| live.display().to_string())?;
         let [json, page] = report.write(&self.out)?;

@@ -19,6 +19,7 @@ pub fn markdown(report: &Report) -> String {
     queries(&mut page, report);
     parts(&mut page, report);
     bare(&mut page, report);
+    beside(&mut page, report);
     cold(&mut page, report);
     peers(&mut page, report);
     size(&mut page, report);
@@ -252,6 +253,36 @@ fn bare(page: &mut String, report: &Report) {
         bare.millis.len().to_string(),
     ];
     table(page, &header.map(str::to_owned), std::iter::once(row));
+}
+
+fn beside(page: &mut String, report: &Report) {
+    let Some(beside) = &report.beside else { return };
+    section(page, "Queries beside a writer, milliseconds");
+    let writer = &beside.writer;
+    paragraph(
+        page,
+        &format!(
+            "Over Flight SQL, medians. The writer was to send {} rows/s of later rows of the same devices and sent {} ({} rows in \
+             {:.1} s, p99 {:.1} ms); what was asked about old rows is compared with the right answer, and counts of all rows \
+             with what had been acknowledged and sent.",
+            grouped(beside.asked_rows_per_second as u64),
+            grouped(writer.rows_per_second() as u64),
+            grouped(writer.rows),
+            writer.seconds,
+            writer.latency.p99_ms,
+        ),
+    );
+    let header = ["", "rows", "quiet", "**beside the writer**", "beside ÷ quiet"].map(str::to_owned);
+    let rows = beside.questions.iter().map(|question| {
+        vec![
+            question.name.clone(),
+            if question.old_rows { "old" } else { "all" }.to_owned(),
+            millis(median(&question.quiet_millis)),
+            format!("**{}**", millis(median(&question.millis))),
+            format!("{:.2}", question.ratio()),
+        ]
+    });
+    table(page, &header, rows);
 }
 
 fn cold(page: &mut String, report: &Report) {

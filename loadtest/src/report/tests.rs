@@ -64,6 +64,17 @@ fn report() -> Report {
         millis: vec![120.0, 110.0, 130.0],
         bare_millis: vec![100.0, 90.0, 105.0],
     });
+    report.beside = Some(crate::drive::beside::BesideSample {
+        asked_rows_per_second: 100_000.0,
+        writer: crate::drive::send::SendSample { rows: 995_000, seconds: 10.0, ..Default::default() },
+        questions: vec![crate::drive::beside::BesideQuestion {
+            name: "q3 100 %".into(),
+            sql: String::new(),
+            old_rows: true,
+            quiet_millis: vec![1.0, 2.0, 3.0],
+            millis: vec![3.0, 5.0, 7.0],
+        }],
+    });
     report.matrix = vec![write_sample(2000, 4, 812_345.6), write_sample(1, 1, 9_876.0)];
     let bulk = WriteSample { protocol: Protocol::Flight, bytes: 0, ..write_sample(10_000, 2, 8_123_456.0) };
     report.bulk = vec![bulk];
@@ -109,6 +120,7 @@ fn the_page_has_our_figures_beside_the_papers() {
         "| q4 | 1.25 | 2.50 |",
         "| q4 100 % | 150 | 120 180 150 | 6 | 220 | 9 | 10.2 MB |",
         "| `select * from db.devices where devgroup=0;` | 1 000 000 | 20 | 45.0 | **120** | 100 | 1.200 | 3 |",
+        "| q3 100 % | old | 2.00 | **5.00** | 2.50 |",
         "| q3 100 % | **2.50** |  | 16.80 | 42.0 |",
         "| data files | 1 | 1.3 MB | 1.3 MB | 1.305 |",
         "| TDengine (1e8 rows) |  |  | 459.0 MB | 4.590 |",
