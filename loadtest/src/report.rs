@@ -1,6 +1,8 @@
 //! What a load test leaves behind: raw samples in JSON, and a Markdown page with the papers' figures beside ours.
 
+mod chart;
 mod markdown;
+mod plots;
 mod text;
 mod writing;
 
@@ -169,6 +171,10 @@ impl Report {
         let texts = [serde_json::to_string(self)? + "\n", markdown(self)];
         for (path, text) in paths.iter().zip(texts) {
             std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
+        }
+        for (name, picture) in plots::plots(self) {
+            let path = dir.join(name);
+            std::fs::write(&path, picture).with_context(|| format!("write {}", path.display()))?;
         }
         Ok(paths)
     }

@@ -1,5 +1,6 @@
 //! The report as a page to read.
 
+use super::plots::plots;
 use super::text::{bullet, bytes, grouped, millis, paragraph, section, table};
 use super::writing::{load, matrix};
 use super::{PeerSample, Report};
@@ -71,6 +72,9 @@ fn queries(page: &mut String, report: &Report) {
         page,
         "Median of the runs (a statement is asked again for 0.3 s or 100 times, and as often as `--repeat` says), measured at the client from the request to the last byte of the answer.",
     );
+    if plots(report).iter().any(|(name, _)| *name == "latency.svg") {
+        paragraph(page, "![Milliseconds by percentage of the rows](latency.svg)");
+    }
     let find = |door: Door, question: &Question| {
         let name = question.name();
         report.queries.iter().find(|sample| sample.door == door && sample.name == name)
@@ -316,16 +320,21 @@ fn cold(page: &mut String, report: &Report) {
 }
 
 fn size(page: &mut String, report: &Report) {
-    let Some(size) = &report.size else { return };
+    if report.size.is_none() {
+        return;
+    }
     section(page, "Size");
     let loaded = report.load.as_ref().map_or(report.data.len(), |load| load.rows).max(1) as f64;
     let row = |name: String, kind: crate::measure::Kind| {
         let per_row = format!("{:.3}", kind.bytes as f64 / loaded);
         vec![name, grouped(kind.objects), bytes(kind.bytes), bytes(kind.disk_bytes), per_row]
     };
-    let kinds = size.kinds().into_iter().filter(|(_, kind)| kind.objects > 0);
-    let mut rows: Vec<Vec<String>> = kinds.map(|(name, kind)| row(name.to_owned(), kind)).collect();
-    rows.push(row("all".to_owned(), size.total()));
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    if let Some(size) = &report.size {
+        let kinds = size.kinds().into_iter().filter(|(_, kind)| kind.objects > 0);
+        rows.extend(kinds.map(|(name, kind)| row(name.to_owned(), kind)));
+        rows.push(row("all".to_owned(), size.total()));
+    }
     if let Some(live) = &report.live_size {
         rows.push(row("**live files and their tag manifests**".to_owned(), live.total()));
     }

@@ -147,6 +147,12 @@ fn a_report_reads_back_and_a_newer_one_is_refused() {
     let read = Report::read(&json).unwrap();
     assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::to_value(&report).unwrap());
     assert_eq!(std::fs::read_to_string(page).unwrap(), markdown(&read));
+    for (picture, lines) in [("writing.svg", 5), ("latency.svg", 6)] {
+        let svg = std::fs::read_to_string(json.with_file_name(picture)).unwrap();
+        // Each line has one in the legend too.
+        assert_eq!(svg.matches("<polyline").count(), 2 * lines, "{svg}");
+        assert!(markdown(&read).contains(&format!("]({picture})")));
+    }
     let newer = std::fs::read_to_string(&json).unwrap().replacen("\"version\":1", "\"version\":2", 1);
     std::fs::write(&json, newer).unwrap();
     assert!(Report::read(&json).unwrap_err().to_string().contains("version 1 or older, found 2"));

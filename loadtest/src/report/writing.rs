@@ -63,6 +63,7 @@ fn buffered(sample: &WriteSample) -> &'static str {
 pub(super) fn matrix(page: &mut String, report: &Report) {
     if !report.matrix.is_empty() {
         section(page, "Writing, rows a second");
+        paragraph(page, "![Rows a second by clients](writing.svg)");
     }
     let kinds: BTreeSet<(&str, &str)> =
         report.matrix.iter().map(|sample| (sample.protocol.name(), buffered(sample))).collect();
