@@ -11,13 +11,15 @@ mod parts;
 mod peers;
 mod query;
 mod run;
+mod statements;
 mod wide;
 mod write;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
-use tidelake_loadtest::generate::text;
+use tidelake_loadtest::generate::statements::write_file;
+use tidelake_loadtest::generate::{Order, text};
 use tidelake_loadtest::report::Report;
 
 /// Load test: the papers' thermohygrometers, written and asked over the public wire.
@@ -30,18 +32,26 @@ pub(crate) struct Command {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Write the data set as the papers' text files, 100 devices a file
+    /// Write the data set as the papers' text files, 100 devices a file, or as INSERT statements
     Generate {
         #[command(flatten)]
         data: args::Data,
         /// Directory for the files; made when it is not there
+        #[arg(long, required_unless_present = "statements")]
+        dir: Option<PathBuf>,
+        /// One file of INSERT statements, one a line
         #[arg(long)]
-        dir: PathBuf,
+        statements: Option<PathBuf>,
+        /// Rows of a statement
+        #[arg(long, default_value_t = 100)]
+        rows_per_statement: usize,
     },
     /// Create database and supertable, and write the data set over one protocol
     Write(write::Write),
     /// Ask the papers' questions, or the statements of a file, and time the answers
     Query(query::Query),
+    /// Run the statements of a file one by one, each once
+    Statements(statements::Statements),
     /// Write with every number of rows per request and of clients, as the papers' tables
     Matrix(matrix::Matrix),
     /// Write, compact, ask, compare every answer, measure sizes and write the report
@@ -74,16 +84,25 @@ impl Command {
     #[expect(clippy::print_stdout, reason = "a command prints its result")]
     pub(crate) async fn run(self) -> Result<()> {
         match self.what {
-            What::Generate { data, dir } => {
+            What::Generate { data, dir, statements, rows_per_statement } => {
                 let set = data.devices();
                 let bar = args::bar(set.len());
-                let bytes = text::write_files(&set, &dir, &mut |rows| bar.set_position(rows))?;
-                bar.finish_and_clear();
-                println!("{} rows, {bytes} bytes in {}", set.len(), dir.display());
+                if let Some(dir) = dir {
+                    let bytes = text::write_files(&set, &dir, &mut |rows| bar.set_position(rows))?;
+                    bar.finish_and_clear();
+                    println!("{} rows, {bytes} bytes in {}", set.len(), dir.display());
+                }
+                if let Some(path) = statements {
+                    let tell = &mut |rows| bar.set_position(rows);
+                    let count = write_file(&set, Order::Device, rows_per_statement, &path, tell)?;
+                    bar.finish_and_clear();
+                    println!("{} rows, {count} statements in {}", set.len(), path.display());
+                }
                 Ok(())
             }
             What::Write(write) => write.run().await,
             What::Query(query) => query.run().await,
+            What::Statements(statements) => statements.run().await,
             What::Matrix(matrix) => matrix.run().await,
             What::Run(run) => run.run().await,
             What::Peers(peers) => peers.run(),

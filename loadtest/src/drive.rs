@@ -20,6 +20,7 @@ pub mod meters;
 pub mod query;
 pub mod send;
 pub mod server;
+pub mod statements;
 pub mod wide;
 pub mod write;
 

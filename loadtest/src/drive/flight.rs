@@ -63,6 +63,11 @@ impl Session {
         self.client.set_header(TOKEN_HEADER, tokens.join(","));
     }
 
+    /// Says where tables without a database are from now on.
+    pub fn set_database(&mut self, database: &str) {
+        self.client.set_header("database", database);
+    }
+
     /// Says what may answer aggregates from now on.
     pub fn set_levels(&mut self, levels: &str) {
         self.client.set_header(LEVELS_HEADER, levels);
