@@ -4,6 +4,7 @@ mod args;
 mod bare;
 mod beside;
 mod cold;
+mod collected;
 mod devops;
 mod matrix;
 mod meters;
@@ -64,6 +65,10 @@ enum What {
     Bare(bare::Bare),
     /// Serve the batches of an Arrow stream on standard input over Arrow Flight
     BareFlight,
+    /// Measure what a root takes once everything is folded, merged and collected
+    Collected(collected::Collected),
+    /// Ask q1-q4 of a loaded server, quiet and beside a writer that adds later rows
+    Beside(beside::Beside),
     /// Write smart meters to new servers with one processor and with two
     Meters(meters::SmartMeters),
     /// Write rows of 32 524 bytes, beside what the disk or the line to a store takes
@@ -109,6 +114,8 @@ impl Command {
             What::Cold(cold) => cold.run().await,
             What::Bare(bare) => bare.run(),
             What::BareFlight => bare::serve().await,
+            What::Collected(collected) => collected.run().await,
+            What::Beside(beside) => beside.run().await,
             What::Meters(meters) => meters.run().await,
             What::Wide(wide) => wide.run().await,
             What::Devops(devops) => devops.run().await,

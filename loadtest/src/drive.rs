@@ -6,6 +6,7 @@
 pub mod bare;
 pub mod beside;
 pub mod cold;
+pub mod collected;
 pub mod compact;
 pub mod devops;
 pub(crate) mod digits;

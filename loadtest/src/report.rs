@@ -11,6 +11,7 @@ pub use markdown::markdown;
 use crate::drive::bare::BareSample;
 use crate::drive::beside::BesideSample;
 use crate::drive::cold::ColdSample;
+use crate::drive::collected::CollectedSample;
 use crate::drive::compact::CompactSample;
 use crate::drive::{QuerySample, WriteSample};
 use crate::generate::{Devices, Order};
@@ -69,6 +70,9 @@ pub struct Report {
     /// What the live files of the table take: files that merges replaced stay in a root for a while.
     #[serde(default)]
     pub live_size: Option<Size>,
+    /// What the root held once everything was folded, merged and collected.
+    #[serde(default)]
+    pub collected: Option<CollectedSample>,
     /// The server's memory at the end.
     pub server_memory: Option<Memory>,
     /// The same questions put to other engines on the same machine, in the same run.
@@ -155,6 +159,7 @@ impl Report {
             verified: Verified::default(),
             size: None,
             live_size: None,
+            collected: None,
             server_memory: None,
             peers: Vec::new(),
         }

@@ -1,12 +1,14 @@
-//! `run --beside`: the questions beside a writer.
+//! `beside` and `run --beside`: the questions beside a writer.
 
-use super::args::Server;
+use super::args::{Data, Server};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tidelake_loadtest::drive::beside::{BesideOptions, BesideSample, ask_beside};
 use tidelake_loadtest::drive::query::median;
 use tidelake_loadtest::oracle::Oracle;
+use tidelake_loadtest::report::Report;
 
 /// How the writer writes.
 #[derive(Debug, Clone, Args)]
@@ -17,6 +19,39 @@ pub(crate) struct Writer {
     /// How long it writes before the first question, in seconds
     #[arg(long = "beside-lead", default_value_t = 10.0)]
     lead: f64,
+}
+
+/// Arguments of `beside`.
+#[derive(Debug, Args)]
+pub(crate) struct Beside {
+    #[command(flatten)]
+    server: Server,
+    #[command(flatten)]
+    data: Data,
+    #[command(flatten)]
+    writer: Writer,
+    /// Runs of each question, at least
+    #[arg(long, default_value_t = 5)]
+    repeat: usize,
+    /// A report.json that takes the samples; its Markdown page is made again
+    #[arg(long)]
+    into: Option<PathBuf>,
+}
+
+impl Beside {
+    #[expect(clippy::print_stdout, reason = "a command prints its result")]
+    pub(crate) async fn run(self) -> Result<()> {
+        let set = self.data.devices();
+        let oracle = tokio::task::spawn_blocking(move || Oracle::new(set)).await.context("compute the answers")?;
+        let sample = ask(&self.server, &self.writer, &oracle, self.repeat).await?;
+        lines(&sample).iter().for_each(|line| println!("{line}"));
+        if let Some(path) = &self.into {
+            let mut report = Report::read(path)?;
+            report.beside = Some(sample);
+            report.write(path.parent().unwrap_or(Path::new("")))?;
+        }
+        Ok(())
+    }
 }
 
 /// Asks the questions quiet and beside the writer: two connections, 1000 rows a request.

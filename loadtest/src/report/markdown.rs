@@ -320,7 +320,7 @@ fn cold(page: &mut String, report: &Report) {
 }
 
 fn size(page: &mut String, report: &Report) {
-    if report.size.is_none() {
+    if report.size.is_none() && report.collected.is_none() {
         return;
     }
     section(page, "Size");
@@ -337,6 +337,12 @@ fn size(page: &mut String, report: &Report) {
     }
     if let Some(live) = &report.live_size {
         rows.push(row("**live files and their tag manifests**".to_owned(), live.total()));
+    }
+    if let Some(sample) = &report.collected {
+        let total = sample.collected.total();
+        let (per_row, objects) = (format!("**{:.3}**", sample.bytes_per_row()), grouped(total.objects));
+        let name = "**all, folded, merged and collected**".to_owned();
+        rows.push(vec![name, objects, bytes(total.bytes), bytes(total.disk_bytes), per_row]);
     }
     for (system, paper_bytes) in figures::SIZES {
         let per_row = format!("{:.3}", paper_bytes as f64 / figures::ROWS as f64);

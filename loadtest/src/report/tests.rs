@@ -100,6 +100,11 @@ fn report() -> Report {
         in_process: true,
     }];
     report.size = Some(Size { data: Kind { objects: 1, bytes: 1_305_000, disk_bytes: 1_306_624 }, ..Size::default() });
+    report.collected = Some(crate::drive::collected::CollectedSample {
+        rows: 1_000_000,
+        merged: Size::default(),
+        collected: Size { data: Kind { objects: 3, bytes: 1_400_500, disk_bytes: 1_404_928 }, ..Size::default() },
+    });
     report.verified = Verified { right: 16, wrong: vec!["q1 group 0: row 5".into()] };
     report
 }
@@ -123,6 +128,7 @@ fn the_page_has_our_figures_beside_the_papers() {
         "| q3 100 % | old | 2.00 | **5.00** | 2.50 |",
         "| q3 100 % | **2.50** |  | 16.80 | 42.0 |",
         "| data files | 1 | 1.3 MB | 1.3 MB | 1.305 |",
+        "| **all, folded, merged and collected** | 3 | 1.4 MB | 1.4 MB | **1.401** |",
         "| TDengine (1e8 rows) |  |  | 459.0 MB | 4.590 |",
         "- WRONG: q1 group 0: row 5",
     ] {
