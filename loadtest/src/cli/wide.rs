@@ -33,6 +33,9 @@ pub(crate) struct WideRows {
     /// Rows of one DoPut
     #[arg(long, default_value_t = 100)]
     rows_per_put: u32,
+    /// Megabytes by which the disk is measured, before and after
+    #[arg(long, default_value_t = 512)]
+    disk_megabytes: usize,
     /// An S3 server's program, versitygw: the rows are written to it too, over a proxy
     #[arg(long, env = "TIDELAKE_VERSITYGW")]
     s3_program: Option<PathBuf>,
@@ -73,6 +76,7 @@ impl WideRows {
                 directory: directory.path().to_owned(),
                 writers: self.writers,
                 rows_per_put: self.rows_per_put,
+                disk_bytes: self.disk_megabytes.saturating_mul(1 << 20),
                 line,
             };
             let sample = load(set, &options).await?;

@@ -52,6 +52,8 @@ pub struct WideOptions {
     pub writers: usize,
     /// Rows of one DoPut.
     pub rows_per_put: u32,
+    /// Bytes by which the disk is measured, before the load and after it.
+    pub disk_bytes: usize,
     /// The store; by default the directory itself.
     pub line: Option<Line>,
 }
@@ -139,9 +141,9 @@ pub fn disk_rate(directory: &Path, bytes: usize) -> Result<f64> {
 pub async fn load(set: Wide, options: &WideOptions) -> Result<WideSample> {
     let passed = Arc::new(Passed::default());
     let Some(line) = &options.line else {
-        let (before, root) = (rate_of(&options.directory).await?, options.directory.join("root"));
+        let (before, root) = (rate_of(options).await?, options.directory.join("root"));
         let mut sample = written(set, options, root.display().to_string(), Vec::new(), &passed).await?;
-        sample.disk_bytes_per_second = Some([before, rate_of(&options.directory).await?]);
+        sample.disk_bytes_per_second = Some([before, rate_of(options).await?]);
         return Ok(sample);
     };
     let (s3, address) = start_s3(&line.program, &options.directory).await?;
@@ -165,9 +167,9 @@ pub async fn load(set: Wide, options: &WideOptions) -> Result<WideSample> {
     Ok(sample)
 }
 
-async fn rate_of(directory: &Path) -> Result<f64> {
-    let directory = directory.to_owned();
-    tokio::task::spawn_blocking(move || disk_rate(&directory, 512 << 20)).await.context("measure the disk")?
+async fn rate_of(options: &WideOptions) -> Result<f64> {
+    let (directory, bytes) = (options.directory.clone(), options.disk_bytes);
+    tokio::task::spawn_blocking(move || disk_rate(&directory, bytes)).await.context("measure the disk")?
 }
 
 /// Starts an S3 server with one empty bucket in a directory; killed when dropped.
