@@ -9,13 +9,16 @@ use tidelake_loadtest::drive::query::median;
 use tidelake_loadtest::workload::Question;
 use tokio::net::TcpListener;
 
+/// Fewest runs of each server: the ratio of two medians needs more of them than one.
+const MIN_RUNS: usize = 15;
+
 /// Arguments of `bare`.
 #[derive(Debug, Args)]
 pub(crate) struct Bare {
     #[command(flatten)]
     server: Server,
     /// Runs of each server, at least
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = MIN_RUNS)]
     repeat: usize,
     /// Group of q1
     #[arg(long, default_value_t = 0)]
@@ -37,7 +40,7 @@ pub(crate) fn ask(server: &Server, group: u32, repeat: usize) -> Result<BareSamp
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start a client")?;
         let flight = server.addresses().flight.context("the Flight SQL endpoint")?;
         let timeout = server.options().request_timeout;
-        runtime.block_on(bare::ask_beside(&flight, &Question::Q1 { group }.sql(), repeat.max(5), timeout))
+        runtime.block_on(bare::ask_beside(&flight, &Question::Q1 { group }.sql(), repeat.max(MIN_RUNS), timeout))
     })
 }
 

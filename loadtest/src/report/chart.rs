@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// Size of a picture, and of the area within it that has the lines: left, top, width, height.
-const PICTURE: (f64, f64) = (860.0, 420.0);
+const PICTURE: (f64, f64) = (920.0, 420.0);
 const AREA: (f64, f64, f64, f64) = (90.0, 40.0, 500.0, 320.0);
 /// Colours that are told apart by most eyes (Okabe and Ito 2008), and black.
 const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#b0a000"];
