@@ -8,6 +8,7 @@ pub mod beside;
 pub mod cold;
 pub mod collected;
 pub mod compact;
+pub mod database;
 pub mod devops;
 pub(crate) mod digits;
 pub mod encode;
@@ -25,10 +26,11 @@ pub mod statements;
 pub mod wide;
 pub mod write;
 
+pub use database::{Existing, create_database};
 pub use http::{Client, HttpOptions, Reply};
 pub use latency::Latencies;
 pub use query::{Door, QuerySample};
-pub use write::{Durability, Existing, Protocol, WriteOptions, WriteSample, create_database, write};
+pub use write::{Durability, Protocol, WriteOptions, WriteSample, write};
 
 /// Hears how many rows have been acknowledged so far, by all clients together. Called often: it should only store.
 pub type Progress<'a> = &'a (dyn Fn(u64) + Send + Sync);

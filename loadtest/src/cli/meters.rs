@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
 use tidelake_loadtest::drive::meters::{MetersOptions, MetersSample, load};
-use tidelake_loadtest::meters::{Form, Meters, PUBLISHED};
+use tidelake_loadtest::meters::{Form, Meters, published};
 
 /// Arguments of `meters`.
 #[derive(Debug, Args)]
@@ -67,9 +67,6 @@ impl SmartMeters {
                 samples.push(sample);
             }
         }
-        for (cores, rows, megabytes) in PUBLISHED {
-            println!("TDengine, published: {cores} processors {rows} rows/s, {megabytes} MB/s to disk");
-        }
         if let Some(path) = &self.out {
             let json = serde_json::to_string_pretty(&samples)?;
             std::fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))?;
@@ -83,10 +80,13 @@ fn line(sample: &MetersSample, first: Option<&MetersSample>) -> String {
     let rate = sample.sent.rows_per_second();
     let ratio =
         first.map(|first| format!(", {:.2} times the rate of {}", rate / first.sent.rows_per_second(), first.cores));
+    let theirs = published(sample.cores).map_or(String::new(), |(rows, megabytes)| {
+        format!("; TDengine, published: {rows} rows/s, {megabytes} MB/s to disk")
+    });
     format!(
         "{}: server on {} of the processors, clients on {} ({}): {} rows in {:.2} s = {rate:.0} rows/s{}; {:.1} MB/s \
          stored; processor time {:.2} s of the server ({:.0} rows each), {:.2} s of the clients; p50 {:.2} ms, p99 {:.2} ms; \
-         counts and sums right",
+         counts and sums right{theirs}",
         sample.form.name(),
         sample.cores,
         sample.client_cores,

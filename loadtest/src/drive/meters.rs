@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Progress,
-    http::{Client, HttpOptions},
+    database::create_table,
+    http::HttpOptions,
     query::{Addresses, Asker, Door},
     send::{Bodies, SendOptions, SendSample, send},
     server::{Server, ServerOptions},
-    write::affected_rows,
 };
 use crate::{
     measure,
@@ -120,12 +120,7 @@ async fn write(
     progress: Progress<'_>,
 ) -> Result<(SendSample, f64, f64)> {
     let http = HttpOptions::default();
-    let mut client = Client::new(&server.url, http.clone())?;
-    let create = format!("create database {DATABASE} precision 'ms' keep 36500d;");
-    for (target, sql) in [("/rest/sql", create.as_str()), (&format!("/rest/sql/{DATABASE}"), CREATE_SUPERTABLE)] {
-        let reply = client.send("POST", target, "text/plain; charset=utf-8", sql.as_bytes()).await?;
-        affected_rows(&reply.body).with_context(|| sql.to_owned())?;
-    }
+    create_table(&server.url, &http, DATABASE, CREATE_SUPERTABLE).await?;
     let clients = options.clients.max(1) as u64;
     let share = |client: u64| 1 + (u64::from(set.subtables) * client / clients) as u32;
     let bodies = (0..clients).map(|client| {

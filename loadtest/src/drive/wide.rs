@@ -19,12 +19,12 @@ use tokio::{
 };
 
 use super::{
+    database::create_table,
     flight,
-    http::{Client, HttpOptions},
+    http::HttpOptions,
     latency::{Latencies, Percentiles},
     query::{Addresses, Asker, Door},
     server::{Server, ServerOptions},
-    write::affected_rows,
 };
 use crate::{
     distant::{self, Distance, Passed},
@@ -208,12 +208,7 @@ async fn written(
     let is_local = environment.is_empty();
     let program = options.program.clone();
     let server = Server::start(&ServerOptions { program, store, environment, cores: None }).await?;
-    let mut client = Client::new(&server.url, HttpOptions::default())?;
-    let create = format!("create database {DATABASE} precision 'ms' keep 36500d;");
-    for (target, sql) in [("/rest/sql", create.as_str()), (&format!("/rest/sql/{DATABASE}"), CREATE_SUPERTABLE)] {
-        let reply = client.send("POST", target, "text/plain; charset=utf-8", sql.as_bytes()).await?;
-        affected_rows(&reply.body).with_context(|| sql.to_owned())?;
-    }
+    create_table(&server.url, &HttpOptions::default(), DATABASE, CREATE_SUPERTABLE).await?;
     let (server_id, own_id) = (server.id().context("the server ended")?, std::process::id());
     let so_far = || {
         let bytes = if is_local { measure::written_bytes(server_id)? } else { passed.bytes() };

@@ -5,7 +5,7 @@ use super::http::{Client, HttpOptions, Repeats, Reply};
 use super::latency::{Latencies, Percentiles};
 use super::{Progress, flight};
 use crate::generate::{Feed, Source};
-use crate::workload::{CREATE_SUPERTABLE, DATABASE};
+use crate::workload::DATABASE;
 use anyhow::{Context, Error, Result, bail};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
@@ -376,41 +376,6 @@ async fn write_arrow(
         share.requests += 1;
         acknowledged(rows);
     }
-}
-
-/// Creates database `db` (precision ms) and the papers' supertable over `/rest/sql`; with `Existing::Drop`, drops what was
-/// there.
-///
-/// # Errors
-/// What the server answers.
-pub async fn create_database(url: &str, options: &HttpOptions, existing: Existing) -> Result<()> {
-    let mut client = Client::new(url, options.clone())?;
-    if existing == Existing::Drop {
-        rest(&mut client, &format!("drop database if exists {DATABASE};")).await?;
-    }
-    rest(&mut client, &format!("create database if not exists {DATABASE} precision 'ms' keep 36500d;")).await?;
-    let create = CREATE_SUPERTABLE.replacen("create table ", "create table if not exists ", 1);
-    rest(&mut client, if existing == Existing::Drop { CREATE_SUPERTABLE } else { &create }).await
-}
-
-/// What becomes of a database that is there already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Existing {
-    /// It stays, and rows are added.
-    Keep,
-    /// It is dropped, as the papers did between runs.
-    Drop,
-}
-
-async fn rest(client: &mut Client, sql: &str) -> Result<()> {
-    let target = format!("/rest/sql/{DATABASE}");
-    // The database may not exist yet, so only statements about tables name it in the path.
-    let target = if sql.contains(" database ") { "/rest/sql" } else { target.as_str() };
-    let reply = client.send("POST", target, "text/plain; charset=utf-8", sql.as_bytes()).await?;
-    if !reply.is_success() {
-        bail!("{sql}: {}", reply.excerpt());
-    }
-    affected_rows(&reply.body).with_context(|| sql.to_owned()).map(|_| ())
 }
 
 #[cfg(test)]

@@ -110,21 +110,6 @@ async fn a_killed_server_ends_every_client_within_its_deadline() {
 }
 
 #[tokio::test]
-async fn the_database_and_the_papers_supertable_are_created_over_rest() {
-    let fake = serve(|_, _| reply(200, "", "{\"code\":0,\"data\":[[0]]}")).await;
-    create_database(&fake.url, &HttpOptions::default(), Existing::Drop).await.unwrap();
-    let requests = fake.requests.lock().unwrap();
-    let sent: Vec<(String, String)> =
-        requests.iter().map(|r| (r.line.clone(), String::from_utf8(r.body.clone()).unwrap())).collect();
-    let expected = [
-        ("POST /rest/sql", "drop database if exists db;"),
-        ("POST /rest/sql", "create database if not exists db precision 'ms' keep 36500d;"),
-        ("POST /rest/sql/db", CREATE_SUPERTABLE),
-    ];
-    assert_eq!(sent, expected.map(|(line, sql)| (line.to_owned(), sql.to_owned())));
-}
-
-#[tokio::test]
 async fn a_run_can_be_a_task_of_its_own() {
     let fake = serve(|_, _| no_content("")).await;
     let options = options(&fake.url, Protocol::Line);
