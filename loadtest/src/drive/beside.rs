@@ -8,7 +8,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     encode::Text,
     http::HttpOptions,
-    query::{Addresses, Asker, Door, median},
+    query::{Addresses, Asker, Door, SAMPLE_RUNS, SAMPLE_TIME, median},
     send::{Bodies, SendOptions, SendSample, send},
 };
 use crate::{
@@ -164,7 +164,9 @@ async fn ask(
     repeat: usize,
 ) -> Result<Vec<f64>> {
     let mut millis = Vec::new();
-    for _ in 0..repeat.max(1) {
+    let begun = Instant::now();
+    // As long as other statements are asked: the first runs of one may be colder than the rest.
+    while millis.len() < repeat.max(1) || (begun.elapsed() < SAMPLE_TIME && millis.len() < SAMPLE_RUNS) {
         let least = counts.acknowledged.load(SeqCst);
         let (raw, took) = asker.ask(&sample.sql).await?;
         let most = counts.begun.load(SeqCst);
