@@ -8,7 +8,7 @@ use std::{pin::Pin, process::Stdio, sync::Arc, time::Duration, time::Instant};
 
 use anyhow::{Context, Result, ensure};
 use arrow::{
-    array::RecordBatch,
+    array::{Array, RecordBatch},
     ipc::{reader::StreamReader, writer::StreamWriter},
 };
 use arrow_flight::{
@@ -45,7 +45,7 @@ pub struct BareSample {
     pub rows: u64,
     /// Batches of the answer.
     pub batches: u64,
-    /// Bytes of the batches in memory.
+    /// Bytes of their values.
     pub bytes: u64,
     /// Each run of the server that was measured, in milliseconds, from the request to the last batch.
     pub millis: Vec<f64>,
@@ -89,8 +89,14 @@ pub async fn ask_beside(url: &str, sql: &str, repeat: usize, timeout: Duration) 
         bare_millis.push(timed(start));
         drop(found);
     }
-    let bytes = answer.iter().map(|batch| batch.get_array_memory_size() as u64).sum();
+    let bytes = answer.iter().map(bytes_of).sum::<Result<u64>>()?;
     Ok(BareSample { sql: sql.to_owned(), rows, batches: answer.len() as u64, bytes, millis, bare_millis })
+}
+
+/// The bytes of a batch's values: all columns of a batch that came in a message share its buffer, which counts once.
+fn bytes_of(batch: &RecordBatch) -> Result<u64> {
+    let sizes = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size());
+    sizes.map(|size| Ok(size? as u64)).sum()
 }
 
 /// Starts this program as a bare server of some batches; it is killed when the child is dropped.
@@ -240,7 +246,11 @@ mod tests {
         let timeout = Duration::from_secs(10);
         let mut session = Session::new(flight::connect(&url, timeout).await.unwrap(), timeout);
         for _ in 0..2 {
-            assert_eq!(session.get(Ticket::new("all")).await.unwrap(), batches);
+            let found = session.get(Ticket::new("all")).await.unwrap();
+            assert_eq!(found, batches);
+            // ts, temperature, humidity, devid, the name (five letters and an offset, of which there is one more), devgroup.
+            let row = 8 + 4 + 4 + 4 + 5 + 4 + 4;
+            assert_eq!(bytes_of(&found[0]).unwrap(), 1_000 * row + 4);
         }
         let error = format!("{:#}", session.query("select 1").await.unwrap_err());
         assert!(error.contains("DoGet alone"), "{error}");
