@@ -1,7 +1,7 @@
 //! A proxy before an S3 server of this machine that makes it answer as late and as slowly as a distant one.
 //!
 //! The first byte of each reply comes after a delay of a log-normal distribution, counted from the request; the bytes of
-//! one connection come no faster than a given rate, either way. Published measurements of Amazon S3 from within its region
+//! one connection come no faster than a given rate, either way, and those of all uploads together no faster than another. Published measurements of Amazon S3 from within its region
 //! (small objects, 2026): first byte after 25 ms in the median and 90 ms in the 99th percentile, some 80 MB/s per
 //! connection.
 
@@ -43,12 +43,14 @@ pub struct Distance {
     pub p99: Duration,
     /// Bytes a second of one connection.
     pub bytes_per_second: u64,
+    /// Bytes a second of all uploads together; without a limit by default.
+    pub upload_bytes_per_second: Option<u64>,
 }
 
 impl Default for Distance {
     fn default() -> Self {
         let (median, p99) = (Duration::from_millis(25), Duration::from_millis(90));
-        Self { median, p99, bytes_per_second: 80_000_000 }
+        Self { median, p99, bytes_per_second: 80_000_000, upload_bytes_per_second: None }
     }
 }
 
@@ -59,8 +61,8 @@ impl Distance {
         self.median.mul_f64((sigma * normal).exp().min(100.0))
     }
 
-    fn time_of(&self, bytes: usize) -> Duration {
-        Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64)
+    fn time_of(bytes: usize, bytes_per_second: u64) -> Duration {
+        Duration::from_secs_f64(bytes as f64 / bytes_per_second as f64)
     }
 }
 
@@ -92,6 +94,8 @@ struct Proxy {
     to: Arc<str>,
     distance: Distance,
     draws: Arc<Draws>,
+    /// When the line that uploads share is free again.
+    line: Arc<std::sync::Mutex<Instant>>,
     passed: Arc<Passed>,
 }
 
@@ -116,6 +120,7 @@ pub async fn serve(listener: TcpListener, to: &str, distance: Distance, seed: u6
         to: to.into(),
         distance,
         draws: Arc::new(Draws(std::sync::Mutex::new(StdRng::seed_from_u64(seed)))),
+        line: Arc::new(std::sync::Mutex::new(Instant::now())),
         passed,
     };
     let mut connections = tokio::task::JoinSet::new();
@@ -168,14 +173,15 @@ impl Proxy {
     ) -> Result<Response<Slowed>, hyper::Error> {
         let due = Instant::now() + self.distance.delay(self.draws.normal());
         self.passed.requests.fetch_add(1, Ordering::Relaxed);
-        let request = request.map(|body| self.slowed(body));
+        let upload = self.distance.upload_bytes_per_second.map(|rate| (rate, self.line.clone()));
+        let request = request.map(|body| self.slowed(body, upload));
         let response = match self.sender(&mut *known.lock().await).await {
             Ok(sender) => sender.send_request(request).await.map_err(anyhow::Error::from),
             Err(error) => Err(error),
         };
         sleep_until(due).await;
         match response {
-            Ok(response) => Ok(response.map(|body| self.slowed(body))),
+            Ok(response) => Ok(response.map(|body| self.slowed(body, None))),
             // As a balancer says that there is nobody behind it.
             Err(_) => {
                 let body = http_body_util::Empty::new().map_err(|never| match never {}).boxed();
@@ -186,19 +192,24 @@ impl Proxy {
         }
     }
 
-    /// A body that comes no faster than the distance allows.
-    fn slowed(&self, body: Incoming) -> Slowed {
+    /// A body that comes no faster than the distance allows, nor faster than a line of a given rate that it shares.
+    fn slowed(&self, body: Incoming, shared: Option<(u64, Arc<std::sync::Mutex<Instant>>)>) -> Slowed {
         if body.is_end_stream() {
             return body.boxed();
         }
         let (distance, passed) = (self.distance, self.passed.clone());
         let frames = stream::unfold((body, Instant::now()), move |(mut body, mut free)| {
-            let passed = passed.clone();
+            let (passed, shared) = (passed.clone(), shared.clone());
             async move {
                 let frame: Result<Frame<Bytes>, hyper::Error> = body.frame().await?;
                 if let Ok(data) = frame.as_ref().map(|f| f.data_ref().map_or(0, Bytes::len)) {
                     passed.bytes.fetch_add(data as u64, Ordering::Relaxed);
-                    free = free.max(Instant::now()) + distance.time_of(data);
+                    free = free.max(Instant::now()) + Distance::time_of(data, distance.bytes_per_second);
+                    if let Some((rate, line)) = shared {
+                        let mut line = line.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                        *line = (*line).max(Instant::now()) + Distance::time_of(data, rate);
+                        free = free.max(*line);
+                    }
                     // Timers tick in milliseconds: less is made up for by the next frames.
                     if free.saturating_duration_since(Instant::now()) >= Duration::from_millis(1) {
                         sleep(free.saturating_duration_since(Instant::now())).await;
@@ -267,7 +278,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let near = listener.local_addr().unwrap();
         let median = Duration::from_millis(50);
-        let distance = Distance { median, p99: median, bytes_per_second: 1_000_000 };
+        let distance = Distance { median, p99: median, bytes_per_second: 1_000_000, ..Distance::default() };
         let passed = Arc::new(Passed::default());
         let counted = passed.clone();
         let proxy = tokio::spawn(async move { serve(listener, &address, distance, 1, counted).await });
@@ -282,6 +293,32 @@ mod tests {
         reply(&mut stream, &request, 200_000).await;
         assert!(before.elapsed() >= Duration::from_millis(280), "{:?}", before.elapsed());
         assert_eq!((passed.requests(), passed.bytes()), (2, 300_010));
+        proxy.abort();
+        store.abort();
+    }
+
+    #[tokio::test]
+    async fn all_uploads_share_one_line_and_replies_do_not() {
+        let (address, store) = store().await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = listener.local_addr().unwrap();
+        let median = Duration::from_millis(1);
+        let fast =
+            Distance { median, p99: median, bytes_per_second: 1_000_000_000, upload_bytes_per_second: Some(1_000_000) };
+        let proxy = tokio::spawn(async move { serve(listener, &address, fast, 1, Arc::new(Passed::default())).await });
+        let before = Instant::now();
+        let uploads = (0..4).map(|_| async {
+            let mut stream = TcpStream::connect(near).await.unwrap();
+            let body = "y".repeat(100_000);
+            let request = format!("PUT /0 HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\n{body}");
+            reply(&mut stream, &request, 100_000).await;
+        });
+        futures::future::join_all(uploads).await;
+        assert!(before.elapsed() >= Duration::from_millis(380), "{:?}", before.elapsed());
+        let before = Instant::now();
+        let mut stream = TcpStream::connect(near).await.unwrap();
+        reply(&mut stream, "GET /1000000 HTTP/1.1\r\nhost: a\r\n\r\n", 1_000_000).await;
+        assert!(before.elapsed() < Duration::from_millis(900), "{:?}", before.elapsed());
         proxy.abort();
         store.abort();
     }

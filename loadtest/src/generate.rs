@@ -11,6 +11,7 @@
 
 mod feed;
 pub(crate) mod random;
+pub mod statements;
 pub mod text;
 
 pub use feed::{Feed, Order, Source};

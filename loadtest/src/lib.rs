@@ -13,9 +13,11 @@ pub mod distant;
 pub mod drive;
 pub mod generate;
 pub mod measure;
+pub mod meters;
 pub mod oracle;
 pub mod report;
 pub mod verify;
+pub mod wide;
 pub mod workload;
 
 pub use generate::{Device, Devices, Row};

@@ -130,6 +130,44 @@ fn kilobytes(text: &str, name: &str) -> Result<u64> {
     Ok(kilobytes * 1024)
 }
 
+/// Processor time that a process of this machine has used so far, all its threads together, in seconds to the hundredth.
+///
+/// # Errors
+/// No such process, or a system without `/proc`.
+pub fn cpu_seconds(pid: u32) -> Result<f64> {
+    /// Ticks a second, in which Linux counts for programs on every architecture of today.
+    const TICKS: f64 = 100.0;
+    let path = format!("/proc/{pid}/stat");
+    let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+    // The second field is a name in brackets, which may hold spaces; user and system time are the 14th and 15th.
+    let rest = text.rsplit_once(')').with_context(|| format!("{path}: expected a name in brackets"))?.1;
+    let ticks = rest.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+    let ticks: u64 = ticks.sum::<Result<_, _>>().with_context(|| format!("{path}: expected ticks"))?;
+    Ok(ticks as f64 / TICKS)
+}
+
+/// Bytes that a process of this machine has sent to the disk so far, from `/proc/<pid>/io`.
+///
+/// # Errors
+/// No such process, one of another user, or a system without `/proc`.
+pub fn written_bytes(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/io");
+    let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("write_bytes:")).context("no line write_bytes")?;
+    line.trim().parse().with_context(|| format!("{path}: expected a number of bytes, found {line:?}"))
+}
+
+/// Lets all threads of a process use these processors alone (`taskset`'s list), and those that it starts from now on.
+///
+/// # Errors
+/// No `taskset`, no such process or processor.
+pub fn pin(pid: u32, cores: &str) -> Result<()> {
+    let mut command = std::process::Command::new("taskset");
+    let output = command.args(["-a", "-p", "-c", cores, &pid.to_string()]).output().context("run taskset")?;
+    anyhow::ensure!(output.status.success(), "taskset -c {cores}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(())
+}
+
 /// The machine that a report comes from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
@@ -198,5 +236,15 @@ mod tests {
         assert!(memory.peak >= memory.resident && memory.resident > 1 << 20);
         assert!(machine().cores > 0 && machine().memory > 1 << 28);
         assert!(super::memory(u32::MAX).is_err());
+        let before = cpu_seconds(std::process::id()).unwrap();
+        let begun = std::time::Instant::now();
+        while begun.elapsed().as_millis() < 300 {}
+        assert!(cpu_seconds(std::process::id()).unwrap() > before);
+        let file = tempfile::NamedTempFile::new_in(".").unwrap();
+        let before = written_bytes(std::process::id()).unwrap();
+        fs::write(file.path(), [1; 100_000]).unwrap();
+        assert!(written_bytes(std::process::id()).unwrap() >= before + 100_000);
+        assert!(written_bytes(u32::MAX).is_err());
+        assert!(cpu_seconds(u32::MAX).is_err() && pin(u32::MAX, "0").is_err());
     }
 }

@@ -1,10 +1,17 @@
 //! What a load test leaves behind: raw samples in JSON, and a Markdown page with the papers' figures beside ours.
 
+mod chart;
 mod markdown;
+mod plots;
+mod text;
+mod writing;
 
 pub use markdown::markdown;
 
+use crate::drive::bare::BareSample;
+use crate::drive::beside::BesideSample;
 use crate::drive::cold::ColdSample;
+use crate::drive::collected::CollectedSample;
 use crate::drive::compact::CompactSample;
 use crate::drive::{QuerySample, WriteSample};
 use crate::generate::{Devices, Order};
@@ -37,6 +44,9 @@ pub struct Report {
     pub load: Option<WriteSample>,
     /// Cells of the write matrix.
     pub matrix: Vec<WriteSample>,
+    /// DoPut of many batches a stream.
+    #[serde(default)]
+    pub bulk: Vec<WriteSample>,
     /// Compaction after loading.
     pub compact: Option<CompactSample>,
     /// Every statement through every door, with all its runs.
@@ -44,6 +54,12 @@ pub struct Report {
     /// q2 to q4 about parts of the span, and without the levels that know the answer before.
     #[serde(default)]
     pub parts: Vec<PartSample>,
+    /// q1 beside a bare Flight server that holds the same batches.
+    #[serde(default)]
+    pub bare: Option<BareSample>,
+    /// q1 to q4 beside a writer.
+    #[serde(default)]
+    pub beside: Option<BesideSample>,
     /// Questions to new processes over a distant store.
     #[serde(default)]
     pub cold: Option<Cold>,
@@ -54,6 +70,9 @@ pub struct Report {
     /// What the live files of the table take: files that merges replaced stay in a root for a while.
     #[serde(default)]
     pub live_size: Option<Size>,
+    /// What the root held once everything was folded, merged and collected.
+    #[serde(default)]
+    pub collected: Option<CollectedSample>,
     /// The server's memory at the end.
     pub server_memory: Option<Memory>,
     /// The same questions put to other engines on the same machine, in the same run.
@@ -130,19 +149,24 @@ impl Report {
             order,
             load: None,
             matrix: Vec::new(),
+            bulk: Vec::new(),
             compact: None,
             queries: Vec::new(),
             parts: Vec::new(),
+            bare: None,
+            beside: None,
             cold: None,
             verified: Verified::default(),
             size: None,
             live_size: None,
+            collected: None,
             server_memory: None,
             peers: Vec::new(),
         }
     }
 
-    /// Writes `report.json` and `report.md` into a directory, which is made when it is not there, and gives their paths.
+    /// Writes `report.json`, `report.md` and its pictures into a directory, which is made when it is not there, and gives the
+    /// paths of the first two.
     ///
     /// # Errors
     /// Anything that the file system refuses.
@@ -152,6 +176,10 @@ impl Report {
         let texts = [serde_json::to_string(self)? + "\n", markdown(self)];
         for (path, text) in paths.iter().zip(texts) {
             std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
+        }
+        for (name, picture) in plots::plots(self) {
+            let path = dir.join(name);
+            std::fs::write(&path, picture).with_context(|| format!("write {}", path.display()))?;
         }
         Ok(paths)
     }

@@ -10,6 +10,7 @@ mod engines;
 mod fixtures;
 mod layering;
 mod limits;
+mod loadtest;
 mod soak;
 mod statements;
 mod store_contract;

@@ -3,7 +3,9 @@
 use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::path::Path;
 use std::time::Duration;
+use tempfile::TempDir;
 use tidelake_loadtest::Devices;
 use tidelake_loadtest::drive::query::Addresses;
 use tidelake_loadtest::drive::{Durability, HttpOptions};
@@ -83,6 +85,14 @@ pub(crate) fn bar(rows: u64) -> ProgressBar {
 /// A bar without an end, for text files.
 pub(crate) fn bar_for(rows: Option<u64>) -> ProgressBar {
     rows.map_or_else(ProgressBar::new_spinner, bar)
+}
+
+/// A new directory in `parent`, or where the system has temporary ones; removed with all that is in it when dropped.
+pub(crate) fn temporary(parent: Option<&Path>) -> Result<TempDir> {
+    let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
+    std::fs::create_dir_all(&parent).with_context(|| format!("create directory {}", parent.display()))?;
+    let directory = tempfile::Builder::new().prefix("tidelake-loadtest").tempdir_in(&parent);
+    directory.with_context(|| format!("create a directory in {}", parent.display()))
 }
 
 /// Integers separated by commas.

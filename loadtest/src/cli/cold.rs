@@ -25,6 +25,9 @@ pub(crate) struct Away {
     /// Megabytes a second of one connection
     #[arg(long, default_value_t = 80.0)]
     megabytes: f64,
+    /// Megabytes a second of all uploads together; without a limit by default
+    #[arg(long)]
+    upload_megabytes: Option<f64>,
 }
 
 impl Away {
@@ -35,7 +38,13 @@ impl Away {
         );
         let ms = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).context("a time in milliseconds");
         let bytes_per_second = (self.megabytes * 1e6) as u64;
-        Ok(Distance { median: ms(self.first_byte)?, p99: ms(self.first_byte_p99)?, bytes_per_second })
+        let upload_bytes_per_second = self.upload_megabytes.map(|megabytes| (megabytes.max(1e-3) * 1e6) as u64);
+        Ok(Distance {
+            median: ms(self.first_byte)?,
+            p99: ms(self.first_byte_p99)?,
+            bytes_per_second,
+            upload_bytes_per_second,
+        })
     }
 }
 

@@ -1,12 +1,12 @@
 //! `matrix`: rows per request × clients.
 
-use super::args::{Server, durability, list};
+use super::args::{Server, list};
 use super::write::{line, load};
 use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
 use tidelake_loadtest::Devices;
-use tidelake_loadtest::drive::{Existing, Protocol, WriteOptions, WriteSample, create_database};
+use tidelake_loadtest::drive::{Durability, Existing, Protocol, WriteOptions, WriteSample, create_database};
 use tidelake_loadtest::generate::{Order, Source};
 use tidelake_loadtest::report::Report;
 
@@ -14,8 +14,16 @@ use tidelake_loadtest::report::Report;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Cells {
     /// Protocols
-    #[arg(long = "matrix-protocols", value_enum, value_delimiter = ',', default_value = "line,tdengine")]
+    #[arg(
+        long = "matrix-protocols",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "line,tdengine,opentsdb,flight"
+    )]
     cell_protocols: Vec<Protocol>,
+    /// When the server acknowledges; no-sync is left out for protocols without it
+    #[arg(long = "matrix-durability", value_enum, value_delimiter = ',', default_value = "stored,no-sync")]
+    cell_durabilities: Vec<Durability>,
     /// Rows per request
     #[arg(long = "matrix-rows", default_value = "1,10,30,50,80,100,500,1000,2000")]
     sizes: String,
@@ -28,7 +36,13 @@ pub(crate) struct Cells {
     /// Most rows that one cell writes, all clients together
     #[arg(long = "matrix-most", default_value_t = 4_000_000)]
     cell_most: u64,
+    /// Numbers of clients that send one DoPut of many batches each, of 10 000 rows
+    #[arg(long = "matrix-bulk-clients", default_value = "1,2,4")]
+    bulk_clients: String,
 }
+
+/// Rows of one batch of a bulk.
+const BULK_BATCH: usize = 10_000;
 
 /// Rows of one device in a cell, where there are as many.
 const DEVICE_ROWS: u64 = 10_000;
@@ -48,32 +62,66 @@ impl Cells {
     pub(crate) async fn measure(
         &self,
         server: &Server,
-        no_sync: bool,
         seed: u64,
         tell: &mut dyn FnMut(&WriteSample),
     ) -> Result<Vec<WriteSample>> {
         let (sizes, clients) = (list::<usize>(&self.sizes)?, list::<usize>(&self.client_counts)?);
         let mut samples = Vec::new();
-        for &protocol in &self.cell_protocols {
-            for &size in &sizes {
+        for (&protocol, &durability) in
+            self.cell_protocols.iter().flat_map(|one| self.cell_durabilities.iter().map(move |two| (one, two)))
+        {
+            if !protocol.knows(durability) {
+                continue;
+            }
+            for &rows_per_request in &sizes {
                 for &clients in &clients {
-                    let set = cell(size, clients, self.cell_requests, self.cell_most, seed);
+                    let set = cell(rows_per_request, clients, self.cell_requests, self.cell_most, seed);
                     let mut options = WriteOptions::new(&server.url);
-                    options.flight = server.addresses().flight;
-                    options.protocol = protocol;
-                    options.rows_per_request = size;
-                    options.clients = clients;
-                    options.durability = durability(no_sync);
-                    options.http = server.options();
-                    create_database(&server.url, &options.http, Existing::Drop).await?;
-                    let sample = load(&Source::Generated(set, Order::Device), &options).await?;
-                    tell(&sample);
-                    samples.push(sample);
+                    (options.protocol, options.durability) = (protocol, durability);
+                    (options.rows_per_request, options.clients) = (rows_per_request, clients);
+                    // A DoPut is what is acknowledged: a request.
+                    options.rows_per_stream = rows_per_request as u64;
+                    samples.push(on_empty_database(server, options, set, tell).await?);
                 }
             }
         }
         Ok(samples)
     }
+
+    /// Measures DoPut of many batches a stream, as bulk loaders send, where Flight is among the protocols.
+    pub(crate) async fn bulk(
+        &self,
+        server: &Server,
+        seed: u64,
+        tell: &mut dyn FnMut(&WriteSample),
+    ) -> Result<Vec<WriteSample>> {
+        let mut samples = Vec::new();
+        if !self.cell_protocols.contains(&Protocol::Flight) {
+            return Ok(samples);
+        }
+        for clients in list::<usize>(&self.bulk_clients)? {
+            let mut options = WriteOptions::new(&server.url);
+            options.protocol = Protocol::Flight;
+            (options.rows_per_request, options.clients) = (BULK_BATCH, clients);
+            let set = cell(BULK_BATCH, clients, u64::MAX, self.cell_most, seed);
+            samples.push(on_empty_database(server, options, set, tell).await?);
+        }
+        Ok(samples)
+    }
+}
+
+async fn on_empty_database(
+    server: &Server,
+    mut options: WriteOptions,
+    set: Devices,
+    tell: &mut dyn FnMut(&WriteSample),
+) -> Result<WriteSample> {
+    options.flight = server.addresses().flight;
+    options.http = server.options();
+    create_database(&server.url, &options.http, Existing::Drop).await?;
+    let sample = load(&Source::Generated(set, Order::Device), &options).await?;
+    tell(&sample);
+    Ok(sample)
 }
 
 /// Arguments of `matrix`.
@@ -83,9 +131,6 @@ pub(crate) struct Matrix {
     server: Server,
     #[command(flatten)]
     cells: Cells,
-    /// Ask the server to acknowledge from memory, before rows are in the store
-    #[arg(long)]
-    no_sync: bool,
     /// Chooses the data
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -99,7 +144,8 @@ impl Matrix {
     pub(crate) async fn run(self) -> Result<()> {
         let mut report = Report::new(Devices { devices: 0, rows: 0, seed: self.seed }, Order::Device);
         let tell = &mut |sample: &WriteSample| println!("{}", line(sample));
-        report.matrix = self.cells.measure(&self.server, self.no_sync, self.seed, tell).await?;
+        report.matrix = self.cells.measure(&self.server, self.seed, tell).await?;
+        report.bulk = self.cells.bulk(&self.server, self.seed, tell).await?;
         if let Some(out) = &self.out {
             let [json, page] = report.write(out)?;
             println!("{}\n{}", json.display(), page.display());

@@ -84,7 +84,15 @@ impl Questions {
     fn all(&self) -> Result<Vec<Statement>> {
         if let Some(path) = &self.statements {
             let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-            let named = statements(&text).into_iter().enumerate();
+            let all = statements(&text);
+            let writes = |sql: &&String| sql.get(..6).is_some_and(|word| word.eq_ignore_ascii_case("insert"));
+            if let Some(sql) = all.iter().find(writes) {
+                bail!(
+                    "{}: expected questions, which are asked again and again, found {sql:?}; `statements` runs each once",
+                    path.display()
+                );
+            }
+            let named = all.into_iter().enumerate();
             return Ok(named
                 .map(|(at, sql)| Statement { name: format!("statement {}", at + 1), sql, question: None })
                 .collect());

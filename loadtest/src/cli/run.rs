@@ -2,7 +2,7 @@
 
 use super::args::{Data, Server, list};
 use super::matrix::Cells;
-use super::{parts, peers, query, write};
+use super::{bare, beside, parts, peers, query, write};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -41,9 +41,14 @@ pub(crate) struct Run {
     /// Process id of the server, to measure its memory
     #[arg(long)]
     server_pid: Option<u32>,
-    /// Ask q2-q4 about parts of the span and without the upper levels too
+    /// Ask q2-q4 about parts of the span and without the upper levels too, and q1 beside a bare Flight server
     #[arg(long)]
     parts: bool,
+    /// Ask q1-q4 beside a writer too, at last
+    #[arg(long)]
+    beside: bool,
+    #[command(flatten)]
+    writer: beside::Writer,
     /// Put q2-q4 to other engines too
     #[arg(long)]
     peers: bool,
@@ -63,7 +68,8 @@ impl Run {
         let url = &self.server.url;
         if self.matrix {
             let tell = &mut |sample: &_| println!("{}", write::line(sample));
-            report.matrix = self.cells.measure(&self.server, self.writing.no_sync, set.seed, tell).await?;
+            report.matrix = self.cells.measure(&self.server, set.seed, tell).await?;
+            report.bulk = self.cells.bulk(&self.server, set.seed, tell).await?;
         }
         create_database(url, &http, Existing::Drop).await.context("create the database")?;
         let loaded =
@@ -90,6 +96,9 @@ impl Run {
             report.parts = samples;
             report.verified.right += verified.right;
             report.verified.wrong.extend(verified.wrong);
+            let sample = bare::ask(&self.server, 0, self.questions.repeat)?;
+            println!("{}", bare::line(&sample));
+            report.bare = Some(sample);
         }
 
         let live = empty_directory_in(&self.out)?;
@@ -110,6 +119,11 @@ impl Run {
             let verified = peers::verify_peers(&oracle, &percents, &report.peers);
             report.verified.right += verified.right;
             report.verified.wrong.extend(verified.wrong);
+        }
+        if self.beside {
+            let sample = beside::ask(&self.server, &self.writer, &oracle, self.questions.repeat).await?;
+            beside::lines(&sample).iter().for_each(|line| println!("{line}"));
+            report.beside = Some(sample);
         }
         std::fs::remove_dir_all(&live).with_context(|| live.display().to_string())?;
         let [json, page] = report.write(&self.out)?;

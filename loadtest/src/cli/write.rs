@@ -4,7 +4,7 @@ use super::args::{Data, Server, bar_for, durability};
 use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
-use tidelake_loadtest::drive::{Existing, Protocol, WriteOptions, WriteSample, create_database, write};
+use tidelake_loadtest::drive::{Durability, Existing, Protocol, WriteOptions, WriteSample, create_database, write};
 use tidelake_loadtest::generate::{Order, Source};
 
 /// How rows are written.
@@ -92,8 +92,9 @@ pub(crate) async fn load(source: &Source, options: &WriteOptions) -> Result<Writ
 /// A sample in one line.
 pub(crate) fn line(sample: &WriteSample) -> String {
     format!(
-        "{}: {} rows in {:.2} s = {:.0} rows/s ({} rows/request, {} clients; p50 {:.2} ms, p99 {:.2} ms; {} requests repeated)",
+        "{}{}: {} rows in {:.2} s = {:.0} rows/s ({} rows/request, {} clients; p50 {:.2} ms, p99 {:.2} ms; {} requests repeated)",
         sample.protocol.name(),
+        if sample.durability == Durability::Buffered { " (no_sync)" } else { "" },
         sample.rows,
         sample.seconds,
         sample.rows_per_second,

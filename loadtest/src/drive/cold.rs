@@ -1,20 +1,15 @@
 //! Cold queries: a new server process over a distant store, one question, its answer; again for each run.
 
-use std::{
-    io::{BufRead, BufReader},
-    path::PathBuf,
-    process::{Child, ChildStdout, Command, Stdio},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, sync::Arc, time::Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 
 use super::{
     http::HttpOptions,
     query::{Addresses, Asker, Door, median},
+    server::{Server, ServerOptions},
 };
 use crate::{
     distant::{self, Distance, Passed},
@@ -22,9 +17,6 @@ use crate::{
     verify::verify,
     workload::Question,
 };
-
-/// The longest wait for a server to begin to serve.
-const START_TIME: Duration = Duration::from_secs(30);
 
 /// What is started, and over what.
 #[derive(Debug, Clone)]
@@ -69,45 +61,6 @@ impl ColdSample {
     }
 }
 
-/// A server process and what it says; killed when dropped.
-struct Server {
-    process: Child,
-    output: BufReader<ChildStdout>,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-impl Server {
-    /// Starts a server whose store is at `endpoint`, and gives its HTTP address once it serves.
-    fn start(options: &ColdOptions, endpoint: &str) -> Result<(Self, String)> {
-        let mut process = Command::new(&options.program)
-            .args(["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--store", &options.store])
-            .envs(options.environment.iter().map(|(name, value)| (name, value)))
-            .env("AWS_ENDPOINT_URL", endpoint)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("start {}", options.program.display()))?;
-        let output = BufReader::new(process.stdout.take().context("the server's output")?);
-        let mut server = Self { process, output };
-        let mut line = String::new();
-        while server.output.read_line(&mut line).context("read the server's output")? > 0 {
-            if let Some(address) =
-                line.trim_start().strip_prefix("HTTP").and_then(|rest| rest.split_whitespace().next())
-            {
-                return Ok((server, address.to_owned()));
-            }
-            line.clear();
-        }
-        bail!("the server ended before it served")
-    }
-}
-
 /// Asks each question of new processes, and compares every answer with the oracle's.
 ///
 /// # Errors
@@ -148,11 +101,16 @@ async fn sample(
     };
     for _ in 0..options.repeat.max(1) {
         let (requests, bytes, begun) = (passed.requests(), passed.bytes(), Instant::now());
-        let (options_of_start, endpoint) = (options.clone(), endpoint.to_owned());
-        let start = tokio::task::spawn_blocking(move || Server::start(&options_of_start, &endpoint));
-        let (server, url) = tokio::time::timeout(START_TIME, start).await.context("the server does not serve")???;
+        let environment = options.environment.iter().cloned();
+        let server = Server::start(&ServerOptions {
+            program: options.program.clone(),
+            store: options.store.clone(),
+            environment: environment.chain([("AWS_ENDPOINT_URL".to_owned(), endpoint.to_owned())]).collect(),
+            cores: None,
+        })
+        .await?;
         let before = passed.requests();
-        let addresses = Addresses { url, flight: None };
+        let addresses = Addresses { url: server.url.clone(), flight: None };
         let mut asker = Asker::connect(Door::HttpArrow, &addresses, &HttpOptions::default()).await?;
         let (raw, took) = asker.ask(&sample.sql).await?;
         sample.from_start_millis.push(begun.elapsed().as_secs_f64() * 1e3);
@@ -160,7 +118,7 @@ async fn sample(
         sample.requests.push(passed.requests() - before);
         sample.from_start_requests.push(passed.requests() - requests);
         sample.bytes.push(passed.bytes() - bytes);
-        drop(server);
+        server.kill().await?;
         if let Some(oracle) = oracle {
             verify(oracle, question, &raw.into_answer()?)?;
         }

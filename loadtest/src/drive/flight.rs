@@ -7,7 +7,7 @@ use super::http::{LEVELS_HEADER, TOKEN_HEADER};
 use crate::workload::{DATABASE, SUPERTABLE};
 use anyhow::{Context, Result};
 use arrow::array::RecordBatch;
-use arrow_flight::FlightDescriptor;
+use arrow::datatypes::SchemaRef;
 use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
 use arrow_flight::flight_service_client::FlightServiceClient;
@@ -16,6 +16,7 @@ use arrow_flight::sql::{
     CommandStatementIngest, DoPutUpdateResult, ProstMessageExt, TableDefinitionOptions, TableExistsOption,
     TableNotExistOption,
 };
+use arrow_flight::{FlightDescriptor, Ticket};
 use futures::{Stream, TryStreamExt};
 use prost::Message;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -62,6 +63,11 @@ impl Session {
         self.client.set_header(TOKEN_HEADER, tokens.join(","));
     }
 
+    /// Says where tables without a database are from now on.
+    pub fn set_database(&mut self, database: &str) {
+        self.client.set_header("database", database);
+    }
+
     /// Says what may answer aggregates from now on.
     pub fn set_levels(&mut self, levels: &str) {
         self.client.set_header(LEVELS_HEADER, levels);
@@ -82,14 +88,30 @@ impl Session {
         let mut batches = Vec::new();
         for endpoint in info.endpoint {
             let ticket = endpoint.ticket.context("the server gave an endpoint without a ticket")?;
-            let mut stream = self.client.do_get(ticket).await.context("DoGet")?;
-            while let Some(batch) = stream.try_next().await.context("DoGet")? {
-                batches.push(batch);
-            }
-            if let (true, Some(schema)) = (batches.is_empty(), stream.schema()) {
-                batches.push(RecordBatch::new_empty(schema.clone()));
-            }
+            self.read(ticket, &mut batches).await?;
         }
+        Ok(batches)
+    }
+
+    async fn read(&mut self, ticket: Ticket, batches: &mut Vec<RecordBatch>) -> Result<()> {
+        let mut stream = self.client.do_get(ticket).await.context("DoGet")?;
+        while let Some(batch) = stream.try_next().await.context("DoGet")? {
+            batches.push(batch);
+        }
+        if let (true, Some(schema)) = (batches.is_empty(), stream.schema()) {
+            batches.push(RecordBatch::new_empty(schema.clone()));
+        }
+        Ok(())
+    }
+
+    /// Reads what a ticket stands for (DoGet alone) to the end.
+    ///
+    /// # Errors
+    /// As for [`Session::query`].
+    pub async fn get(&mut self, ticket: Ticket) -> Result<Vec<RecordBatch>> {
+        let (timeout, mut batches) = (self.timeout, Vec::new());
+        let result = tokio::time::timeout(timeout, self.read(ticket, &mut batches)).await;
+        result.map_err(|_| anyhow::anyhow!("no answer within {timeout:?}"))??;
         Ok(batches)
     }
 
@@ -107,9 +129,24 @@ impl Session {
 /// Appends batches ([`SCHEMA`]) to `db.devices` as one DoPut, and gives the number of rows that the server acknowledged.
 ///
 /// # Errors
+/// As for [`ingest_into`].
+pub async fn ingest(
+    channel: Channel,
+    batches: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
+    timeout: Duration,
+) -> Result<u64> {
+    ingest_into([DATABASE, SUPERTABLE], SCHEMA.clone(), channel, batches, timeout).await
+}
+
+/// Appends batches of one schema to a table (its database and its name) as one DoPut, and gives the number of rows that
+/// the server acknowledged.
+///
+/// # Errors
 /// An error of the stream (the call is then reset, so the server takes nothing of it), what the server answers, or no reply
 /// within `timeout` of the beginning.
-pub async fn ingest(
+pub async fn ingest_into(
+    [database, table]: [&str; 2],
+    schema: SchemaRef,
     channel: Channel,
     batches: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
     timeout: Duration,
@@ -119,8 +156,8 @@ pub async fn ingest(
             if_not_exist: TableNotExistOption::Fail.into(),
             if_exists: TableExistsOption::Append.into(),
         }),
-        table: SUPERTABLE.to_owned(),
-        schema: Some(DATABASE.to_owned()),
+        table: table.to_owned(),
+        schema: Some(database.to_owned()),
         catalog: None,
         temporary: false,
         transaction_id: None,
@@ -135,7 +172,7 @@ pub async fn ingest(
         FlightError::Tonic(Box::new(tonic::Status::aborted(text)))
     });
     let messages = FlightDataEncoderBuilder::new()
-        .with_schema(SCHEMA.clone())
+        .with_schema(schema)
         .with_flight_descriptor(Some(FlightDescriptor::new_cmd(command.as_any().encode_to_vec())))
         .build(batches);
     let put = async {

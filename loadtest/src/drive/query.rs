@@ -139,6 +139,7 @@ impl Asker {
                 let url = addresses.flight.as_deref().context("asking over Flight needs the Flight SQL endpoint")?;
                 let channel = flight::connect(url, options.request_timeout).await?;
                 let mut session = Session::new(channel, options.request_timeout);
+                session.set_database(DATABASE);
                 options.levels.iter().for_each(|levels| session.set_levels(levels));
                 Way::Flight(Box::new(session))
             }

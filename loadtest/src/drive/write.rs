@@ -5,7 +5,7 @@ use super::http::{Client, HttpOptions, Repeats, Reply};
 use super::latency::{Latencies, Percentiles};
 use super::{Progress, flight};
 use crate::generate::{Feed, Source};
-use crate::workload::{CREATE_SUPERTABLE, DATABASE};
+use crate::workload::DATABASE;
 use anyhow::{Context, Error, Result, bail};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
@@ -41,16 +41,26 @@ impl Protocol {
             Self::Flight => "flight",
         }
     }
+
+    /// Whether a client can ask for an acknowledgement of this kind: `no_sync` belongs to `/write` and `/api/put`, while
+    /// statements and DoPut are always acknowledged from the store.
+    pub fn knows(self, durability: Durability) -> bool {
+        match self {
+            Self::Line | Self::OpenTsdb => true,
+            Self::TdEngine | Self::Flight => durability == Durability::Stored,
+        }
+    }
 }
 
 /// When the server is asked to acknowledge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// After the rows are in the store: the server's default.
     #[default]
     Stored,
-    /// From memory (`no_sync`): a crash may lose what was acknowledged. HTTP only.
+    /// From memory (`no_sync`): a crash may lose what was acknowledged. Line protocol and OpenTSDB alone.
+    #[value(name = "no-sync")]
     Buffered,
 }
 
@@ -153,6 +163,9 @@ pub async fn write_until_failure(
     if options.rows_per_request == 0 || options.clients == 0 {
         bail!("at least one row a request and one client are needed");
     }
+    if !options.protocol.knows(options.durability) {
+        bail!("{} has no no_sync: its rows are acknowledged from the store", options.protocol.name());
+    }
     let total = AtomicU64::new(0);
     let acknowledged = |rows: u64| progress(total.fetch_add(rows, Relaxed) + rows);
     let start = Instant::now();
@@ -238,7 +251,7 @@ fn target_of(text: Text, durability: Durability) -> (String, &'static str) {
     };
     match text {
         Text::Line => (format!("/write?db={DATABASE}&precision=ms{no_sync}"), "text/plain; charset=utf-8"),
-        Text::TdEngine => (format!("/rest/sql/{DATABASE}?req_id=1{no_sync}"), "text/plain; charset=utf-8"),
+        Text::TdEngine => (format!("/rest/sql/{DATABASE}?req_id=1"), "text/plain; charset=utf-8"),
         Text::OpenTsdb => (format!("/api/put?db={DATABASE}{no_sync}"), "application/json"),
     }
 }
@@ -264,7 +277,7 @@ async fn write_text(
         let start = Instant::now();
         let (reply, repeats) = client.send_again("POST", &target, content_type, &body).await?;
         share.latencies.record(start.elapsed());
-        check(text, &reply, rows).with_context(|| format!("POST {target}"))?;
+        check(text, options.durability, &reply, rows).with_context(|| format!("POST {target}"))?;
         share.repeats.busy += repeats.busy;
         share.repeats.broken += repeats.broken;
         share.rows += rows as u64;
@@ -275,10 +288,14 @@ async fn write_text(
     }
 }
 
-/// Whether a reply acknowledges all rows of its request.
-fn check(text: Text, reply: &Reply, rows: usize) -> Result<()> {
+/// Whether a reply acknowledges all rows of its request, in the way that was asked for.
+fn check(text: Text, durability: Durability, reply: &Reply, rows: usize) -> Result<()> {
     if !reply.is_success() {
         bail!("{}", reply.excerpt());
+    }
+    // Rows have a token once they are in the store.
+    if let (Durability::Buffered, Some(token)) = (durability, &reply.token) {
+        bail!("no_sync did not reach the server: expected a reply without a token, found {token:?}");
     }
     if text == Text::TdEngine {
         let affected = affected_rows(&reply.body)?;
@@ -359,41 +376,6 @@ async fn write_arrow(
         share.requests += 1;
         acknowledged(rows);
     }
-}
-
-/// Creates database `db` (precision ms) and the papers' supertable over `/rest/sql`; with `Existing::Drop`, drops what was
-/// there.
-///
-/// # Errors
-/// What the server answers.
-pub async fn create_database(url: &str, options: &HttpOptions, existing: Existing) -> Result<()> {
-    let mut client = Client::new(url, options.clone())?;
-    if existing == Existing::Drop {
-        rest(&mut client, &format!("drop database if exists {DATABASE};")).await?;
-    }
-    rest(&mut client, &format!("create database if not exists {DATABASE} precision 'ms' keep 36500d;")).await?;
-    let create = CREATE_SUPERTABLE.replacen("create table ", "create table if not exists ", 1);
-    rest(&mut client, if existing == Existing::Drop { CREATE_SUPERTABLE } else { &create }).await
-}
-
-/// What becomes of a database that is there already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Existing {
-    /// It stays, and rows are added.
-    Keep,
-    /// It is dropped, as the papers did between runs.
-    Drop,
-}
-
-async fn rest(client: &mut Client, sql: &str) -> Result<()> {
-    let target = format!("/rest/sql/{DATABASE}");
-    // The database may not exist yet, so only statements about tables name it in the path.
-    let target = if sql.contains(" database ") { "/rest/sql" } else { target.as_str() };
-    let reply = client.send("POST", target, "text/plain; charset=utf-8", sql.as_bytes()).await?;
-    if !reply.is_success() {
-        bail!("{sql}: {}", reply.excerpt());
-    }
-    affected_rows(&reply.body).with_context(|| sql.to_owned()).map(|_| ())
 }
 
 #[cfg(test)]

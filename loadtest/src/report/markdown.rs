@@ -1,11 +1,14 @@
 //! The report as a page to read.
 
+use super::plots::plots;
+use super::text::{bullet, bytes, grouped, millis, paragraph, section, table};
+use super::writing::{load, matrix};
 use super::{PeerSample, Report};
-use crate::drive::{Door, Protocol, QuerySample, WriteSample};
-use crate::workload::figures::{self, WRITES};
-use crate::workload::{CLIENTS, PERCENTS, Q1_GROUPS, Question, ROWS_PER_REQUEST, all_queries};
+use crate::drive::query::median;
+use crate::drive::{Door, QuerySample};
+use crate::workload::figures;
+use crate::workload::{PERCENTS, Q1_GROUPS, Question, all_queries};
 use std::collections::BTreeSet;
-use std::fmt::Write;
 
 /// The whole page.
 pub fn markdown(report: &Report) -> String {
@@ -16,6 +19,8 @@ pub fn markdown(report: &Report) -> String {
     matrix(&mut page, report);
     queries(&mut page, report);
     parts(&mut page, report);
+    bare(&mut page, report);
+    beside(&mut page, report);
     cold(&mut page, report);
     peers(&mut page, report);
     size(&mut page, report);
@@ -56,102 +61,6 @@ fn conditions(page: &mut String, report: &Report) {
     page.push('\n');
 }
 
-fn load(page: &mut String, report: &Report) {
-    let Some(load) = &report.load else { return };
-    section(page, "Loading");
-    write_table(page, &[load]);
-    if let Some(compact) = &report.compact {
-        paragraph(page, &format!("Compaction afterwards: {:.2} s.", compact.seconds));
-    }
-}
-
-fn write_table(page: &mut String, samples: &[&WriteSample]) {
-    let header = [
-        "protocol",
-        "rows/request",
-        "clients",
-        "rows",
-        "seconds",
-        "rows/s",
-        "MB/s",
-        "p50 ms",
-        "p99 ms",
-        "max ms",
-        "repeated",
-    ];
-    let rows = samples.iter().map(|sample| {
-        let latency = sample.latency;
-        vec![
-            format!("{}{}", sample.protocol.name(), buffered(sample)),
-            sample.rows_per_request.to_string(),
-            sample.clients.to_string(),
-            grouped(sample.rows),
-            format!("{:.2}", sample.seconds),
-            grouped(sample.rows_per_second as u64),
-            match sample.protocol {
-                Protocol::Flight => String::new(),
-                _ => format!("{:.0}", sample.bytes as f64 / 1e6 / sample.seconds.max(1e-9)),
-            },
-            format!("{:.2}", latency.p50_ms),
-            format!("{:.2}", latency.p99_ms),
-            format!("{:.2}", latency.max_ms),
-            (sample.repeated_busy + sample.repeated_broken).to_string(),
-        ]
-    });
-    table(page, &header.map(str::to_owned), rows);
-}
-
-fn buffered(sample: &WriteSample) -> &'static str {
-    match sample.durability {
-        crate::drive::Durability::Stored => "",
-        crate::drive::Durability::Buffered => " (no_sync)",
-    }
-}
-
-/// Rows a second by rows per request and clients: ours for each protocol, then the papers'.
-fn matrix(page: &mut String, report: &Report) {
-    if report.matrix.is_empty() {
-        return;
-    }
-    section(page, "Writing, rows a second");
-    let header: Vec<String> =
-        ["system".to_owned(), "rows/request".to_owned()].into_iter().chain(CLIENTS.map(clients_text)).collect();
-    let mut rows = Vec::new();
-    let kinds: BTreeSet<(&str, &str)> =
-        report.matrix.iter().map(|sample| (sample.protocol.name(), buffered(sample))).collect();
-    for (protocol, buffered_text) in kinds {
-        let of_kind: Vec<&WriteSample> = (report.matrix.iter())
-            .filter(|sample| sample.protocol.name() == protocol && buffered(sample) == buffered_text)
-            .collect();
-        let sizes: BTreeSet<usize> = of_kind.iter().map(|sample| sample.rows_per_request).collect();
-        for size in sizes {
-            let cells = CLIENTS.map(|clients| {
-                let found = of_kind.iter().rfind(|cell| cell.rows_per_request == size && cell.clients == clients);
-                found.map(|cell| format!("**{}**", grouped(cell.rows_per_second as u64))).unwrap_or_default()
-            });
-            rows.push(
-                [format!("**Tidelake, {protocol}{buffered_text}**"), size.to_string()]
-                    .into_iter()
-                    .chain(cells)
-                    .collect(),
-            );
-        }
-    }
-    for paper in &WRITES {
-        for size in ROWS_PER_REQUEST {
-            let cells = CLIENTS.map(|clients| paper.cell(size, clients).map(grouped).unwrap_or_default());
-            if cells.iter().any(|cell| !cell.is_empty()) {
-                rows.push([paper.system.to_owned(), size.to_string()].into_iter().chain(cells).collect());
-            }
-        }
-    }
-    table(page, &header, rows.into_iter());
-}
-
-fn clients_text(clients: usize) -> String {
-    if clients == 1 { "1 client".to_owned() } else { clients.to_string() }
-}
-
 /// Milliseconds by question and percentage: ours through each door, TDengine's published ones below.
 fn queries(page: &mut String, report: &Report) {
     let doors: BTreeSet<Door> = report.queries.iter().map(|sample| sample.door).collect();
@@ -163,6 +72,9 @@ fn queries(page: &mut String, report: &Report) {
         page,
         "Median of the runs (a statement is asked again for 0.3 s or 100 times, and as often as `--repeat` says), measured at the client from the request to the last byte of the answer.",
     );
+    if plots(report).iter().any(|(name, _)| *name == "latency.svg") {
+        paragraph(page, "![Milliseconds by percentage of the rows](latency.svg)");
+    }
     let find = |door: Door, question: &Question| {
         let name = question.name();
         report.queries.iter().find(|sample| sample.door == door && sample.name == name)
@@ -325,6 +237,58 @@ fn parts(page: &mut String, report: &Report) {
     table(page, &header, rows);
 }
 
+fn bare(page: &mut String, report: &Report) {
+    let Some(bare) = &report.bare else { return };
+    section(page, "q1 beside a bare Flight server, milliseconds");
+    paragraph(
+        page,
+        "A process that does nothing but send, by `arrow-flight`, the batches that the server had answered; both asked in turns \
+         by the same client over HTTP/2 with the same settings.",
+    );
+    let header = ["", "rows", "batches", "MB", "**Tidelake**", "bare server", "ours ÷ bare", "runs"];
+    let row = vec![
+        format!("`{}`", bare.sql),
+        grouped(bare.rows),
+        grouped(bare.batches),
+        format!("{:.1}", bare.bytes as f64 / 1e6),
+        format!("**{}**", millis(median(&bare.millis))),
+        millis(median(&bare.bare_millis)),
+        format!("{:.3}", bare.ratio()),
+        bare.millis.len().to_string(),
+    ];
+    table(page, &header.map(str::to_owned), std::iter::once(row));
+}
+
+fn beside(page: &mut String, report: &Report) {
+    let Some(beside) = &report.beside else { return };
+    section(page, "Queries beside a writer, milliseconds");
+    let writer = &beside.writer;
+    paragraph(
+        page,
+        &format!(
+            "Over Flight SQL, medians. The writer was to send {} rows/s of later rows of the same devices and sent {} ({} rows in \
+             {:.1} s, p99 {:.1} ms); what was asked about old rows is compared with the right answer, and counts of all rows \
+             with what had been acknowledged and sent.",
+            grouped(beside.asked_rows_per_second as u64),
+            grouped(writer.rows_per_second() as u64),
+            grouped(writer.rows),
+            writer.seconds,
+            writer.latency.p99_ms,
+        ),
+    );
+    let header = ["", "rows", "quiet", "**beside the writer**", "beside ÷ quiet"].map(str::to_owned);
+    let rows = beside.questions.iter().map(|question| {
+        vec![
+            question.name.clone(),
+            if question.old_rows { "old" } else { "all" }.to_owned(),
+            millis(median(&question.quiet_millis)),
+            format!("**{}**", millis(median(&question.millis))),
+            format!("{:.2}", question.ratio()),
+        ]
+    });
+    table(page, &header, rows);
+}
+
 fn cold(page: &mut String, report: &Report) {
     let Some(cold) = &report.cold else { return };
     section(page, "Cold queries over a distant store");
@@ -347,7 +311,7 @@ fn cold(page: &mut String, report: &Report) {
             millis(sample.median_ms()),
             sample.millis.iter().map(|ms| format!("{ms:.0}")).collect::<Vec<_>>().join(" "),
             most(&sample.requests).to_string(),
-            millis(crate::drive::query::median(&sample.from_start_millis)),
+            millis(median(&sample.from_start_millis)),
             most(&sample.from_start_requests).to_string(),
             bytes(most(&sample.bytes)),
         ]
@@ -356,18 +320,29 @@ fn cold(page: &mut String, report: &Report) {
 }
 
 fn size(page: &mut String, report: &Report) {
-    let Some(size) = &report.size else { return };
+    if report.size.is_none() && report.collected.is_none() {
+        return;
+    }
     section(page, "Size");
     let loaded = report.load.as_ref().map_or(report.data.len(), |load| load.rows).max(1) as f64;
     let row = |name: String, kind: crate::measure::Kind| {
         let per_row = format!("{:.3}", kind.bytes as f64 / loaded);
         vec![name, grouped(kind.objects), bytes(kind.bytes), bytes(kind.disk_bytes), per_row]
     };
-    let kinds = size.kinds().into_iter().filter(|(_, kind)| kind.objects > 0);
-    let mut rows: Vec<Vec<String>> = kinds.map(|(name, kind)| row(name.to_owned(), kind)).collect();
-    rows.push(row("all".to_owned(), size.total()));
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    if let Some(size) = &report.size {
+        let kinds = size.kinds().into_iter().filter(|(_, kind)| kind.objects > 0);
+        rows.extend(kinds.map(|(name, kind)| row(name.to_owned(), kind)));
+        rows.push(row("all".to_owned(), size.total()));
+    }
     if let Some(live) = &report.live_size {
         rows.push(row("**live files and their tag manifests**".to_owned(), live.total()));
+    }
+    if let Some(sample) = &report.collected {
+        let total = sample.collected.total();
+        let (per_row, objects) = (format!("**{:.3}**", sample.bytes_per_row()), grouped(total.objects));
+        let name = "**all, folded, merged and collected**".to_owned();
+        rows.push(vec![name, objects, bytes(total.bytes), bytes(total.disk_bytes), per_row]);
     }
     for (system, paper_bytes) in figures::SIZES {
         let per_row = format!("{:.3}", paper_bytes as f64 / figures::ROWS as f64);
@@ -393,61 +368,5 @@ fn verified(page: &mut String, report: &Report) {
     );
     for wrong in &report.verified.wrong {
         bullet(page, &format!("WRONG: {}", wrong.replace('\n', " ")));
-    }
-}
-
-fn section(page: &mut String, title: &str) {
-    let _ = writeln!(page, "## {title}\n");
-}
-
-fn paragraph(page: &mut String, text: &str) {
-    let _ = writeln!(page, "{text}\n");
-}
-
-fn bullet(page: &mut String, text: &str) {
-    let _ = writeln!(page, "- {text}");
-}
-
-/// The first column to the left, the others to the right.
-fn table(page: &mut String, header: &[String], rows: impl Iterator<Item = Vec<String>>) {
-    let _ = writeln!(page, "| {} |", header.join(" | "));
-    let _ = writeln!(page, "|---|{}", "---:|".repeat(header.len().saturating_sub(1)));
-    for row in rows {
-        let _ = writeln!(page, "| {} |", row.join(" | "));
-    }
-    page.push('\n');
-}
-
-/// An integer with a space after each group of three digits.
-fn grouped(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// Milliseconds with as many decimals as mean something.
-fn millis(value: f64) -> String {
-    match value {
-        value if !value.is_finite() => String::new(),
-        value if value < 10.0 => format!("{value:.2}"),
-        value if value < 100.0 => format!("{value:.1}"),
-        value => grouped(value.round() as u64),
-    }
-}
-
-/// Bytes in decimal units.
-fn bytes(value: u64) -> String {
-    let value = value as f64;
-    match value {
-        value if value < 1e3 => format!("{value} B"),
-        value if value < 1e6 => format!("{:.1} kB", value / 1e3),
-        value if value < 1e9 => format!("{:.1} MB", value / 1e6),
-        value => format!("{:.2} GB", value / 1e9),
     }
 }

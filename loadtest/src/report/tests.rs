@@ -56,7 +56,30 @@ fn report() -> Report {
             bytes: vec![10_153_279],
         }],
     });
+    report.bare = Some(crate::drive::bare::BareSample {
+        sql: "select * from db.devices where devgroup=0;".into(),
+        rows: 1_000_000,
+        batches: 20,
+        bytes: 45_000_000,
+        millis: vec![120.0, 110.0, 130.0],
+        bare_millis: vec![100.0, 90.0, 105.0],
+    });
+    report.beside = Some(crate::drive::beside::BesideSample {
+        asked_rows_per_second: 100_000.0,
+        writer: crate::drive::send::SendSample { rows: 995_000, seconds: 10.0, ..Default::default() },
+        questions: vec![crate::drive::beside::BesideQuestion {
+            name: "q3 100 %".into(),
+            sql: String::new(),
+            old_rows: true,
+            quiet_millis: vec![1.0, 2.0, 3.0],
+            millis: vec![3.0, 5.0, 7.0],
+        }],
+    });
     report.matrix = vec![write_sample(2000, 4, 812_345.6), write_sample(1, 1, 9_876.0)];
+    let bulk = WriteSample { protocol: Protocol::Flight, bytes: 0, ..write_sample(10_000, 2, 8_123_456.0) };
+    report.bulk = vec![bulk];
+    let buffered = WriteSample { durability: Durability::Buffered, ..write_sample(100, 7, 500_000.0) };
+    report.matrix.push(WriteSample { protocol: Protocol::OpenTsdb, ..buffered });
     report.queries = all_queries(&[0], &[10, 100])
         .iter()
         .map(|question| QuerySample {
@@ -77,6 +100,11 @@ fn report() -> Report {
         in_process: true,
     }];
     report.size = Some(Size { data: Kind { objects: 1, bytes: 1_305_000, disk_bytes: 1_306_624 }, ..Size::default() });
+    report.collected = Some(crate::drive::collected::CollectedSample {
+        rows: 1_000_000,
+        merged: Size::default(),
+        collected: Size { data: Kind { objects: 3, bytes: 1_400_500, disk_bytes: 1_404_928 }, ..Size::default() },
+    });
     report.verified = Verified { right: 16, wrong: vec!["q1 group 0: row 5".into()] };
     report
 }
@@ -87,6 +115,8 @@ fn the_page_has_our_figures_beside_the_papers() {
     for line in [
         "- 1 000 devices × 1 000 rows = 1 000 000 rows, seed 1.",
         "| **Tidelake, line** | 2000 |  |  |  | **812 345** |  |  |  |",
+        "| **Tidelake, opentsdb (no_sync)** | 100 |  |  |  |  |  |  | **500 000** |",
+        "| flight | 10000 | 2 | 1 000 000 | 1.25 | 8 123 456 |  | 0.00 | 0.00 | 0.00 | 0 |",
         "| TDengine | 2000 | 512 820 | 1 055 520 | 1 174 164 | 1 306 904 | 1 426 635 | 1 458 434 | 1 477 208 |",
         "| q2 avg | **flight** | **2.50** |  |  |  |  |  |  |  |  | **2.50** |",
         "| q4 | TDengine | 237 | 472 | 653 | 902 | 1 134 | 1 422 | 1 753 | 1 784 | 2 085 | 2 549 |",
@@ -94,8 +124,11 @@ fn the_page_has_our_figures_beside_the_papers() {
         "|  | all rows | half |",
         "| q4 | 1.25 | 2.50 |",
         "| q4 100 % | 150 | 120 180 150 | 6 | 220 | 9 | 10.2 MB |",
+        "| `select * from db.devices where devgroup=0;` | 1 000 000 | 20 | 45.0 | **120** | 100 | 1.200 | 3 |",
+        "| q3 100 % | old | 2.00 | **5.00** | 2.50 |",
         "| q3 100 % | **2.50** |  | 16.80 | 42.0 |",
         "| data files | 1 | 1.3 MB | 1.3 MB | 1.305 |",
+        "| **all, folded, merged and collected** | 3 | 1.4 MB | 1.4 MB | **1.401** |",
         "| TDengine (1e8 rows) |  |  | 459.0 MB | 4.590 |",
         "- WRONG: q1 group 0: row 5",
     ] {
@@ -120,6 +153,12 @@ fn a_report_reads_back_and_a_newer_one_is_refused() {
     let read = Report::read(&json).unwrap();
     assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::to_value(&report).unwrap());
     assert_eq!(std::fs::read_to_string(page).unwrap(), markdown(&read));
+    for (picture, lines) in [("writing.svg", 5), ("latency.svg", 6)] {
+        let svg = std::fs::read_to_string(json.with_file_name(picture)).unwrap();
+        // Each line has one in the legend too.
+        assert_eq!(svg.matches("<polyline").count(), 2 * lines, "{svg}");
+        assert!(markdown(&read).contains(&format!("]({picture})")));
+    }
     let newer = std::fs::read_to_string(&json).unwrap().replacen("\"version\":1", "\"version\":2", 1);
     std::fs::write(&json, newer).unwrap();
     assert!(Report::read(&json).unwrap_err().to_string().contains("version 1 or older, found 2"));

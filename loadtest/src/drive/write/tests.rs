@@ -110,24 +110,28 @@ async fn a_killed_server_ends_every_client_within_its_deadline() {
 }
 
 #[tokio::test]
-async fn the_database_and_the_papers_supertable_are_created_over_rest() {
-    let fake = serve(|_, _| reply(200, "", "{\"code\":0,\"data\":[[0]]}")).await;
-    create_database(&fake.url, &HttpOptions::default(), Existing::Drop).await.unwrap();
-    let requests = fake.requests.lock().unwrap();
-    let sent: Vec<(String, String)> =
-        requests.iter().map(|r| (r.line.clone(), String::from_utf8(r.body.clone()).unwrap())).collect();
-    let expected = [
-        ("POST /rest/sql", "drop database if exists db;"),
-        ("POST /rest/sql", "create database if not exists db precision 'ms' keep 36500d;"),
-        ("POST /rest/sql/db", CREATE_SUPERTABLE),
-    ];
-    assert_eq!(sent, expected.map(|(line, sql)| (line.to_owned(), sql.to_owned())));
-}
-
-#[tokio::test]
 async fn a_run_can_be_a_task_of_its_own() {
     let fake = serve(|_, _| no_content("")).await;
     let options = options(&fake.url, Protocol::Line);
     let run = async move { write(&Source::Generated(SET, Order::Time), &options, &|_| ()).await };
     assert_eq!(tokio::spawn(run).await.unwrap().unwrap().rows, SET.len());
+}
+
+#[tokio::test]
+async fn no_sync_is_asked_for_where_there_is_one_and_a_reply_from_the_store_is_an_error() {
+    let source = Source::Generated(SET, Order::Device);
+    let buffered = |url: &str, protocol| WriteOptions { durability: Durability::Buffered, ..options(url, protocol) };
+    for protocol in [Protocol::Line, Protocol::OpenTsdb] {
+        let fake = serve(|_, _| no_content("")).await;
+        assert_eq!(write(&source, &buffered(&fake.url, protocol), &|_| ()).await.unwrap().rows, SET.len());
+        assert!(fake.requests.lock().unwrap().iter().all(|request| request.line.ends_with("&no_sync=true")));
+
+        let fake = serve(|_, _| no_content("x-tidelake-token: 7\r\n")).await;
+        let error = write(&source, &buffered(&fake.url, protocol), &|_| ()).await.unwrap_err();
+        assert!(format!("{error:#}").contains("no_sync did not reach the server"), "{error:#}");
+    }
+    for protocol in [Protocol::TdEngine, Protocol::Flight] {
+        let error = write(&source, &buffered("http://127.0.0.1:1", protocol), &|_| ()).await.unwrap_err();
+        assert!(error.to_string().contains("has no no_sync"), "{error:#}");
+    }
 }

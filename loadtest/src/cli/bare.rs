@@ -1,0 +1,70 @@
+//! `bare` and `bare-flight`: q1 beside a bare Flight server, and that server.
+
+use super::args::Server;
+use anyhow::{Context, Result};
+use clap::Args;
+use std::io::{Read, Write};
+use tidelake_loadtest::drive::bare::{self, BareSample};
+use tidelake_loadtest::drive::query::median;
+use tidelake_loadtest::workload::Question;
+use tokio::net::TcpListener;
+
+/// Fewest runs of each server: the ratio of two medians needs more of them than one.
+const MIN_RUNS: usize = 15;
+
+/// Arguments of `bare`.
+#[derive(Debug, Args)]
+pub(crate) struct Bare {
+    #[command(flatten)]
+    server: Server,
+    /// Runs of each server, at least
+    #[arg(long, default_value_t = MIN_RUNS)]
+    repeat: usize,
+    /// Group of q1
+    #[arg(long, default_value_t = 0)]
+    group: u32,
+}
+
+impl Bare {
+    #[expect(clippy::print_stdout, reason = "a command prints its result")]
+    pub(crate) fn run(self) -> Result<()> {
+        println!("{}", line(&ask(&self.server, self.group, self.repeat)?));
+        Ok(())
+    }
+}
+
+/// Asks q1 of one group of the server and of a bare one, by one thread, as other statements are asked. Must be called on
+/// a runtime of several threads.
+pub(crate) fn ask(server: &Server, group: u32, repeat: usize) -> Result<BareSample> {
+    tokio::task::block_in_place(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start a client")?;
+        let flight = server.addresses().flight.context("the Flight SQL endpoint")?;
+        let timeout = server.options().request_timeout;
+        runtime.block_on(bare::ask_beside(&flight, &Question::Q1 { group }.sql(), repeat.max(MIN_RUNS), timeout))
+    })
+}
+
+/// A sample in one line.
+pub(crate) fn line(sample: &BareSample) -> String {
+    format!(
+        "{} {} rows in {} batches: {:.2} ms, a bare Flight server {:.2} ms: {:.3} times ({} runs each)",
+        sample.sql,
+        sample.rows,
+        sample.batches,
+        median(&sample.millis),
+        median(&sample.bare_millis),
+        sample.ratio(),
+        sample.millis.len(),
+    )
+}
+
+/// `bare-flight`: serves the batches of an Arrow stream on standard input, and prints its address.
+#[expect(clippy::print_stdout, reason = "a command prints its result")]
+pub(crate) async fn serve() -> Result<()> {
+    let mut ipc = Vec::new();
+    std::io::stdin().read_to_end(&mut ipc).context("read the batches from standard input")?;
+    let listener = TcpListener::bind("127.0.0.1:0").await.context("listen")?;
+    println!("grpc://{}", listener.local_addr()?);
+    std::io::stdout().flush().context("print the address")?;
+    bare::serve(listener, &ipc).await
+}

@@ -1,0 +1,83 @@
+//! `beside` and `run --beside`: the questions beside a writer.
+
+use super::args::{Data, Server};
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tidelake_loadtest::drive::beside::{BesideOptions, BesideSample, ask_beside};
+use tidelake_loadtest::drive::query::median;
+use tidelake_loadtest::oracle::Oracle;
+use tidelake_loadtest::report::Report;
+
+/// How the writer writes.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Writer {
+    /// Rows a second of the writer beside queries
+    #[arg(long = "beside-rate", default_value_t = 100_000.0)]
+    rate: f64,
+    /// How long it writes before the first question, in seconds
+    #[arg(long = "beside-lead", default_value_t = 10.0)]
+    lead: f64,
+}
+
+/// Arguments of `beside`.
+#[derive(Debug, Args)]
+pub(crate) struct Beside {
+    #[command(flatten)]
+    server: Server,
+    #[command(flatten)]
+    data: Data,
+    #[command(flatten)]
+    writer: Writer,
+    /// Runs of each question, at least
+    #[arg(long, default_value_t = 5)]
+    repeat: usize,
+    /// A report.json that takes the samples; its Markdown page is made again
+    #[arg(long)]
+    into: Option<PathBuf>,
+}
+
+impl Beside {
+    #[expect(clippy::print_stdout, reason = "a command prints its result")]
+    pub(crate) async fn run(self) -> Result<()> {
+        let set = self.data.devices();
+        let oracle = tokio::task::spawn_blocking(move || Oracle::new(set)).await.context("compute the answers")?;
+        let sample = ask(&self.server, &self.writer, &oracle, self.repeat).await?;
+        lines(&sample).iter().for_each(|line| println!("{line}"));
+        if let Some(path) = &self.into {
+            let mut report = Report::read(path)?;
+            report.beside = Some(sample);
+            report.write(path.parent().unwrap_or(Path::new("")))?;
+        }
+        Ok(())
+    }
+}
+
+/// Asks the questions quiet and beside the writer: two connections, 1000 rows a request.
+pub(crate) async fn ask(server: &Server, writer: &Writer, oracle: &Oracle, repeat: usize) -> Result<BesideSample> {
+    ensure!(writer.rate > 0.0, "expected --beside-rate above 0, found {}", writer.rate);
+    let options = BesideOptions {
+        addresses: server.addresses(),
+        http: server.options(),
+        rows_per_second: writer.rate,
+        writers: 2,
+        rows_per_request: 1_000,
+        lead: Duration::try_from_secs_f64(writer.lead).context("--beside-lead takes seconds")?,
+        repeat: repeat.max(5),
+    };
+    ask_beside(&options, oracle).await
+}
+
+/// A sample in a line for each question.
+pub(crate) fn lines(sample: &BesideSample) -> Vec<String> {
+    let (rows, seconds) = (sample.writer.rows, sample.writer.seconds);
+    let writer = format!("writer: {rows} rows in {seconds:.1} s = {:.0} rows/s", sample.writer.rows_per_second());
+    let questions = sample.questions.iter().map(|question| {
+        let rows = if question.old_rows { "old rows" } else { "all rows" };
+        let (quiet, beside) = (median(&question.quiet_millis), median(&question.millis));
+        let ratio = question.ratio();
+        format!("{:12} {rows}: {quiet:.2} ms quiet, {beside:.2} ms beside the writer: {ratio:.2} times", question.name)
+    });
+    std::iter::once(writer).chain(questions).collect()
+}

@@ -1,0 +1,104 @@
+//! `meters`: the smart meters, written to servers with one processor, two, ….
+
+use super::args::{bar, list};
+use anyhow::{Context, Result};
+use clap::Args;
+use std::path::PathBuf;
+use tidelake_loadtest::drive::meters::{MetersOptions, MetersSample, load};
+use tidelake_loadtest::meters::{Form, Meters, published};
+
+/// Arguments of `meters`.
+#[derive(Debug, Args)]
+pub(crate) struct SmartMeters {
+    /// The server's program
+    #[arg(long, default_value = "tidelake")]
+    program: PathBuf,
+    /// Where roots are made, and removed afterwards; by default the system's temporary directory
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Meters, each a subtable
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    subtables: u32,
+    /// Readings of each meter
+    #[arg(long, default_value_t = 1_000_000)]
+    rows: u32,
+    /// Chooses the data; equal seeds give equal readings
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How rows travel
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "tdengine,line")]
+    forms: Vec<Form>,
+    /// Processors of the server, a measurement each
+    #[arg(long, default_value = "1,2")]
+    cores: String,
+    /// Clients at once
+    #[arg(long, default_value_t = 4)]
+    clients: usize,
+    /// Rows of one request
+    #[arg(long, default_value_t = 2_000)]
+    rows_per_request: u32,
+    /// A file for the samples, in JSON
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+impl SmartMeters {
+    #[expect(clippy::print_stdout, reason = "a command prints its result")]
+    pub(crate) async fn run(self) -> Result<()> {
+        let set = Meters { subtables: self.subtables, rows: self.rows, seed: self.seed };
+        let mut samples = Vec::new();
+        for form in self.forms {
+            let first = samples.len();
+            for cores in list::<usize>(&self.cores)? {
+                let root = super::args::temporary(self.dir.as_deref())?;
+                let options = MetersOptions {
+                    program: self.program.clone(),
+                    root: root.path().to_owned(),
+                    cores,
+                    form,
+                    clients: self.clients,
+                    rows_per_request: self.rows_per_request,
+                };
+                let bar = bar(set.len());
+                let sample = load(set, &options, &|rows| bar.set_position(rows)).await;
+                bar.finish_and_clear();
+                let sample = sample.with_context(|| format!("{} on {cores} processors", form.name()))?;
+                println!("{}", line(&sample, samples.get(first)));
+                samples.push(sample);
+            }
+        }
+        if let Some(path) = &self.out {
+            let json = serde_json::to_string_pretty(&samples)?;
+            std::fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// A sample in one line, with its ratio to the first of its form.
+fn line(sample: &MetersSample, first: Option<&MetersSample>) -> String {
+    let rate = sample.sent.rows_per_second();
+    let ratio =
+        first.map(|first| format!(", {:.2} times the rate of {}", rate / first.sent.rows_per_second(), first.cores));
+    let theirs = published(sample.cores).map_or(String::new(), |(rows, megabytes)| {
+        format!("; TDengine, published: {rows} rows/s, {megabytes} MB/s to disk")
+    });
+    format!(
+        "{}: server on {} of the processors, clients on {} ({}): {} rows in {:.2} s = {rate:.0} rows/s{}; {:.1} MB/s \
+         stored; processor time {:.2} s of the server ({:.0} rows each), {:.2} s of the clients; p50 {:.2} ms, p99 {:.2} ms; \
+         counts and sums right{theirs}",
+        sample.form.name(),
+        sample.cores,
+        sample.client_cores,
+        if sample.is_shared { "shared" } else { "their own" },
+        sample.sent.rows,
+        sample.sent.seconds,
+        ratio.unwrap_or_default(),
+        sample.stored_bytes as f64 / 1e6 / sample.sent.seconds,
+        sample.server_cpu_seconds,
+        sample.sent.rows as f64 / sample.server_cpu_seconds.max(0.01),
+        sample.client_cpu_seconds,
+        sample.sent.latency.p50_ms,
+        sample.sent.latency.p99_ms,
+    )
+}

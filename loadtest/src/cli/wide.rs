@@ -1,0 +1,130 @@
+//! `wide`: rows of 32 524 bytes, against the disk and against lines of given bandwidths to an S3 server.
+
+use super::args::list;
+use anyhow::{Context, Result};
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+use tidelake_loadtest::distant::Distance;
+use tidelake_loadtest::drive::wide::{Line, WideOptions, WideSample, load};
+use tidelake_loadtest::wide::{PUBLISHED, Wide};
+
+/// Arguments of `wide`.
+#[derive(Debug, Args)]
+pub(crate) struct WideRows {
+    /// The server's program
+    #[arg(long, default_value = "tidelake")]
+    program: PathBuf,
+    /// Where roots are made, and removed afterwards; by default the system's temporary directory
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Subtables
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    subtables: u32,
+    /// Rows of each; the papers had 10 000
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    rows: u32,
+    /// Chooses the data; equal seeds give equal rows
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Writers at once
+    #[arg(long, default_value_t = 16)]
+    writers: usize,
+    /// Rows of one DoPut
+    #[arg(long, default_value_t = 100)]
+    rows_per_put: u32,
+    /// Megabytes by which the disk is measured, before and after
+    #[arg(long, default_value_t = 512)]
+    disk_megabytes: usize,
+    /// An S3 server's program, versitygw: the rows are written to it too, over a proxy
+    #[arg(long, env = "TIDELAKE_VERSITYGW")]
+    s3_program: Option<PathBuf>,
+    /// Megabytes a second of all uploads to it together, a measurement each
+    #[arg(long, default_value = "50,100,200")]
+    upload_megabytes: String,
+    /// Time to the first byte of its replies, in milliseconds
+    #[arg(long, default_value_t = 5)]
+    first_byte: u64,
+    /// A file for the samples, in JSON
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+impl WideRows {
+    #[expect(clippy::print_stdout, reason = "a command prints its result")]
+    pub(crate) async fn run(self) -> Result<()> {
+        let set = Wide { subtables: self.subtables, rows: self.rows, seed: self.seed };
+        let mut lines = vec![None];
+        if let Some(program) = &self.s3_program {
+            for megabytes in list::<u64>(&self.upload_megabytes)? {
+                let (first_byte, rate) = (Duration::from_millis(self.first_byte.max(1)), megabytes.max(1) * 1_000_000);
+                let distance = Distance {
+                    median: first_byte,
+                    p99: first_byte,
+                    // One connection may have the whole line, and replies come as fast as they may.
+                    bytes_per_second: 10_000_000_000,
+                    upload_bytes_per_second: Some(rate),
+                };
+                lines.push(Some(Line { program: program.clone(), distance }));
+            }
+        }
+        let mut samples: Vec<WideSample> = Vec::new();
+        for line in lines {
+            let directory = super::args::temporary(self.dir.as_deref())?;
+            let options = WideOptions {
+                program: self.program.clone(),
+                directory: directory.path().to_owned(),
+                writers: self.writers,
+                rows_per_put: self.rows_per_put,
+                disk_bytes: self.disk_megabytes.saturating_mul(1 << 20),
+                line,
+            };
+            let sample = load(set, &options).await?;
+            println!("{}", text(&sample, samples.last()));
+            samples.push(sample);
+        }
+        for (disks, rows, [from, to]) in PUBLISHED {
+            println!("TDengine, published: {disks} disks {rows} rows/s, {from}-{to} MB/s");
+        }
+        if let Some(path) = &self.out {
+            let json = serde_json::to_string_pretty(&samples)?;
+            std::fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// A sample in one line; beside the one over the line before it, the ratio of their rates.
+fn text(sample: &WideSample, before: Option<&WideSample>) -> String {
+    let mega = |bytes: f64| bytes / 1e6;
+    let written = sample.written_bytes as f64 / sample.seconds;
+    let (limit, target) = (sample.limit().unwrap_or(f64::NAN), sample.line_bytes_per_second.map_or("disk", |_| "line"));
+    let ratio = before.filter(|before| before.line_bytes_per_second.is_some()).map(|before| {
+        format!("; {:.2} times the rate of the line before", sample.rows_per_second() / before.rows_per_second())
+    });
+    format!(
+        "{target} of {:.0} MB/s{}: {} rows in {:.2} s = {:.0} rows/s, {:.1} MB/s of rows ({:.0} %), {:.1} MB/s written \
+         ({:.0} %){}; {} writers, {} rows a DoPut, p50 {:.0} ms, p99 {:.0} ms; processor time {:.2} s of the server, \
+         {:.2} s of the clients; counts, sums and a row right",
+        mega(limit),
+        sample.disk_bytes_per_second.map_or(String::new(), |[before, after]| format!(
+            " ({:.0} before, {:.0} after)",
+            mega(before),
+            mega(after)
+        )),
+        sample.rows,
+        sample.seconds,
+        sample.rows_per_second(),
+        mega(sample.bytes_per_second()),
+        sample.bytes_per_second() / limit * 100.0,
+        mega(written),
+        written / limit * 100.0,
+        ratio.unwrap_or_default(),
+        sample.writers,
+        sample.rows_per_put,
+        sample.latency.p50_ms,
+        sample.latency.p99_ms,
+        sample.server_cpu_seconds,
+        sample.client_cpu_seconds,
+    )
+}

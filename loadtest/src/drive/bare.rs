@@ -1,0 +1,266 @@
+//! What an answer costs over Arrow Flight alone: q1 of a server beside a bare `arrow-flight` server that holds the very
+//! batches of its answer and does nothing but send them.
+//!
+//! Both run as processes of their own, are asked in turns over one connection each by the same client, and have the same
+//! HTTP/2 settings. The bare server is asked by DoGet; the other one by GetFlightInfo and DoGet.
+
+use std::{pin::Pin, process::Stdio, sync::Arc, time::Duration, time::Instant};
+
+use anyhow::{Context, Result, ensure};
+use arrow::{
+    array::{Array, RecordBatch},
+    ipc::{reader::StreamReader, writer::StreamWriter},
+};
+use arrow_flight::{
+    Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
+    PollInfo, PutResult, Result as ActionResult, SchemaResult, Ticket,
+    encode::FlightDataEncoderBuilder,
+    flight_service_server::{FlightService, FlightServiceServer},
+};
+use futures::{Stream, TryStreamExt, stream};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::TcpListener,
+    process::{Child, Command},
+};
+use tonic::{Request, Response, Status, Streaming, transport::Server};
+
+use super::{
+    flight::{self, Session},
+    query::{SAMPLE_RUNS, SAMPLE_TIME, median},
+};
+
+/// HTTP/2 windows and frames of Tidelake's server, in bytes: of a stream, of a connection, of a frame.
+const HTTP2: (u32, u32, u32) = (16 << 20, 32 << 20, 1 << 20);
+/// The longest wait for the bare server to begin to serve.
+const START_TIME: Duration = Duration::from_secs(30);
+
+/// One statement's answer from a server and, in turns, from a bare one.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct BareSample {
+    /// The statement.
+    pub sql: String,
+    /// Rows of the answer.
+    pub rows: u64,
+    /// Batches of the answer.
+    pub batches: u64,
+    /// Bytes of their values.
+    pub bytes: u64,
+    /// Each run of the server that was measured, in milliseconds, from the request to the last batch.
+    pub millis: Vec<f64>,
+    /// Each run of the bare server, in milliseconds.
+    pub bare_millis: Vec<f64>,
+}
+
+impl BareSample {
+    /// The server's median over that of the bare one.
+    pub fn ratio(&self) -> f64 {
+        median(&self.millis) / median(&self.bare_millis)
+    }
+}
+
+/// Asks the server at `url` and a bare server, started from this very program, in turns: at least `repeat` times each,
+/// after one unmeasured turn, and for as long as other statements are asked.
+///
+/// # Errors
+/// A statement that fails, an answer without rows, a bare server that does not start or whose answer differs.
+pub async fn ask_beside(url: &str, sql: &str, repeat: usize, timeout: Duration) -> Result<BareSample> {
+    let mut session = Session::new(flight::connect(url, timeout).await?, timeout);
+    let answer = session.query(sql).await?;
+    let rows = answer.iter().map(|batch| batch.num_rows() as u64).sum();
+    ensure!(rows > 0, "{sql}: expected rows to send, found none");
+    let (_bare_process, bare_url) = start(&answer).await?;
+    let mut bare = Session::new(flight::connect(&bare_url, timeout).await?, timeout);
+    let ticket = Ticket::new("all");
+    ensure!(bare.get(ticket.clone()).await? == answer, "the bare server's answer differs from what it was given");
+
+    let (mut millis, mut bare_millis) = (Vec::new(), Vec::new());
+    let timed = |begun: Instant| begun.elapsed().as_secs_f64() * 1e3;
+    let begun = Instant::now();
+    // In turns, so that what else the machine does meets both.
+    while millis.len() < repeat.max(1) || (begun.elapsed() < 2 * SAMPLE_TIME && millis.len() < SAMPLE_RUNS) {
+        let start = Instant::now();
+        let found = session.query(sql).await?;
+        millis.push(timed(start));
+        drop(found);
+        let start = Instant::now();
+        let found = bare.get(ticket.clone()).await?;
+        bare_millis.push(timed(start));
+        drop(found);
+    }
+    let bytes = answer.iter().map(bytes_of).sum::<Result<u64>>()?;
+    Ok(BareSample { sql: sql.to_owned(), rows, batches: answer.len() as u64, bytes, millis, bare_millis })
+}
+
+/// The bytes of a batch's values: all columns of a batch that came in a message share its buffer, which counts once.
+fn bytes_of(batch: &RecordBatch) -> Result<u64> {
+    let sizes = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size());
+    sizes.map(|size| Ok(size? as u64)).sum()
+}
+
+/// Starts this program as a bare server of some batches; it is killed when the child is dropped.
+async fn start(batches: &[RecordBatch]) -> Result<(Child, String)> {
+    let program = std::env::current_exe().context("find this program")?;
+    let mut child = Command::new(&program)
+        .arg("bare-flight")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("start {}", program.display()))?;
+    let mut input = child.stdin.take().context("the bare server's input")?;
+    let output = child.stdout.take().context("the bare server's output")?;
+    let bytes = to_ipc(batches)?;
+    let served = async {
+        input.write_all(&bytes).await.context("hand over the batches")?;
+        drop(input);
+        let line = BufReader::new(output).lines().next_line().await.context("read the bare server's output")?;
+        line.context("the bare server ended before it served")
+    };
+    let url = tokio::time::timeout(START_TIME, served).await.context("the bare server does not serve")??;
+    Ok((child, url))
+}
+
+fn to_ipc(batches: &[RecordBatch]) -> Result<Vec<u8>> {
+    let schema = batches.first().context("no batch")?.schema();
+    let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
+    batches.iter().try_for_each(|batch| writer.write(batch))?;
+    Ok(writer.into_inner()?)
+}
+
+/// Serves the batches of an Arrow IPC stream, whatever the ticket, until it is dropped.
+///
+/// # Errors
+/// Bytes that are no Arrow stream, or a listener that fails.
+pub async fn serve(listener: TcpListener, ipc: &[u8]) -> Result<()> {
+    let reader = StreamReader::try_new(ipc, None).context("expected an Arrow stream of the batches to send")?;
+    let batches: Vec<RecordBatch> = reader.collect::<Result<_, _>>().context("read the batches to send")?;
+    let incoming = stream::unfold(listener, |listener| async move {
+        let accepted = listener.accept().await.and_then(|(stream, _)| stream.set_nodelay(true).map(|()| stream));
+        Some((accepted, listener))
+    });
+    let (stream_window, connection_window, frame) = HTTP2;
+    Server::builder()
+        .initial_stream_window_size(stream_window)
+        .initial_connection_window_size(connection_window)
+        .max_frame_size(frame)
+        .add_service(FlightServiceServer::new(Bare { batches: batches.into() }))
+        .serve_with_incoming(incoming)
+        .await
+        .context("serve the batches")
+}
+
+/// A service that knows one answer.
+struct Bare {
+    batches: Arc<[RecordBatch]>,
+}
+
+type Sent<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+fn unknown<T>() -> Result<Response<T>, Status> {
+    Err(Status::unimplemented("a bare server knows DoGet alone"))
+}
+
+#[tonic::async_trait]
+impl FlightService for Bare {
+    type HandshakeStream = Sent<HandshakeResponse>;
+    type ListFlightsStream = Sent<FlightInfo>;
+    type DoGetStream = Sent<FlightData>;
+    type DoPutStream = Sent<PutResult>;
+    type DoExchangeStream = Sent<FlightData>;
+    type DoActionStream = Sent<ActionResult>;
+    type ListActionsStream = Sent<ActionType>;
+
+    async fn do_get(&self, _: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
+        let batches = self.batches.clone();
+        let schema = batches.first().map(RecordBatch::schema).ok_or_else(|| Status::not_found("no batch"))?;
+        let batches = stream::iter((0..batches.len()).map(move |at| Ok(batches[at].clone())));
+        // As large as they are: they came in messages of this size.
+        let messages =
+            FlightDataEncoderBuilder::new().with_schema(schema).with_max_flight_data_size(usize::MAX).build(batches);
+        Ok(Response::new(Box::pin(messages.map_err(Status::from))))
+    }
+
+    async fn handshake(
+        &self,
+        _: Request<Streaming<HandshakeRequest>>,
+    ) -> Result<Response<Self::HandshakeStream>, Status> {
+        unknown()
+    }
+
+    async fn list_flights(&self, _: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
+        unknown()
+    }
+
+    async fn get_flight_info(&self, _: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
+        unknown()
+    }
+
+    async fn poll_flight_info(&self, _: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
+        unknown()
+    }
+
+    async fn get_schema(&self, _: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
+        unknown()
+    }
+
+    async fn do_put(&self, _: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
+        unknown()
+    }
+
+    async fn do_exchange(&self, _: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
+        unknown()
+    }
+
+    async fn do_action(&self, _: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
+        unknown()
+    }
+
+    async fn list_actions(&self, _: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
+        unknown()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::encode::Batch;
+    use super::*;
+    use crate::generate::{Device, Devices};
+
+    #[tokio::test]
+    async fn a_bare_server_sends_the_very_batches_that_it_was_given_and_knows_nothing_else() {
+        let set = Devices { devices: 3, rows: 1_000, seed: 1 };
+        let batch = |devid| {
+            let mut batch = Batch::default();
+            batch.push(&Device::numbered(devid), &set.rows(devid));
+            batch.finish().unwrap()
+        };
+        let batches: Vec<RecordBatch> = set.ids().map(batch).collect();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("grpc://{}", listener.local_addr().unwrap());
+        let ipc = to_ipc(&batches).unwrap();
+        let served = tokio::spawn(async move { serve(listener, &ipc).await });
+        let timeout = Duration::from_secs(10);
+        let mut session = Session::new(flight::connect(&url, timeout).await.unwrap(), timeout);
+        for _ in 0..2 {
+            let found = session.get(Ticket::new("all")).await.unwrap();
+            assert_eq!(found, batches);
+            // ts, temperature, humidity, devid, the name (five letters and an offset, of which there is one more), devgroup.
+            let row = 8 + 4 + 4 + 4 + 5 + 4 + 4;
+            assert_eq!(bytes_of(&found[0]).unwrap(), 1_000 * row + 4);
+        }
+        let error = format!("{:#}", session.query("select 1").await.unwrap_err());
+        assert!(error.contains("DoGet alone"), "{error}");
+        served.abort();
+    }
+
+    #[tokio::test]
+    async fn what_is_no_arrow_stream_is_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let error = serve(listener, b"select").await.unwrap_err();
+        assert!(error.to_string().contains("Arrow stream"), "{error:#}");
+    }
+}

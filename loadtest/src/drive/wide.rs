@@ -1,0 +1,303 @@
+//! The wide rows' load: a new server, many writers by DoPut, beside what the disk takes or the store's line lets through.
+
+use std::{
+    fs::File,
+    io::Write,
+    ops::Range,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, future::try_join_all, stream};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    process::{Child, Command},
+};
+
+use super::{
+    database::create_table,
+    flight,
+    http::HttpOptions,
+    latency::{Latencies, Percentiles},
+    query::{Addresses, Asker, Door},
+    server::{Server, ServerOptions},
+};
+use crate::{
+    distant::{self, Distance, Passed},
+    measure,
+    wide::{CREATE_SUPERTABLE, DATABASE, ROW_BYTES, SCHEMA, SUPERTABLE, Wide},
+};
+
+/// Longest time of one DoPut.
+const PUT_TIME: Duration = Duration::from_secs(120);
+/// The longest wait for an S3 server to answer.
+const START_TIME: Duration = Duration::from_secs(15);
+/// Name of the S3 server's bucket, and the key and secret that it is started with.
+const BUCKET: [&str; 3] = ["tidelake", "loadtest", "loadtest-secret"];
+/// Bytes of one write of [`disk_rate`], each followed by fdatasync.
+const BLOCK: usize = 16 << 20;
+
+/// How the rows are written.
+#[derive(Debug, Clone)]
+pub struct WideOptions {
+    /// The server's program.
+    pub program: PathBuf,
+    /// A new directory: the server's root or the S3 server's.
+    pub directory: PathBuf,
+    /// Writers at once.
+    pub writers: usize,
+    /// Rows of one DoPut.
+    pub rows_per_put: u32,
+    /// Bytes by which the disk is measured, before the load and after it.
+    pub disk_bytes: usize,
+    /// The store; by default the directory itself.
+    pub line: Option<Line>,
+}
+
+/// An S3 server behind a line of so many bytes a second for all uploads together.
+#[derive(Debug, Clone)]
+pub struct Line {
+    /// The S3 server's program, versitygw.
+    pub program: PathBuf,
+    /// How far away it is to seem.
+    pub distance: Distance,
+}
+
+/// One load.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WideSample {
+    /// Writers at once.
+    pub writers: usize,
+    /// Rows of one DoPut.
+    pub rows_per_put: u32,
+    /// Rows that the server acknowledged.
+    pub rows: u64,
+    /// From the first request to the last reply.
+    pub seconds: f64,
+    /// Of DoPut.
+    pub latency: Percentiles,
+    /// Bytes that the server wrote to disk meanwhile; with an S3 server, bytes that passed the line, either way.
+    pub written_bytes: u64,
+    /// What the disk took in large blocks, each synced, in bytes a second: before the load and after it.
+    pub disk_bytes_per_second: Option<[f64; 2]>,
+    /// Bytes a second of the line to the store.
+    pub line_bytes_per_second: Option<u64>,
+    /// Processor time of the server, in seconds.
+    pub server_cpu_seconds: f64,
+    /// Processor time of the clients, the proxy included, in seconds.
+    pub client_cpu_seconds: f64,
+}
+
+impl WideSample {
+    /// Rows acknowledged a second.
+    pub fn rows_per_second(&self) -> f64 {
+        self.rows as f64 / self.seconds.max(1e-9)
+    }
+
+    /// Bytes of rows acknowledged a second.
+    pub fn bytes_per_second(&self) -> f64 {
+        self.rows_per_second() * ROW_BYTES as f64
+    }
+
+    /// What the disk or the line could have taken, in bytes a second.
+    pub fn limit(&self) -> Option<f64> {
+        let line = self.line_bytes_per_second.map(|line| line as f64);
+        line.or(self.disk_bytes_per_second.map(|[before, after]| f64::midpoint(before, after)))
+    }
+}
+
+/// Bytes a second that a directory takes: `bytes` of random content in one file, in blocks of 16 MiB, each synced before
+/// the next; the file is removed.
+///
+/// # Errors
+/// What the file system refuses.
+pub fn disk_rate(directory: &Path, bytes: usize) -> Result<f64> {
+    let path = directory.join("disk-rate");
+    let mut block = vec![0; BLOCK];
+    rand::Rng::fill(&mut <rand::rngs::StdRng as rand::SeedableRng>::seed_from_u64(1), &mut block[..]);
+    let written = (|| {
+        let mut file = File::create(&path)?;
+        let begun = Instant::now();
+        for _ in 0..bytes.div_ceil(BLOCK).max(1) {
+            file.write_all(&block)?;
+            file.sync_data()?;
+        }
+        Ok::<_, std::io::Error>(begun.elapsed())
+    })();
+    let removed = std::fs::remove_file(&path);
+    let took = written.with_context(|| format!("write {}", path.display()))?;
+    removed.with_context(|| format!("remove {}", path.display()))?;
+    Ok((bytes.div_ceil(BLOCK).max(1) * BLOCK) as f64 / took.as_secs_f64())
+}
+
+/// Starts a server over a new root, writes the whole data set, and compares counts, sums and one row with the generator's.
+///
+/// # Errors
+/// A server that does not start, a request that fails, a wrong answer.
+pub async fn load(set: Wide, options: &WideOptions) -> Result<WideSample> {
+    let passed = Arc::new(Passed::default());
+    let Some(line) = &options.line else {
+        let (before, root) = (rate_of(options).await?, options.directory.join("root"));
+        let mut sample = written(set, options, root.display().to_string(), Vec::new(), &passed).await?;
+        sample.disk_bytes_per_second = Some([before, rate_of(options).await?]);
+        return Ok(sample);
+    };
+    let (s3, address) = start_s3(&line.program, &options.directory).await?;
+    let listener = TcpListener::bind("127.0.0.1:0").await.context("listen for the proxy")?;
+    let endpoint = format!("http://{}", listener.local_addr()?);
+    let (distance, counted) = (line.distance, passed.clone());
+    let proxy = tokio::spawn(async move { distant::serve(listener, &address, distance, 1, counted).await });
+    let [bucket, key, secret] = BUCKET;
+    let environment = [
+        ("AWS_ENDPOINT_URL", endpoint.as_str()),
+        ("AWS_ACCESS_KEY_ID", key),
+        ("AWS_SECRET_ACCESS_KEY", secret),
+        ("AWS_REGION", "us-east-1"),
+    ];
+    let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    let sample = written(set, options, format!("s3://{bucket}/wide"), environment, &passed).await;
+    proxy.abort();
+    drop(s3);
+    let mut sample = sample?;
+    sample.line_bytes_per_second = distance.upload_bytes_per_second;
+    Ok(sample)
+}
+
+async fn rate_of(options: &WideOptions) -> Result<f64> {
+    let (directory, bytes) = (options.directory.clone(), options.disk_bytes);
+    tokio::task::spawn_blocking(move || disk_rate(&directory, bytes)).await.context("measure the disk")?
+}
+
+/// Starts an S3 server with one empty bucket in a directory; killed when dropped.
+async fn start_s3(program: &Path, directory: &Path) -> Result<(Child, String)> {
+    let [bucket, key, secret] = BUCKET;
+    std::fs::create_dir_all(directory.join("s3").join(bucket)).context("make the bucket")?;
+    // Given back at once: the S3 server takes no listener.
+    let address = TcpListener::bind("127.0.0.1:0").await.context("find a free port")?.local_addr()?.to_string();
+    let mut child = Command::new(program)
+        .args(["--quiet", "--port", &address, "--region", "us-east-1", "posix"])
+        .arg(directory.join("s3"))
+        .env("ROOT_ACCESS_KEY", key)
+        .env("ROOT_SECRET_KEY", secret)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("start {}", program.display()))?;
+    let begun = Instant::now();
+    while TcpStream::connect(&address).await.is_err() {
+        ensure!(child.try_wait()?.is_none(), "{} ended before it served", program.display());
+        ensure!(begun.elapsed() < START_TIME, "{} does not answer after {START_TIME:?}", program.display());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok((child, address))
+}
+
+/// Starts the server, writes, asks, and ends it.
+async fn written(
+    set: Wide,
+    options: &WideOptions,
+    store: String,
+    environment: Vec<(String, String)>,
+    passed: &Passed,
+) -> Result<WideSample> {
+    let is_local = environment.is_empty();
+    let program = options.program.clone();
+    let server = Server::start(&ServerOptions { program, store, environment, cores: None }).await?;
+    create_table(&server.url, &HttpOptions::default(), DATABASE, CREATE_SUPERTABLE).await?;
+    let (server_id, own_id) = (server.id().context("the server ended")?, std::process::id());
+    let so_far = || {
+        let bytes = if is_local { measure::written_bytes(server_id)? } else { passed.bytes() };
+        Ok::<_, anyhow::Error>((measure::cpu_seconds(server_id)?, measure::cpu_seconds(own_id)?, bytes))
+    };
+    let before = so_far()?;
+    let begun = Instant::now();
+    let latencies = put_all(set, options, &server.url.replacen("http://", "grpc://", 1)).await?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let after = so_far()?;
+
+    let addresses = Addresses { url: server.url.clone(), flight: None };
+    let mut asker = Asker::connect(Door::HttpArrow, &addresses, &HttpOptions::default()).await?;
+    if !is_local {
+        // On a bucket a question without a token may see the state of a second ago.
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+    }
+    let mut answers = Vec::new();
+    for sql in set.questions() {
+        answers.push(asker.ask(&sql).await?.0.into_answer()?);
+    }
+    set.check(&answers[0], &answers[1])?;
+    server.kill().await?;
+    Ok(WideSample {
+        writers: options.writers,
+        rows_per_put: options.rows_per_put,
+        rows: set.len(),
+        seconds,
+        latency: latencies.percentiles(),
+        written_bytes: after.2 - before.2,
+        disk_bytes_per_second: None,
+        line_bytes_per_second: None,
+        server_cpu_seconds: after.0 - before.0,
+        client_cpu_seconds: after.1 - before.1,
+    })
+}
+
+/// Puts everything: each writer has subtables of its own, and one DoPut at a time.
+async fn put_all(set: Wide, options: &WideOptions, url: &str) -> Result<Latencies> {
+    let writers = options.writers.max(1) as u64;
+    let share = |writer: u64| 1 + (u64::from(set.subtables) * writer / writers) as u32;
+    let tasks = (0..writers).map(|writer| {
+        let (subtables, rows, url) = (share(writer)..share(writer + 1), options.rows_per_put.max(1), url.to_owned());
+        tokio::spawn(async move { put_share(set, subtables, rows, &url).await })
+    });
+    let mut all = Latencies::default();
+    for done in try_join_all(tasks).await? {
+        all.merge(&done?);
+    }
+    Ok(all)
+}
+
+async fn put_share(set: Wide, subtables: Range<u32>, rows: u32, url: &str) -> Result<Latencies> {
+    let channel = flight::connect(url, PUT_TIME).await?;
+    let mut latencies = Latencies::default();
+    for subtable in subtables {
+        for first in (0..set.rows).step_by(rows as usize) {
+            let numbers = first..(first.saturating_add(rows)).min(set.rows);
+            let batch = set.batch(subtable, numbers.clone())?;
+            let start = Instant::now();
+            let batches = stream::iter([Ok(batch)]).boxed();
+            let put = flight::ingest_into([DATABASE, SUPERTABLE], SCHEMA.clone(), channel.clone(), batches, PUT_TIME);
+            let acknowledged = put.await?;
+            latencies.record(start.elapsed());
+            let expected = numbers.len() as u64;
+            ensure!(acknowledged == expected, "DoPut of {expected} rows: the server acknowledged {acknowledged}");
+        }
+    }
+    Ok(latencies)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_disk_takes_some_bytes_a_second_and_nothing_is_left_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(disk_rate(directory.path(), 1).unwrap() > 1e5);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        assert!(disk_rate(&directory.path().join("none"), 1).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_no_s3_server_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = start_s3(Path::new("true"), directory.path()).await.unwrap_err();
+        assert!(error.to_string().contains("ended before it served"), "{error:#}");
+    }
+}
