@@ -6,13 +6,14 @@ use std::{
 };
 
 /// Room → rooms that it may use at run time (ARCHITECTURE.md).
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("tidelake-format", &[]),
     ("tidelake-ingest", &["tidelake-format"]),
     ("tidelake-query", &["tidelake-format"]),
     ("tidelake", &["tidelake-format", "tidelake-ingest", "tidelake-query", "tidelake-loadtest"]),
     ("tidelake-loadtest", &[]),
     ("tidelake-tests", &["tidelake-format", "tidelake-loadtest"]),
+    ("tidelake-benches", &["tidelake-format", "tidelake-ingest", "tidelake-query", "tidelake-loadtest"]),
     ("tidelake-powerloss", &[]),
     ("tidelake-simulation", &["tidelake-format", "tidelake-ingest", "tidelake-query"]),
     ("tidelake-fuzz", &["tidelake-format", "tidelake-ingest", "tidelake-query"]),

@@ -23,9 +23,9 @@ use crate::{
 };
 
 /// What a logical plan weighs beside its text, in bytes: a guess.
-const LOGICAL_BYTES: usize = 16 << 10;
+const LOGICAL_BYTES: usize = 24 << 10;
 /// What an executable plan weighs beside the chunks that it names, in bytes: a guess.
-const EXECUTABLE_BYTES: usize = 32 << 10;
+const EXECUTABLE_BYTES: usize = 64 << 10;
 
 /// Plans by statement, bounded by what they weigh; the least recently used go first.
 pub(super) struct Plans {
