@@ -12,7 +12,7 @@ use std::ops::Range;
 use crate::generate::random::{GAMMA, mix};
 
 pub use fields::{Field, Kind, MEASUREMENTS, Measurement};
-pub use questions::{Asked, Form, answer, check};
+pub use questions::{Asked, Form, answer, check, check_values, influxql};
 
 /// The first instant: 2018-01-01T00:00:00Z, milliseconds since 1970.
 pub const FIRST_TS: i64 = 1_514_764_800_000;

@@ -44,7 +44,7 @@ pub(crate) struct Run {
     /// Ask q2-q4 about parts of the span and without the upper levels too
     #[arg(long)]
     parts: bool,
-    /// Put q2-q4 to other engines too
+    /// Give the same rows and questions to other engines too
     #[arg(long)]
     peers: bool,
     #[command(flatten)]
@@ -103,13 +103,7 @@ impl Run {
         if self.peers {
             let percents = list(&self.questions.percent)?;
             let root = self.root.as_ref().map(|_| live.clone());
-            let (engines, repeat) = (self.engines.clone(), self.questions.repeat);
-            let asked = percents.clone();
-            let measure = move || engines.measure(&set, root.as_deref(), &asked, repeat);
-            report.peers = tokio::task::spawn_blocking(measure).await.context("ask the other engines")??;
-            let verified = peers::verify_peers(&oracle, &percents, &report.peers);
-            report.verified.right += verified.right;
-            report.verified.wrong.extend(verified.wrong);
+            self.engines.fill(&mut report, Some(&oracle), root, percents, self.questions.repeat).await?;
         }
         std::fs::remove_dir_all(&live).with_context(|| live.display().to_string())?;
         let [json, page] = report.write(&self.out)?;
