@@ -234,9 +234,9 @@ def serve(engine, args):
         if sys.stdin.readline() != "loaded\n":
             sys.exit("standard input ended before the rows were loaded")
         begun = time.monotonic()
-        settle_seconds, rows = engine.settle()
+        settle_seconds, held = engine.settle()
         tell(f"{engine.peer} settled after {time.monotonic() - begun:.1f} s")
-        say("settled", rows=rows, seconds=settle_seconds, bytes=bytes_of(*engine.stored()))
+        say("settled", rows=held, seconds=settle_seconds, bytes=bytes_of(*engine.stored()))
         if args.load_only:
             sys.stdin.read()
             return
@@ -277,10 +277,10 @@ def embed(engine, args):
         load_seconds = time.perf_counter() - begun
         tell(f"{engine.peer} loaded in {load_seconds:.1f} s")
         begun = time.perf_counter()
-        rows = engine.settle()
+        held = engine.settle()
         seconds = time.perf_counter() - begun
         load = {"peer": engine.peer, "version": engine.version, "seconds": load_seconds}
-        say("settled", rows=rows, seconds=seconds, bytes=bytes_of(*engine.stored()), load=load)
+        say("settled", rows=held, seconds=seconds, bytes=bytes_of(*engine.stored()), load=load)
         for question in questions(args.group, args.percent):
             statement = engine.statement(question)
             run = lambda statement=statement: engine.run(statement)

@@ -16,7 +16,8 @@ import shutil
 import adapter
 
 # Memory of the JVM; columns are mapped files beside it.
-JVM = ["-Xmx1g", "-XX:+UseParallelGC", "--add-opens=java.base/java.lang=ALL-UNNAMED"]
+JVM = ["-Xmx1g"]
+# The log's files are removed so soon after they were applied (30 s by default).
 CONFIGURATION = """
 http.bind.to=127.0.0.1:{port}
 http.min.enabled=false
@@ -27,6 +28,7 @@ line.udp.enabled=false
 telemetry.enabled=false
 log.level.verbose=false
 shared.worker.count=2
+cairo.wal.purge.interval=1000
 """
 CREATE = """
 create table devices (
@@ -45,30 +47,35 @@ class QuestDB:
     def start(self, args, work):
         [jar] = glob.glob(os.path.join(args.engines_dir, "questdb/questdb-*.jar"))
         self.version = re.search(r"questdb-(.+)\.jar", jar).group(1)
-        self.work = work
-        port = adapter.free_port()
+        self.work, self.jar = work, jar
         os.makedirs(f"{work}/conf")
-        with open(f"{work}/conf/server.conf", "w", encoding="utf-8") as file:
+        self.begin()
+        self.server.get("/exec", query=CREATE)
+        self.url = f"http://127.0.0.1:{self.server.port}"
+
+    def begin(self):
+        """Starts the server over what its directory holds."""
+        port = adapter.free_port()
+        with open(f"{self.work}/conf/server.conf", "w", encoding="utf-8") as file:
             file.write(CONFIGURATION.format(port=port))
         java = shutil.which("java") or "java"
-        command = [java, *JVM, "-p", jar, "-m", "io.questdb/io.questdb.ServerMain", "-d", work]
-        self.server = adapter.Server(command, port, f"{work}/log")
+        command = [java, *JVM, "-p", self.jar, "-m", "io.questdb/io.questdb.ServerMain", "-d", self.work]
+        self.server = adapter.Server(command, port, f"{self.work}/log")
         self.server.wait_until("/exec?query=select%201")
-        self.server.get("/exec", query=CREATE)
-        self.url = f"http://127.0.0.1:{port}"
 
     def settle(self):
-        """Until the table holds all that its log has."""
+        """Until the table holds all that its log has, and begun anew: a running server holds files longer than their rows."""
 
         def state():
             [[written, applied]] = self.dataset("select sequencerTxn, writerTxn from wal_tables() where name = 'devices'")
             return written - applied, adapter.bytes_of(*self.stored())
 
-        # Files of the log that have been applied are removed some time later.
         seconds = adapter.rest(state)
         behind, _ = state()
         if behind:
             raise RuntimeError(f"QuestDB has come to rest {behind} transactions behind its log")
+        self.server.stop()
+        self.begin()
         return seconds, self.dataset("select count() from devices")[0][0]
 
     def stored(self):
