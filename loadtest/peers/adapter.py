@@ -5,7 +5,8 @@ An adapter prints one JSON object a line. `event` says what it is:
     ready    a server of `peer` and `version` accepts line protocol at `url`/write?db=db&precision=ms; the line "loaded" on
              standard input tells it that all rows are in
     settled  all rows are in and compacted: `rows`, `seconds` of settling, `bytes` on disk as du counts; engines that take
-             the rows from standard input, as an Arrow stream, say `load` too: `peer`, `version`, `seconds`
+             the rows from standard input, as an Arrow stream, say `load` too: `peer`, `version`, `seconds`, and how many
+             `clients` the adapter wrote with and `rows_per_request`, 0 for an engine in its own process
     answer   one question: `name` ("q2 avg 10 %"), `sql`, `millis` of each run, `rows` of the answer
 
 `rows` of q1 is one row: the number of rows, and the sums of ts, temperature, humidity and devid. q3 comes without its key,
@@ -262,10 +263,11 @@ def q1_sums(rows):
 
 
 def embed(engine, args):
-    """Fills an engine of this process from standard input, an Arrow stream of the generator's rows, and asks.
+    """Fills an engine from standard input, an Arrow stream of the generator's rows, and asks.
 
     `engine` has peer, version, open(args, work), load(reader), settle() -> rows, stored() -> directories,
-    statement(question), run(statement), rows(question, what run gave), close().
+    statement(question), run(statement), rows(question, what run gave), close(); and clients and rows_per_request when it is
+    not in this process but a server that this adapter writes to.
     """
     import pyarrow
 
@@ -273,19 +275,21 @@ def embed(engine, args):
     try:
         reader = pyarrow.ipc.open_stream(sys.stdin.buffer)
         begun = time.perf_counter()
-        engine.load(reader)
-        load_seconds = time.perf_counter() - begun
+        # An engine that takes the time itself gives it.
+        load_seconds = engine.load(reader) or time.perf_counter() - begun
         tell(f"{engine.peer} loaded in {load_seconds:.1f} s")
         begun = time.perf_counter()
         held = engine.settle()
         seconds = time.perf_counter() - begun
+        clients, rows_per_request = getattr(engine, "clients", 0), getattr(engine, "rows_per_request", 0)
         load = {"peer": engine.peer, "version": engine.version, "seconds": load_seconds}
+        load.update(clients=clients, rows_per_request=rows_per_request)
         say("settled", rows=held, seconds=seconds, bytes=bytes_of(*engine.stored()), load=load)
         for question in questions(args.group, args.percent):
             statement = engine.statement(question)
             run = lambda statement=statement: engine.run(statement)
             rows = lambda found, question=question: engine.rows(question, found)
-            measure(engine.peer, engine.version, question, statement, run, rows, args.repeat, in_process=True)
+            measure(engine.peer, engine.version, question, statement, run, rows, args.repeat, in_process=clients == 0)
     finally:
         engine.close()
 

@@ -3,13 +3,12 @@
 use super::args::{Data, list};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tidelake_loadtest::Devices;
 use tidelake_loadtest::answer::Answer;
 use tidelake_loadtest::drive::adapter::{Adapter, WorkDirectory};
-use tidelake_loadtest::drive::peers::{measure_embedded, measure_server};
+use tidelake_loadtest::drive::peers::{measure_fed, measure_server};
 use tidelake_loadtest::generate::{GROUPS, Order};
 use tidelake_loadtest::oracle::Oracle;
 use tidelake_loadtest::report::{PeerLoad, PeerSample, Report, Verified};
@@ -36,6 +35,8 @@ pub(crate) enum Engine {
     Victoriametrics,
     /// QuestDB
     Questdb,
+    /// Cassandra 5
+    Cassandra,
 }
 
 impl Engine {
@@ -56,12 +57,23 @@ impl Engine {
             Self::Influxdb => "influxdb.py",
             Self::Victoriametrics => "victoriametrics.py",
             Self::Questdb => "questdb.py",
+            Self::Cassandra => "cassandra_cql.py",
         }
     }
 
-    /// Whether it is a process of its own, which clients write to.
+    /// Whether it is a process of its own.
     fn is_server(self) -> bool {
-        matches!(self, Self::Influxdb | Self::Victoriametrics | Self::Questdb)
+        matches!(self, Self::Influxdb | Self::Victoriametrics | Self::Questdb | Self::Cassandra)
+    }
+
+    /// Whether it is a server that takes line protocol from our clients.
+    fn takes_lines(self) -> bool {
+        self.is_server() && self != Self::Cassandra
+    }
+
+    /// The most rows that it is given whatever is asked: what it takes and answers about in minutes.
+    fn most_rows(self) -> u64 {
+        if self == Self::Cassandra { 1_000_000 } else { u64::MAX }
     }
 }
 
@@ -177,8 +189,14 @@ impl Engines {
         let measured = tokio::task::spawn_blocking(measure).await.context("ask the other engines")??;
         (report.peer_loads, report.peers) = (measured.loads, measured.samples);
         report.verified.wrong.extend(measured.failures);
-        let sizes: BTreeSet<u64> = report.peers.iter().map(|sample| sample.data_rows).collect();
-        for set in [set, self.set_of_servers(&set)].into_iter().filter(|set| sizes.contains(&set.len())) {
+        let mut sets: Vec<Devices> = Vec::new();
+        for set in Engine::value_variants().iter().map(|engine| self.rows_of(*engine, &set)) {
+            let asked = report.peers.iter().any(|sample| sample.data_rows == set.len());
+            if asked && !sets.contains(&set) {
+                sets.push(set);
+            }
+        }
+        for set in sets {
             let made;
             let oracle = match oracle.filter(|oracle| *oracle.devices() == set) {
                 Some(oracle) => oracle,
@@ -191,16 +209,17 @@ impl Engines {
             let verified = verify_peers(oracle, &percents, &report.peers);
             report.verified.right += verified.right;
             report.verified.wrong.extend(verified.wrong);
-            if self.set_of_servers(&set) == set {
-                break;
-            }
         }
         Ok(())
     }
 
-    /// The rows that servers are given: as many devices as fit, at least one of each group.
-    fn set_of_servers(&self, set: &Devices) -> Devices {
-        let fit = u32::try_from(self.rows_of_servers / u64::from(set.rows).max(1)).unwrap_or(u32::MAX);
+    /// The rows that an engine is given: a server as many devices as fit, but some of each group.
+    fn rows_of(&self, engine: Engine, set: &Devices) -> Devices {
+        if !engine.is_server() {
+            return *set;
+        }
+        let most = self.rows_of_servers.min(engine.most_rows());
+        let fit = u32::try_from(most / u64::from(set.rows).max(1)).unwrap_or(u32::MAX);
         Devices { devices: set.devices.min(fit.max(GROUPS)), ..*set }
     }
 
@@ -222,7 +241,7 @@ impl Engines {
             chosen.iter().filter(|engine| Engine::FILES.contains(engine)).map(|engine| engine.name()).collect();
         if !files.is_empty() {
             let adapter = self.start_over_files(set, root, &files.join(","), &asked)?;
-            measured.samples.extend(measure_embedded(adapter, set)?.1);
+            measured.samples.extend(measure_fed(adapter, set)?.1);
         }
         for engine in chosen.iter().filter(|engine| !Engine::FILES.contains(engine)) {
             match self.measure_one(*engine, set, &asked) {
@@ -244,11 +263,12 @@ impl Engines {
         asked: &[String],
     ) -> Result<(Option<PeerLoad>, Vec<PeerSample>)> {
         let (adapter, _work) = self.adapters.start(engine, asked)?;
-        if engine.is_server() {
-            let (load, samples) = measure_server(adapter, &self.set_of_servers(set), &Handle::current())?;
+        let set = self.rows_of(engine, set);
+        if engine.takes_lines() {
+            let (load, samples) = measure_server(adapter, &set, &Handle::current())?;
             return Ok((Some(load), samples));
         }
-        measure_embedded(adapter, set)
+        measure_fed(adapter, &set)
     }
 
     fn start_over_files(&self, set: &Devices, root: Option<&Path>, engines: &str, asked: &[String]) -> Result<Adapter> {

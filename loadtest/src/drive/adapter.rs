@@ -38,21 +38,27 @@ pub enum Event {
         /// What the store occupies on disk, as `du` counts.
         bytes: u64,
         /// Of an engine that took the rows from the adapter's standard input.
-        load: Option<Embedded>,
+        load: Option<Taken>,
     },
     /// One question.
     Answer(PeerSample),
 }
 
-/// An engine inside the adapter's process that has taken rows from its standard input.
+/// How an adapter has given its engine the rows of its standard input.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Embedded {
+pub struct Taken {
     /// The engine.
     pub peer: String,
     /// Its version.
     pub version: String,
     /// From the first batch of rows to the commit of the last.
     pub seconds: f64,
+    /// Clients of the adapter that wrote at once; 0 for an engine inside its process.
+    #[serde(default)]
+    pub clients: usize,
+    /// Rows of their requests.
+    #[serde(default)]
+    pub rows_per_request: usize,
 }
 
 /// An adapter's process; killed when dropped, and with it the server that it has started.

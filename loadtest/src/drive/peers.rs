@@ -109,12 +109,12 @@ pub fn measure_server(mut adapter: Adapter, set: &Devices, runtime: &Handle) -> 
     Ok((load, answers(&mut adapter, set)?))
 }
 
-/// Sends rows to an engine inside an adapter's process, and hears how it took them and what it answers; an adapter that
+/// Sends rows to an adapter that gives them to its engine, and hears how that took them and what it answers; an adapter that
 /// reads files of rows says nothing of a load. Blocks.
 ///
 /// # Errors
 /// The adapter fails or is silent for too long.
-pub fn measure_embedded(mut adapter: Adapter, set: &Devices) -> Result<(Option<PeerLoad>, Vec<PeerSample>)> {
+pub fn measure_fed(mut adapter: Adapter, set: &Devices) -> Result<(Option<PeerLoad>, Vec<PeerSample>)> {
     let input = adapter.take_input().context("the adapter has no standard input")?;
     let sent = *set;
     let feeder = std::thread::spawn(move || feed(&sent, input));
@@ -123,18 +123,18 @@ pub fn measure_embedded(mut adapter: Adapter, set: &Devices) -> Result<(Option<P
     while let Some(event) = adapter.next(wait)? {
         match event {
             Event::Answer(sample) => samples.push(PeerSample { data_rows: set.len(), ..sample }),
-            Event::Settled { rows, seconds, bytes, load: Some(embedded) } => {
+            Event::Settled { rows, seconds, bytes, load: Some(taken) } => {
                 expect_rows(Some(set.len()), rows)?;
                 load = Some(PeerLoad {
-                    peer: embedded.peer,
-                    version: embedded.version,
+                    peer: taken.peer,
+                    version: taken.version,
                     rows: set.len(),
-                    seconds: embedded.seconds,
-                    clients: 0,
-                    rows_per_request: 0,
+                    seconds: taken.seconds,
+                    clients: taken.clients,
+                    rows_per_request: taken.rows_per_request,
                     settle_seconds: seconds,
                     disk_bytes: bytes,
-                    in_process: true,
+                    in_process: taken.clients == 0,
                 });
             }
             other => bail!("expected answers, found {other:?}"),

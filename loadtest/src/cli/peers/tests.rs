@@ -68,14 +68,16 @@ fn an_engine_with_a_table_of_its_own_takes_the_rows_and_leaves_nothing_behind() 
 #[test]
 fn servers_are_given_fewer_devices_but_some_of_each_group() {
     let paper = Devices { devices: 10_000, rows: 10_000, seed: 1 };
-    let given = |rows_of_servers, set: &Devices| {
+    let given = |rows_of_servers, engine, set: &Devices| {
         let engines = Engines { rows_of_servers, ..engines("python3".into(), "work".into(), &[]) };
-        engines.set_of_servers(set)
+        engines.rows_of(engine, set)
     };
-    assert_eq!(given(10_000_000, &paper), Devices { devices: 1_000, ..paper });
-    assert_eq!(given(1, &paper), Devices { devices: 100, ..paper });
-    assert_eq!(given(u64::MAX, &paper), paper);
-    assert_eq!(given(10_000_000, &SET), SET);
+    assert_eq!(given(10_000_000, Engine::Influxdb, &paper), Devices { devices: 1_000, ..paper });
+    assert_eq!(given(10_000_000, Engine::Cassandra, &paper), Devices { devices: 100, ..paper });
+    assert_eq!(given(1, Engine::Questdb, &paper), Devices { devices: 100, ..paper });
+    assert_eq!(given(u64::MAX, Engine::Victoriametrics, &paper), paper);
+    assert_eq!(given(10_000_000, Engine::DuckdbTable, &paper), paper);
+    assert_eq!(given(10_000_000, Engine::Influxdb, &SET), SET);
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn an_engine_in_an_adapter_takes_the_rows_from_its_input() {
     let settled =
         r#"{"event":"settled","rows":3000,"seconds":0.5,"bytes":10,"load":{"peer":"E","version":"3","seconds":2}}"#;
     let script = format!("cat > {}; echo '{settled}'; {ANSWER}", taken.display());
-    let (load, answers) = measure_embedded(adapter(&script), &SET).unwrap();
+    let (load, answers) = measure_fed(adapter(&script), &SET).unwrap();
     let load = load.unwrap();
     assert_eq!((load.peer.as_str(), load.rows, load.seconds, load.in_process), ("E", 3_000, 2.0, true));
     assert_eq!(answers.len(), 1);
@@ -88,9 +88,9 @@ fn an_engine_in_an_adapter_takes_the_rows_from_its_input() {
     assert_eq!(batches.map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 3_000);
 
     // One that reads files has no use for rows and says nothing of a load.
-    let (load, answers) = measure_embedded(adapter(&format!("exec <&-; {ANSWER}")), &SET).unwrap();
+    let (load, answers) = measure_fed(adapter(&format!("exec <&-; {ANSWER}")), &SET).unwrap();
     assert_eq!((load, answers.len()), (None, 1));
     let short = settled.replace("3000", "2000");
-    let error = measure_embedded(adapter(&format!("cat > /dev/null; echo '{short}'")), &SET).unwrap_err();
+    let error = measure_fed(adapter(&format!("cat > /dev/null; echo '{short}'")), &SET).unwrap_err();
     assert!(error.to_string().contains("sent 3000 rows and holds 2000"), "{error}");
 }

@@ -18,7 +18,7 @@ pub(super) fn tables(page: &mut String, report: &Report) {
     paragraph(
         page,
         if in_process {
-            "Median of the runs, after one that warms up. Servers are asked over HTTP by a client in Python; the other engines \
+            "Median of the runs, after one that warms up. Servers are asked by a client in Python; the other engines \
              ran inside the adapter's process, with no network between. Ours is asked over Flight SQL by a client."
         } else {
             "Median of the runs, after one that warms up, over HTTP by a client in Python; ours over Flight SQL."
@@ -43,8 +43,8 @@ fn loads(page: &mut String, report: &Report) {
     section(page, "Other engines in this run: loading and size");
     paragraph(
         page,
-        "Servers take line protocol over HTTP from the load test's own clients; the others take the generator's rows as an Arrow \
-         stream into the adapter's process, on two of whose threads rows are drawn and stored. Size is what `du` shows after \
+        "Servers take line protocol over HTTP from the load test's own clients (Cassandra CQL from its adapter's); the others take \
+         the generator's rows as an Arrow stream into the adapter's process, while they are drawn. Size is what `du` shows after \
          compaction was forced and the store came to rest.",
     );
     let header = ["", "rows", "clients × rows/request", "rows/s", "settled after s", "on disk", "bytes a row"];
