@@ -132,9 +132,8 @@ def free_port():
 class Server:
     """An engine's server process on 127.0.0.1; it ends with this process, however that ends."""
 
-    def __init__(self, command, port, log, environment=None):
+    def __init__(self, command, port, log):
         self.port, self.log, self.connection = port, log, None
-        self.environment = {**os.environ, **(environment or {})}
         with open(log, "wb") as output:
             self.process = subprocess.Popen(
                 command,
@@ -142,7 +141,6 @@ class Server:
                 stdout=output,
                 stderr=output,
                 preexec_fn=die_with_parent,
-                env=self.environment,
             )
 
     def wait_until(self, target):

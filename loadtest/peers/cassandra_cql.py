@@ -134,14 +134,16 @@ class Cassandra:
                 time.sleep(0.2)
 
     def load(self, reader):
-        """All rows into memory, which is not timed, and then into the first table."""
+        """All rows into memory and then into both tables; gives the seconds of the first table alone."""
         columns = ("devgroup", "devid", "devname", "ts", "temperature", "humidity")
         devices = {}
         for batch in reader:
             for row in zip(*(batch.column(name).to_pylist() for name in columns)):
                 devices.setdefault(row[1], []).append(row)
         self.devices = list(devices.values())
-        return self.write("devices")
+        seconds, seconds_of_minutes = self.write("devices"), self.write("minutes")
+        adapter.tell(f"Cassandra: table minutes, {sum(map(len, self.devices)) / seconds_of_minutes:.0f} rows/s")
+        return seconds
 
     def write(self, table):
         """The seconds that the writers took, their connections apart."""
@@ -163,9 +165,6 @@ class Cassandra:
         return seconds
 
     def settle(self):
-        seconds = self.write("minutes")
-        count = sum(map(len, self.devices))
-        adapter.tell(f"Cassandra: table minutes, {count / seconds:.0f} rows/s")
         begun = time.perf_counter()
         for command in (["flush"], ["compact", "db"]):
             nodetool = [*self.java, "org.apache.cassandra.tools.NodeTool", "-p", str(self.management_port), *command]
@@ -175,7 +174,7 @@ class Cassandra:
         adapter.tell(f"Cassandra: flushed and compacted in {time.perf_counter() - begun:.1f} s")
         adapter.rest(lambda: adapter.bytes_of(f"{self.work}/data/db"), quiet=5.0)
         minutes = adapter.bytes_of(*glob.glob(f"{self.work}/data/db/minutes-*"))
-        adapter.tell(f"Cassandra: table minutes, {minutes / count:.2f} bytes a row")
+        adapter.tell(f"Cassandra: table minutes, {minutes / sum(map(len, self.devices)):.2f} bytes a row")
         return self.run("select count(*) from devices")[0][0]
 
     def stored(self):

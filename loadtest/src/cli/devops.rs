@@ -102,6 +102,8 @@ impl Devops {
             }
             measured.size = Some(size);
         }
+        // Warms up; so it is with InfluxDB.
+        ask(&fleet, Form::OneHostOneHour, Words::Text, url, &http, self.workers, self.questions).await?;
         for form in Form::ALL {
             for words in [Words::Text, Words::Parameters] {
                 let sample = ask(&fleet, form, words, url, &http, self.workers, self.questions).await?;

@@ -66,6 +66,18 @@ fn an_engine_with_a_table_of_its_own_takes_the_rows_and_leaves_nothing_behind() 
 }
 
 #[test]
+fn groups_below_a_bound_are_what_influxdb_is_asked_about() {
+    let Some(python) = python() else { return };
+    let script = "import influxdb, re\n\
+                  for bound in range(1, 101):\n\
+                  \x20   found = [n for n in range(1000) if re.search(influxdb.below(bound), str(n))]\n\
+                  \x20   assert found == list(range(bound)), (bound, found)";
+    let adapters = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
+    let ran = Command::new(python).args(["-B", "-c", script]).current_dir(adapters).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+#[test]
 fn servers_are_given_fewer_devices_but_some_of_each_group() {
     let paper = Devices { devices: 10_000, rows: 10_000, seed: 1 };
     let given = |rows_of_servers, engine, set: &Devices| {

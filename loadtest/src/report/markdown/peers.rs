@@ -31,7 +31,7 @@ pub(super) fn tables(page: &mut String, report: &Report) {
         if *size != report.data.len() {
             paragraph(page, &format!("Of {} rows, not to be compared with the others:", grouped(*size)));
         }
-        questions(page, report, &samples, *size == report.data.len());
+        questions(page, report, &samples, *size == report.data.len() && !report.queries.is_empty());
     }
 }
 
@@ -78,8 +78,8 @@ fn loads(page: &mut String, report: &Report) {
     table(page, &header.map(str::to_owned), ours.into_iter().chain(theirs));
 }
 
-/// Questions by engine; with ours and how much longer others took where the rows are the same.
-fn questions(page: &mut String, report: &Report, samples: &[&PeerSample], same_rows: bool) {
+/// Questions by engine, on request with ours and how many times longer others took.
+fn questions(page: &mut String, report: &Report, samples: &[&PeerSample], with_ours: bool) {
     let mut names: Vec<&str> = Vec::new();
     let mut systems: Vec<(&str, &str)> = Vec::new();
     for peer in samples {
@@ -91,7 +91,7 @@ fn questions(page: &mut String, report: &Report, samples: &[&PeerSample], same_r
         }
     }
     let ours_and_ratios: &[&str] =
-        if same_rows { &["**Tidelake**", "fastest DataFusion ÷ ours", "fastest other ÷ ours"] } else { &[] };
+        if with_ours { &["**Tidelake**", "fastest DataFusion ÷ ours", "fastest other ÷ ours"] } else { &[] };
     let header: Vec<String> = (std::iter::once("").chain(ours_and_ratios.iter().copied()))
         .map(str::to_owned)
         .chain(systems.iter().map(|(peer, version)| format!("{peer} {version}")))
@@ -110,7 +110,7 @@ fn questions(page: &mut String, report: &Report, samples: &[&PeerSample], same_r
             ours.zip(fastest).map(|(ours, fastest)| format!("{:.2}", fastest / ours)).unwrap_or_default()
         };
         let mut cells = vec![(*name).to_owned()];
-        if same_rows {
+        if with_ours {
             cells.push(ours(ours_sample));
             cells.extend([ratio(&|peer| peer.starts_with("DataFusion")), ratio(&|_| true)]);
         }
