@@ -157,11 +157,21 @@ class Server:
                 time.sleep(0.1)
 
     def request(self, method, target, body=None, headers=None):
-        """The body of a reply, to its last byte."""
+        """The body of a reply, to its last byte; asked again when a connection used before turns out to be closed."""
+        used = self.connection is not None
+        try:
+            return self.exchange(method, target, body, headers or {})
+        except ConnectionError:
+            if not used:
+                raise
+            return self.exchange(method, target, body, headers or {})
+
+    def exchange(self, method, target, body, headers):
+        """One request and its reply; the connection is closed when that fails."""
         if self.connection is None:
             self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=REPLY_SECONDS)
         try:
-            self.connection.request(method, target, body, headers or {})
+            self.connection.request(method, target, body, headers)
             reply = self.connection.getresponse()
             found = reply.read()
         except (OSError, http.client.HTTPException):

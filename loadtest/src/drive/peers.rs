@@ -91,7 +91,6 @@ pub fn measure_server(mut adapter: Adapter, set: &Devices, runtime: &Handle) -> 
     options.rows_per_request = ROWS_PER_REQUEST;
     options.clients = CLIENTS;
     options.http = HttpOptions { request_timeout: Duration::from_secs(300), ..HttpOptions::default() };
-    options.http.retry_deadline = options.http.request_timeout;
     let source = Source::Generated(*set, Order::Device);
     let written = runtime.block_on(write(&source, &options, &|_| ())).with_context(|| format!("write to {peer}"))?;
     let Settled { seconds, bytes } = settled(&mut adapter, Some(set.len()))?;
