@@ -4,59 +4,32 @@
     parquet_engines.py --root DIR        our own data files, DIR/data/<table>/<partition>/*.parquet
                        --work DIR        files with pyarrow's defaults; made from standard input unless DIR has them
                        --percent 10,100  which percentages of q2-q4
-                       --repeat 5        runs of each; more until SAMPLE_SECONDS or SAMPLE_RUNS is reached
+                       --repeat 5        runs of each; more until adapter.py's SAMPLE_SECONDS or SAMPLE_RUNS is reached
                        --engines datafusion,duckdb,pyarrow
 
 Standard input, read only when the files in --work have to be made: an Arrow IPC stream of the generator's rows, columns
 ts, temperature, humidity, devid, devname, devgroup, sorted by (devid, ts).
 
-Standard output: one JSON object a line, {"peer", "version", "name", "sql", "millis", "rows", "in_process"}; `name` is
-the question's ("q2 avg 10 %") and `rows` the answer: q3 without its key, ordered by it; q4 ordered by the minute.
+Standard output: the answers, as adapter.py has them.
 """
 
 import argparse
 import glob
-import json
 import os
 import sys
 import tempfile
 import time
 
+import adapter
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-# A question is asked again for at least so long, but not more often: the load test's SAMPLE_TIME and SAMPLE_RUNS.
-SAMPLE_SECONDS, SAMPLE_RUNS = 0.3, 100
-
-THREE = "count(temperature), sum(temperature), avg(temperature)"
-FUNCTIONS = {
-    "count": "count(*)",
-    "avg": "avg(temperature)",
-    "sum": "sum(temperature)",
-    "max": "max(temperature)",
-    "min": "min(temperature)",
-    "spread": "cast(max(temperature) - min(temperature) as double)",
-}
 MINUTE = {"datafusion": "date_bin(interval '1 minute', ts)", "duckdb": "time_bucket(interval '1 minute', ts)"}
 # Rows of one file with pyarrow's defaults, and of one of its row groups (pyarrow's own default).
 FILE_ROWS = 10_000_000
 GROUP_ROWS = 1024 * 1024
-
-
-def questions(dialect, percents):
-    """(name, SQL) of q2-q4 in one engine's words, reading from `devices`."""
-    for percent in percents:
-        where = "" if percent >= 100 else f" where devgroup < {percent}"
-        for name, select in FUNCTIONS.items():
-            yield f"q2 {name} {percent} %", f"select {select} from devices{where}"
-        yield (
-            f"q3 {percent} %",
-            f"select {THREE} from devices{where} group by devgroup order by devgroup",
-        )
-        minute = MINUTE[dialect]
-        yield f"q4 {percent} %", f"select {THREE} from devices{where} group by {minute} order by {minute}"
 
 
 def make_default_files(directory):
@@ -107,16 +80,9 @@ def our_files(root):
     return [path for path in found if wanted <= set(pq.read_schema(path).names)]
 
 
-def measure(peer, version, name, sql, run, repeat):
-    """Runs a question `repeat` times, or longer as the load test does, and prints the times with the last answer."""
-    millis, rows = [], None
-    begun = time.perf_counter()
-    while len(millis) < repeat or (time.perf_counter() - begun < SAMPLE_SECONDS and len(millis) < SAMPLE_RUNS):
-        started = time.perf_counter()
-        rows = run()
-        millis.append(round((time.perf_counter() - started) * 1e3, 4))
-    line = {"peer": peer, "version": version, "name": name, "sql": sql, "millis": millis, "rows": rows}
-    print(json.dumps({**line, "in_process": True}), flush=True)
+def measure(peer, version, question, statement, run, repeat):
+    """Times a question and says the times; the answer's rows are what `run` gives."""
+    adapter.measure(peer, version, question, statement, run, lambda rows: rows, repeat, in_process=True)
 
 
 def datafusion(label, directory, percents, repeat):
@@ -125,12 +91,10 @@ def datafusion(label, directory, percents, repeat):
 
     context = df.SessionContext(df.SessionConfig().with_target_partitions(os.cpu_count() or 1))
     context.register_parquet("devices", directory)
-    for name, sql in questions("datafusion", percents):
-
-        def run(sql=sql):
-            return rows_of(context.sql(sql).collect())
-
-        measure(f"DataFusion ({label})", df.__version__, name, sql, run, repeat)
+    for question in adapter.questions([], percents):
+        statement = adapter.sql(question, MINUTE["datafusion"])
+        run = lambda statement=statement: rows_of(context.sql(statement).collect())
+        measure(f"DataFusion ({label})", df.__version__, question, statement, run, repeat)
 
 
 def duckdb(label, directory, percents, repeat):
@@ -139,12 +103,10 @@ def duckdb(label, directory, percents, repeat):
 
     connection = dd.connect()
     connection.execute(f"create view devices as select * from read_parquet('{directory}/*.parquet')")
-    for name, sql in questions("duckdb", percents):
-
-        def run(sql=sql):
-            return [list(row) for row in connection.execute(sql).fetchall()]
-
-        measure(f"DuckDB ({label})", dd.__version__, name, sql, run, repeat)
+    for question in adapter.questions([], percents):
+        statement = adapter.sql(question, MINUTE["duckdb"])
+        run = lambda statement=statement: [list(row) for row in connection.execute(statement).fetchall()]
+        measure(f"DuckDB ({label})", dd.__version__, question, statement, run, repeat)
 
 
 def pyarrow(label, directory, percents, repeat):
@@ -170,12 +132,13 @@ def pyarrow(label, directory, percents, repeat):
         table = table.sort_by("devgroup")
         return rows_of(table.select([f"{column}_{what}" for column, what in aggregates]).to_batches())
 
-    for percent in percents:
-        for name in FUNCTIONS:
-            run = lambda percent=percent, name=name: [[q2(percent, name)]]
-            measure(f"pyarrow ({label})", pa.__version__, f"q2 {name} {percent} %", f"scan, {name}", run, repeat)
-        run = lambda percent=percent: q3(percent)
-        measure(f"pyarrow ({label})", pa.__version__, f"q3 {percent} %", "scan, group_by(devgroup)", run, repeat)
+    for question in adapter.questions([], percents):
+        if question.family == "q2":
+            run = lambda question=question: [[q2(question.percent, question.function)]]
+            measure(f"pyarrow ({label})", pa.__version__, question, f"scan, {question.function}", run, repeat)
+        elif question.family == "q3":
+            run = lambda question=question: q3(question.percent)
+            measure(f"pyarrow ({label})", pa.__version__, question, "scan, group_by(devgroup)", run, repeat)
 
 
 def rows_of(batches):
@@ -190,11 +153,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", help="root directory of a server; its data files are read where they are")
     parser.add_argument("--work", help="directory of the files with pyarrow's defaults")
-    parser.add_argument("--percent", default="10,20,30,40,50,60,70,80,90,100")
+    parser.add_argument("--percent", type=adapter.numbers, default=[10, 20, 30, 40, 50, 60, 70, 80, 90, 100])
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--engines", default="datafusion,duckdb,pyarrow")
     args = parser.parse_args()
-    percents = [int(percent) for percent in args.percent.split(",")]
     engines = [ENGINES[name] for name in args.engines.split(",")]
     with tempfile.TemporaryDirectory() as links:
         sets = []
@@ -211,7 +173,7 @@ def main():
             sets.append(("default files", args.work))
         for label, directory in sets:
             for engine in engines:
-                engine(label, directory, percents, max(args.repeat, 1))
+                engine(label, directory, args.percent, max(args.repeat, 1))
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ enum What {
     Matrix(matrix::Matrix),
     /// Write, compact, ask, compare every answer, measure sizes and write the report
     Run(Box<run::Run>),
-    /// Put the same questions to other engines, over our data files and over files with common defaults
+    /// Give the same rows and questions to other engines: over Parquet files, embedded, and servers
     Peers(peers::Peers),
     /// Ask q2-q4 of new server processes over a store that seems far away
     Cold(cold::Cold),
@@ -110,7 +110,7 @@ impl Command {
             What::Statements(statements) => statements.run().await,
             What::Matrix(matrix) => matrix.run().await,
             What::Run(run) => run.run().await,
-            What::Peers(peers) => peers.run(),
+            What::Peers(peers) => peers.run().await,
             What::Cold(cold) => cold.run().await,
             What::Bare(bare) => bare.run(),
             What::BareFlight => bare::serve().await,

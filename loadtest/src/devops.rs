@@ -12,7 +12,7 @@ use std::ops::Range;
 use crate::generate::random::{GAMMA, mix};
 
 pub use fields::{Field, Kind, MEASUREMENTS, Measurement};
-pub use questions::{Asked, Form, answer, check};
+pub use questions::{Asked, Form, answer, check, check_values, influxql};
 
 /// The first instant: 2018-01-01T00:00:00Z, milliseconds since 1970.
 pub const FIRST_TS: i64 = 1_514_764_800_000;
@@ -88,7 +88,7 @@ impl Walk {
             Kind::Float { min, max, .. } | Kind::Gauge { min, max, .. } | Kind::Fixed { min, max } => {
                 min + (max - min) * draws.uniform()
             }
-            Kind::Counter { .. } | Kind::Uptime => 0.0,
+            Kind::Counter { .. } | Kind::Filling { .. } | Kind::Uptime => 0.0,
         };
         Self { kind, draws, value }
     }
@@ -101,6 +101,7 @@ impl Walk {
                 (now + sd * self.draws.normal()).clamp(min, max)
             }
             Kind::Counter { mean, sd } => now + (mean + sd * self.draws.normal()).max(0.0),
+            Kind::Filling { mean, sd, max } => (now + (mean + sd * self.draws.normal()).max(0.0)).min(max),
             Kind::Fixed { .. } => now,
             Kind::Uptime => now + STEP_MS as f64 / 1e3,
         };

@@ -3,6 +3,7 @@
 //! Encoding is cheap on purpose ([`encode`]), and so is the HTTP client ([`http`]): both share the machine with the
 //! server that they measure. Every wait is bounded, and only what the server acknowledged is counted.
 
+pub mod adapter;
 pub mod bare;
 pub mod beside;
 pub mod cold;
@@ -19,6 +20,7 @@ pub mod flight;
 pub mod http;
 pub mod latency;
 pub mod meters;
+pub mod peers;
 pub mod query;
 pub mod send;
 pub mod server;

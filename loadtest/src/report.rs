@@ -75,6 +75,9 @@ pub struct Report {
     pub collected: Option<CollectedSample>,
     /// The server's memory at the end.
     pub server_memory: Option<Memory>,
+    /// The same rows given to other engines on the same machine, in the same run.
+    #[serde(default)]
+    pub peer_loads: Vec<PeerLoad>,
     /// The same questions put to other engines on the same machine, in the same run.
     pub peers: Vec<PeerSample>,
 }
@@ -110,6 +113,29 @@ pub struct Cold {
     pub samples: Vec<ColdSample>,
 }
 
+/// How another engine with a store of its own took the rows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PeerLoad {
+    /// The engine.
+    pub peer: String,
+    /// Its version.
+    pub version: String,
+    /// Rows that it took.
+    pub rows: u64,
+    /// From the first request, or the first batch of rows, to the last reply.
+    pub seconds: f64,
+    /// Clients at once; 0 in the adapter's process.
+    pub clients: usize,
+    /// Rows of a request; 0 in the adapter's process.
+    pub rows_per_request: usize,
+    /// From then until the store came to rest, compaction forced.
+    pub settle_seconds: f64,
+    /// What the store occupies on disk then, as `du` counts.
+    pub disk_bytes: u64,
+    /// Whether the engine ran inside the adapter's process, with no network between.
+    pub in_process: bool,
+}
+
 /// One engine's answer to one question, as an adapter of `peers/` reports it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeerSample {
@@ -121,9 +147,12 @@ pub struct PeerSample {
     pub name: String,
     /// The statement, in the engine's words.
     pub sql: String,
+    /// Rows that the engine held; 0 in reports of earlier versions, when it was always all.
+    #[serde(default)]
+    pub data_rows: u64,
     /// Each run in order, in milliseconds.
     pub millis: Vec<f64>,
-    /// The rows of the answer.
+    /// The rows of the answer; of q1 one row, as [`crate::verify::sums_of_q1`] has it.
     pub rows: Vec<Vec<serde_json::Value>>,
     /// Whether the engine ran inside the adapter's process, with no network between.
     pub in_process: bool,
@@ -161,6 +190,7 @@ impl Report {
             live_size: None,
             collected: None,
             server_memory: None,
+            peer_loads: Vec::new(),
             peers: Vec::new(),
         }
     }

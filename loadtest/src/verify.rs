@@ -53,6 +53,26 @@ pub fn compare(expected: &Answer, found: &Answer) -> Result<()> {
     Ok(())
 }
 
+/// What adapters of other engines say of q1's answer instead of its rows: their number, and the sums of four columns.
+pub fn sums_of_q1(oracle: &Oracle, group: u32) -> Answer {
+    let set = oracle.devices();
+    let (mut count, mut ts, mut temperature, mut humidity, mut devids) = (0, 0, 0, 0.0, 0);
+    for devid in set.ids().filter(|devid| devid % GROUPS == group) {
+        for row in set.rows(devid) {
+            count += 1;
+            ts += row.ts;
+            temperature += i64::from(row.temperature);
+            humidity += f64::from(row.humidity);
+            devids += i64::from(devid);
+        }
+    }
+    let int = |value| Column::Int(vec![Some(value)]);
+    Answer {
+        names: ["count", "ts", "temperature", "humidity", "devid"].map(str::to_owned).to_vec(),
+        columns: vec![int(count), int(ts), int(temperature), Column::Float(vec![Some(humidity)]), int(devids)],
+    }
+}
+
 /// Equal, or floats within the tolerance. A float that happens to be whole may arrive as an integer (JSON has one kind of
 /// number), an integer never as a float.
 fn same(expected: &Value, found: &Value) -> bool {

@@ -1,14 +1,17 @@
-//! `devops`: the fleet of servers, loaded, measured and asked.
+//! `devops`: the fleet of servers, loaded, measured and asked; on request beside InfluxDB.
 
 use super::args::Server;
+use super::peers::{Adapters, Engine};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
-use tidelake_loadtest::devops::{DATABASE, Fleet, Form};
+use tidelake_loadtest::devops::{DATABASE, Fleet, Form, MEASUREMENTS};
 use tidelake_loadtest::drive::compact::compact;
-use tidelake_loadtest::drive::devops::{FormSample, LoadSample, ask, load};
+use tidelake_loadtest::drive::devops::{FormSample, LoadSample, Words, ask, load};
+use tidelake_loadtest::drive::files::live_bytes;
+use tidelake_loadtest::drive::peers::{served, settled};
 use tidelake_loadtest::drive::{Client, HttpOptions};
 use tidelake_loadtest::measure::{self, Size};
 
@@ -44,6 +47,11 @@ pub(crate) struct Devops {
     /// Root directory of the server, to measure sizes
     #[arg(long)]
     root: Option<PathBuf>,
+    /// Load and ask InfluxDB too, with the same lines and the same hosts and hours
+    #[arg(long)]
+    influxdb: bool,
+    #[command(flatten)]
+    adapters: Adapters,
     /// A file for the samples, in JSON
     #[arg(long)]
     out: Option<PathBuf>,
@@ -54,7 +62,23 @@ pub(crate) struct Devops {
 struct Measured {
     load: Option<LoadSample>,
     size: Option<Size>,
+    /// Of the live data files and their tag manifests.
+    live_bytes: u64,
     forms: Vec<FormSample>,
+    influxdb: Option<Rival>,
+}
+
+/// The same of InfluxDB.
+#[derive(Debug, Serialize)]
+struct Rival {
+    version: String,
+    load: LoadSample,
+    /// From the last reply until the store came to rest, compaction forced.
+    settle_seconds: f64,
+    /// What the store occupies on disk then.
+    disk_bytes: u64,
+    /// One host, one hour.
+    form: FormSample,
 }
 
 impl Devops {
@@ -62,33 +86,15 @@ impl Devops {
     pub(crate) async fn run(self) -> Result<()> {
         let fleet = Fleet { hosts: self.hosts, steps: self.hours * 360, seed: self.seed };
         let (url, http) = (&self.server.url, self.server.options());
-        let mut measured = Measured { load: None, size: None, forms: Vec::new() };
+        let mut measured = Measured { load: None, size: None, live_bytes: 0, forms: Vec::new(), influxdb: None };
         if !self.loaded {
-            let mut client = Client::new(url, http.clone())?;
-            let dropped = format!("drop database if exists {DATABASE}");
-            let reply = client.send("POST", "/rest/sql", "text/plain; charset=utf-8", dropped.as_bytes()).await?;
-            if !reply.is_success() {
-                bail!("{dropped}: {}", reply.excerpt());
-            }
-            let sample = load(&fleet, url, &http, self.workers, self.lines_per_request).await?;
-            println!(
-                "{} lines, {} values in {:.2} s = {:.0} values/s, {:.1} MB/s ({} workers, {} lines/request; p50 {:.2} ms, p99 {:.2} ms)",
-                sample.lines,
-                sample.values,
-                sample.seconds,
-                sample.values as f64 / sample.seconds,
-                sample.bytes as f64 / sample.seconds / 1e6,
-                sample.workers,
-                sample.lines_per_request,
-                sample.latency.p50_ms,
-                sample.latency.p99_ms,
-            );
-            measured.load = Some(sample);
-            tokio::time::sleep(Duration::try_from_secs_f64(self.settle).context("--settle takes seconds")?).await;
-            let patient = HttpOptions { request_timeout: Duration::from_secs(3_600), ..http.clone() };
-            let compacted = compact(url, &patient).await?;
-            println!("compacted in {:.2} s", compacted.seconds);
+            measured.load = Some(self.load(&fleet).await?);
         }
+        for measurement in MEASUREMENTS {
+            measured.live_bytes += live_bytes(url, &http, &format!("{DATABASE}.{}", measurement.name)).await?;
+        }
+        let per_value = measured.live_bytes as f64 / fleet.values() as f64;
+        println!("live files: {} bytes, {per_value:.3} a value", measured.live_bytes);
         if let Some(root) = &self.root {
             let size = measure::size(root)?;
             for (name, kind) in size.kinds().into_iter().filter(|(_, kind)| kind.objects > 0) {
@@ -96,21 +102,19 @@ impl Devops {
             }
             measured.size = Some(size);
         }
+        // Warms up; so it is with InfluxDB.
+        ask(&fleet, Form::OneHostOneHour, Words::Text, url, &http, self.workers, self.questions).await?;
         for form in Form::ALL {
-            for with_parameters in [false, true] {
-                let questions = self.questions;
-                let sample = ask(&fleet, form, with_parameters, url, &http, self.workers, questions).await?;
-                println!(
-                    "{:24} {:10} mean {:>8.2} ms, p50 {:>8.2}, p99 {:>8.2}, {:>8.0}/s",
-                    form.name(),
-                    if with_parameters { "parameters" } else { "text" },
-                    sample.mean_ms,
-                    sample.latency.p50_ms,
-                    sample.latency.p99_ms,
-                    sample.per_second,
-                );
+            for words in [Words::Text, Words::Parameters] {
+                let sample = ask(&fleet, form, words, url, &http, self.workers, self.questions).await?;
+                print_form(if words == Words::Text { "text" } else { "parameters" }, &sample);
                 measured.forms.push(sample);
             }
+        }
+        if self.influxdb {
+            let rival = self.influxdb(&fleet).await.context("InfluxDB")?;
+            compare(&measured, &rival, &fleet);
+            measured.influxdb = Some(rival);
         }
         if let Some(path) = &self.out {
             let json = serde_json::to_string_pretty(&measured)?;
@@ -118,4 +122,103 @@ impl Devops {
         }
         Ok(())
     }
+
+    /// Loads our server and has it compact.
+    #[expect(clippy::print_stdout, reason = "a command prints its result")]
+    async fn load(&self, fleet: &Fleet) -> Result<LoadSample> {
+        let (url, http) = (&self.server.url, self.server.options());
+        let mut client = Client::new(url, http.clone())?;
+        let dropped = format!("drop database if exists {DATABASE}");
+        let reply = client.send("POST", "/rest/sql", "text/plain; charset=utf-8", dropped.as_bytes()).await?;
+        if !reply.is_success() {
+            bail!("{dropped}: {}", reply.excerpt());
+        }
+        let sample = load(fleet, url, &http, self.workers, self.lines_per_request).await?;
+        print_load(&sample);
+        tokio::time::sleep(Duration::try_from_secs_f64(self.settle).context("--settle takes seconds")?).await;
+        let patient = HttpOptions { request_timeout: Duration::from_secs(3_600), ..http };
+        let compacted = compact(url, &patient).await?;
+        println!("compacted in {:.2} s", compacted.seconds);
+        Ok(sample)
+    }
+
+    /// Loads InfluxDB with the same lines, waits until it has compacted them, and asks for one host and hour.
+    #[expect(clippy::print_stdout, reason = "a command prints its result")]
+    async fn influxdb(&self, fleet: &Fleet) -> Result<Rival> {
+        let http = self.server.options();
+        let arguments = ["--load-only", "--database", DATABASE].map(str::to_owned);
+        let (mut adapter, work) = self.adapters.start(Engine::Influxdb, &arguments)?;
+        let (mut adapter, served) =
+            tokio::task::spawn_blocking(move || served(&mut adapter).map(|served| (adapter, served))).await??;
+        println!("InfluxDB {}:", served.version);
+        let sample = load(fleet, &served.url, &http, self.workers, self.lines_per_request).await?;
+        print_load(&sample);
+        let (adapter, settled) = tokio::task::spawn_blocking(move || {
+            let settled = settled(&mut adapter, None)?;
+            anyhow::Ok((adapter, settled))
+        })
+        .await??;
+        println!("settled after {:.1} s: {} bytes on disk", settled.seconds, settled.bytes);
+        let (workers, questions) = (self.workers, self.questions);
+        let mut form = None;
+        // The first run warms up.
+        for _ in 0..2 {
+            let asked = ask(fleet, Form::OneHostOneHour, Words::Influxql, &served.url, &http, workers, questions);
+            form = Some(asked.await?);
+        }
+        let form = form.context("asked twice")?;
+        print_form("InfluxQL", &form);
+        tokio::task::spawn_blocking(move || adapter.stop()).await??;
+        drop(work);
+        let (settle_seconds, disk_bytes) = (settled.seconds, settled.bytes);
+        Ok(Rival { version: served.version, load: sample, settle_seconds, disk_bytes, form })
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "a command prints its result")]
+fn print_load(sample: &LoadSample) {
+    println!(
+        "{} lines, {} values in {:.2} s = {:.0} values/s, {:.1} MB/s ({} workers, {} lines/request; p50 {:.2} ms, p99 {:.2} ms)",
+        sample.lines,
+        sample.values,
+        sample.seconds,
+        sample.values as f64 / sample.seconds,
+        sample.bytes as f64 / sample.seconds / 1e6,
+        sample.workers,
+        sample.lines_per_request,
+        sample.latency.p50_ms,
+        sample.latency.p99_ms,
+    );
+}
+
+#[expect(clippy::print_stdout, reason = "a command prints its result")]
+fn print_form(words: &str, sample: &FormSample) {
+    println!(
+        "{:24} {words:10} mean {:>8.2} ms, p50 {:>8.2}, p99 {:>8.2}, {:>8.0}/s",
+        sample.form.name(),
+        sample.mean_ms,
+        sample.latency.p50_ms,
+        sample.latency.p99_ms,
+        sample.per_second,
+    );
+}
+
+/// Both sides and how they relate; above 1 is better for us.
+#[expect(clippy::print_stdout, reason = "a command prints its result")]
+fn compare(ours: &Measured, theirs: &Rival, fleet: &Fleet) {
+    let values = fleet.values() as f64;
+    let line = |what: &str, ours: Option<f64>, theirs: f64, more_is_better: bool| {
+        let Some(ours) = ours else { return };
+        let ratio = if more_is_better { ours / theirs } else { theirs / ours };
+        println!("{what:34} Tidelake {ours:>12.3}  InfluxDB {theirs:>12.3}  {ratio:>6.2} times better");
+    };
+    let rate = |load: &LoadSample| load.values as f64 / load.seconds;
+    line("values/s", ours.load.as_ref().map(rate), rate(&theirs.load), true);
+    line("bytes/value", Some(ours.live_bytes as f64 / values), theirs.disk_bytes as f64 / values, false);
+    let one_hour = |parameters| {
+        let of_form = ours.forms.iter().filter(|sample| sample.form == Form::OneHostOneHour);
+        of_form.filter(|sample| sample.with_parameters == parameters).map(|sample| sample.mean_ms).next()
+    };
+    line("one host, one hour: mean ms, text", one_hour(false), theirs.form.mean_ms, false);
+    line("the same, parameters", one_hour(true), theirs.form.mean_ms, false);
 }

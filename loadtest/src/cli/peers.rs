@@ -1,35 +1,136 @@
-//! `peers`: the same questions to other engines, by the adapters of `loadtest/peers`.
+//! `peers`: the same rows and questions to other engines, by the adapters of `loadtest/peers`.
 
 use super::args::{Data, list};
 use anyhow::{Context, Result, bail};
-use arrow::ipc::writer::StreamWriter;
-use clap::Args;
-use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Write};
+use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use tidelake_loadtest::Devices;
 use tidelake_loadtest::answer::Answer;
-use tidelake_loadtest::drive::encode::{Batch, SCHEMA};
+use tidelake_loadtest::drive::adapter::{Adapter, WorkDirectory};
+use tidelake_loadtest::drive::peers::{measure_fed, measure_server};
+use tidelake_loadtest::generate::{GROUPS, Order};
 use tidelake_loadtest::oracle::Oracle;
-use tidelake_loadtest::report::{PeerSample, Verified};
-use tidelake_loadtest::verify::compare;
-use tidelake_loadtest::workload::queries;
-use tidelake_loadtest::{Device, Devices};
+use tidelake_loadtest::report::{PeerLoad, PeerSample, Report, Verified};
+use tidelake_loadtest::verify::{compare, sums_of_q1};
+use tidelake_loadtest::workload::{Q1_GROUPS, Question, queries};
+use tokio::runtime::Handle;
 
-/// Which engines read what.
+/// Another engine, and how it holds the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    /// DataFusion over Parquet files
+    Datafusion,
+    /// DuckDB over Parquet files
+    Duckdb,
+    /// pyarrow over Parquet files
+    Pyarrow,
+    /// DuckDB with a table of its own
+    DuckdbTable,
+    /// ClickHouse inside the adapter's process
+    Clickhouse,
+    /// InfluxDB 1.6
+    Influxdb,
+    /// VictoriaMetrics
+    Victoriametrics,
+    /// QuestDB
+    Questdb,
+    /// Cassandra 5
+    Cassandra,
+}
+
+impl Engine {
+    /// Those that read Parquet, by one adapter.
+    const FILES: [Self; 3] = [Self::Datafusion, Self::Duckdb, Self::Pyarrow];
+
+    /// The name in arguments.
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// The adapter's file.
+    fn adapter(self) -> &'static str {
+        match self {
+            Self::Datafusion | Self::Duckdb | Self::Pyarrow => "parquet_engines.py",
+            Self::DuckdbTable => "duckdb_table.py",
+            Self::Clickhouse => "clickhouse.py",
+            Self::Influxdb => "influxdb.py",
+            Self::Victoriametrics => "victoriametrics.py",
+            Self::Questdb => "questdb.py",
+            Self::Cassandra => "cassandra_cql.py",
+        }
+    }
+
+    /// Whether it is a process of its own.
+    fn is_server(self) -> bool {
+        matches!(self, Self::Influxdb | Self::Victoriametrics | Self::Questdb | Self::Cassandra)
+    }
+
+    /// Whether it is a server that takes line protocol from our clients.
+    fn takes_lines(self) -> bool {
+        self.is_server() && self != Self::Cassandra
+    }
+
+    /// The most rows that it is given whatever is asked: what it takes and answers about in minutes.
+    fn most_rows(self) -> u64 {
+        if self == Self::Cassandra { 1_000_000 } else { u64::MAX }
+    }
+}
+
+/// Where the other engines are.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Engines {
-    /// Python with the packages of loadtest/peers/requirements.txt
-    #[arg(long = "peers-python", default_value = "python3")]
-    python: PathBuf,
-    /// The adapter
-    #[arg(long = "peers-adapter", default_value = "loadtest/peers/parquet_engines.py")]
-    adapter: PathBuf,
-    /// Directory where files of the same rows with pyarrow's defaults are made, and found again by the next run
+pub(crate) struct Adapters {
+    /// Where `loadtest/peers/install DIR` has put the engines
+    #[arg(long = "peers-dir")]
+    dir: Option<PathBuf>,
+    /// Python with the packages of loadtest/peers/requirements.txt; by default the one of --peers-dir, else python3
+    #[arg(long = "peers-python")]
+    python: Option<PathBuf>,
+    /// Directory of the adapters
+    #[arg(long = "peers-adapters", default_value = "loadtest/peers")]
+    adapters: PathBuf,
+    /// Directory for the engines' data, which is removed again, and for files of the same rows with pyarrow's defaults, which
+    /// the next run finds again
     #[arg(long = "peers-work")]
     work: Option<PathBuf>,
-    /// Engines
-    #[arg(long = "peers-engines", default_value = "datafusion,duckdb,pyarrow")]
-    engines: String,
+}
+
+impl Adapters {
+    /// An adapter's command, without arguments of its own.
+    fn command(&self, adapter: &str) -> Command {
+        let installed = self.dir.as_ref().map(|dir| dir.join("python/bin/python"));
+        let python = self.python.clone().or(installed).unwrap_or_else(|| "python3".into());
+        let mut command = Command::new(python);
+        command.arg(self.adapters.join(adapter));
+        command
+    }
+
+    /// Starts the adapter of an engine with a store of its own, whose data is in the directory that comes with it.
+    pub(crate) fn start(&self, engine: Engine, arguments: &[String]) -> Result<(Adapter, WorkDirectory)> {
+        let work = self.work.as_ref().with_context(|| format!("{} needs --peers-work", engine.name()))?;
+        let work = WorkDirectory::empty(work.join(engine.name()))?;
+        let mut command = self.command(engine.adapter());
+        if let Some(dir) = &self.dir {
+            command.arg("--engines-dir").arg(dir);
+        } else if engine.is_server() {
+            bail!("{} needs --peers-dir, where loadtest/peers/install has put it", engine.name());
+        }
+        command.arg("--work").arg(work.path()).args(arguments);
+        Ok((Adapter::start(&mut command)?, work))
+    }
+}
+
+/// Which engines are measured, and how.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Engines {
+    #[command(flatten)]
+    adapters: Adapters,
+    /// Engines; by default those over Parquet files, and all with --peers-dir
+    #[arg(long = "peers-engines", value_enum, value_delimiter = ',')]
+    engines: Vec<Engine>,
+    /// Rows that engines with a server of their own are given at most: fewer devices, each with all its rows
+    #[arg(long = "peers-rows", default_value_t = 10_000_000)]
+    rows_of_servers: u64,
 }
 
 /// Arguments of `peers`.
@@ -48,107 +149,166 @@ pub(crate) struct Peers {
     /// Runs of each question
     #[arg(long, default_value_t = 5)]
     repeat: usize,
+    /// Directory for a report, beside the samples that are printed
+    #[arg(long)]
+    out: Option<PathBuf>,
 }
 
 impl Peers {
     #[expect(clippy::print_stdout, reason = "a command prints its result")]
-    pub(crate) fn run(self) -> Result<()> {
-        let set = self.data.devices();
+    pub(crate) async fn run(self) -> Result<()> {
+        let mut report = Report::new(self.data.devices(), Order::Device);
         let percents = list(&self.percent)?;
-        let samples = self.engines.measure(&set, self.root.as_deref(), &percents, self.repeat)?;
-        let verified = verify_peers(&Oracle::new(set), &percents, &samples);
-        println!("{}", serde_json::to_string_pretty(&samples)?);
-        match verified.wrong.as_slice() {
+        self.engines.fill(&mut report, None, self.root, percents, self.repeat).await?;
+        match &self.out {
+            Some(out) => {
+                let [json, page] = report.write(out)?;
+                println!("{}\n{}", json.display(), page.display());
+            }
+            None => println!("{}", serde_json::to_string_pretty(&(&report.peer_loads, &report.peers))?),
+        }
+        match report.verified.wrong.as_slice() {
             [] => Ok(()),
-            wrong => bail!("{} answers are wrong:\n{}", wrong.len(), wrong.join("\n")),
+            wrong => bail!("{} answers are wrong or missing:\n{}", wrong.len(), wrong.join("\n")),
         }
     }
 }
 
 impl Engines {
-    /// Runs the adapter: over the data files of `root`, and over default files of the same rows where a work directory is
-    /// given.
-    pub(crate) fn measure(
+    /// Measures the engines, compares their answers with the oracle's, and adds both to a report.
+    pub(crate) async fn fill(
         &self,
-        set: &Devices,
-        root: Option<&Path>,
-        percents: &[u32],
+        report: &mut Report,
+        oracle: Option<&Oracle>,
+        root: Option<PathBuf>,
+        percents: Vec<u32>,
         repeat: usize,
-    ) -> Result<Vec<PeerSample>> {
+    ) -> Result<()> {
+        let (engines, set, asked) = (self.clone(), report.data, percents.clone());
+        let measure = move || engines.measure(&set, root.as_deref(), &asked, repeat);
+        let measured = tokio::task::spawn_blocking(measure).await.context("ask the other engines")??;
+        (report.peer_loads, report.peers) = (measured.loads, measured.samples);
+        report.verified.wrong.extend(measured.failures);
+        let mut sets: Vec<Devices> = Vec::new();
+        for set in Engine::value_variants().iter().map(|engine| self.rows_of(*engine, &set)) {
+            let asked = report.peers.iter().any(|sample| sample.data_rows == set.len());
+            if asked && !sets.contains(&set) {
+                sets.push(set);
+            }
+        }
+        for set in sets {
+            let made;
+            let oracle = match oracle.filter(|oracle| *oracle.devices() == set) {
+                Some(oracle) => oracle,
+                None => {
+                    made =
+                        tokio::task::spawn_blocking(move || Oracle::new(set)).await.context("compute the answers")?;
+                    &made
+                }
+            };
+            let verified = verify_peers(oracle, &percents, &report.peers);
+            report.verified.right += verified.right;
+            report.verified.wrong.extend(verified.wrong);
+        }
+        Ok(())
+    }
+
+    /// The rows that an engine is given: a server as many devices as fit, but some of each group.
+    fn rows_of(&self, engine: Engine, set: &Devices) -> Devices {
+        if !engine.is_server() {
+            return *set;
+        }
+        let most = self.rows_of_servers.min(engine.most_rows());
+        let fit = u32::try_from(most / u64::from(set.rows).max(1)).unwrap_or(u32::MAX);
+        Devices { devices: set.devices.min(fit.max(GROUPS)), ..*set }
+    }
+
+    /// Measures one engine after the other; those that read files over the data files of `root`, and over default files of the
+    /// same rows where a work directory is given. Blocks.
+    ///
+    /// # Errors
+    /// The engines that read files fail. The failures of others are told beside what the rest gave.
+    fn measure(&self, set: &Devices, root: Option<&Path>, percents: &[u32], repeat: usize) -> Result<Measured> {
+        let chosen = match self.engines.as_slice() {
+            [] if self.adapters.dir.is_some() => Engine::value_variants(),
+            [] => &Engine::FILES,
+            chosen => chosen,
+        };
         let percents: Vec<String> = percents.iter().map(u32::to_string).collect();
-        let mut command = Command::new(&self.python);
-        command.arg(&self.adapter).args(["--percent", &percents.join(","), "--repeat", &repeat.to_string()]);
-        command.args(["--engines", &self.engines]);
+        let asked = ["--percent", &percents.join(","), "--repeat", &repeat.to_string()].map(str::to_owned);
+        let mut measured = Measured::default();
+        let files: Vec<String> =
+            chosen.iter().filter(|engine| Engine::FILES.contains(engine)).map(|engine| engine.name()).collect();
+        if !files.is_empty() {
+            let adapter = self.start_over_files(set, root, &files.join(","), &asked)?;
+            measured.samples.extend(measure_fed(adapter, set)?.1);
+        }
+        for engine in chosen.iter().filter(|engine| !Engine::FILES.contains(engine)) {
+            match self.measure_one(*engine, set, &asked) {
+                Ok((load, samples)) => {
+                    measured.loads.extend(load);
+                    measured.samples.extend(samples);
+                }
+                Err(error) => measured.failures.push(format!("{}: {error:#}", engine.name())),
+            }
+        }
+        Ok(measured)
+    }
+
+    /// Measures an engine with a store of its own.
+    fn measure_one(
+        &self,
+        engine: Engine,
+        set: &Devices,
+        asked: &[String],
+    ) -> Result<(Option<PeerLoad>, Vec<PeerSample>)> {
+        let (adapter, _work) = self.adapters.start(engine, asked)?;
+        let set = self.rows_of(engine, set);
+        if engine.takes_lines() {
+            let (load, samples) = measure_server(adapter, &set, &Handle::current())?;
+            return Ok((Some(load), samples));
+        }
+        measure_fed(adapter, &set)
+    }
+
+    fn start_over_files(&self, set: &Devices, root: Option<&Path>, engines: &str, asked: &[String]) -> Result<Adapter> {
+        let mut command = self.adapters.command(Engine::FILES[0].adapter());
+        command.args(asked).args(["--engines", engines]);
         if let Some(root) = root {
             command.arg("--root").arg(root);
         }
-        if let Some(work) = &self.work {
+        if let Some(work) = &self.adapters.work {
             command.arg("--work").arg(work.join(format!("w1-{}x{}-seed{}", set.devices, set.rows, set.seed)));
         }
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("start {} {}", self.python.display(), self.adapter.display()))?;
-        let stdin = child.stdin.take().context("the adapter has no standard input")?;
-        let stdout = child.stdout.take().context("the adapter has no standard output")?;
-        let set = *set;
-        let feeder = std::thread::spawn(move || feed(&set, stdin));
-        let mut samples = Vec::new();
-        for text in BufReader::new(stdout).lines() {
-            let text = text.context("read the adapter's output")?;
-            samples.push(serde_json::from_str(&text).with_context(|| format!("the adapter printed {text:?}"))?);
-        }
-        let status = child.wait().context("wait for the adapter")?;
-        let fed = feeder.join();
-        if !status.success() {
-            bail!("{} ended with {status}", self.adapter.display());
-        }
-        match fed {
-            Ok(fed) => fed.context("send rows to the adapter")?,
-            Err(_) => bail!("the thread that sends rows to the adapter ended"),
-        }
-        Ok(samples)
+        Adapter::start(&mut command)
     }
 }
 
-/// Sends all rows as an Arrow stream; an adapter that needs none closes its end, which is no error.
-fn feed(set: &Devices, to: impl Write) -> Result<()> {
-    let result = try_feed(set, to);
-    match &result {
-        Err(error) => {
-            let broken = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
-            let text = format!("{error:#}");
-            let closed = broken.map(std::io::Error::kind).any(|kind| kind == ErrorKind::BrokenPipe);
-            if closed || text.contains("Broken pipe") { Ok(()) } else { result }
-        }
-        Ok(()) => Ok(()),
-    }
+/// What the engines gave.
+#[derive(Debug, Default)]
+struct Measured {
+    loads: Vec<PeerLoad>,
+    samples: Vec<PeerSample>,
+    /// Engines that failed, and why.
+    failures: Vec<String>,
 }
 
-fn try_feed(set: &Devices, to: impl Write) -> Result<()> {
-    let mut writer = StreamWriter::try_new(BufWriter::with_capacity(1 << 20, to), &SCHEMA)?;
-    let (mut batch, mut rows, mut held) = (Batch::default(), Vec::new(), 0);
-    for devid in set.ids() {
-        rows.clear();
-        set.extend(devid, 0..set.rows, &mut rows);
-        batch.push(&Device::numbered(devid), &rows);
-        held += rows.len();
-        if held >= 1 << 16 || devid == set.devices {
-            writer.write(&batch.finish()?)?;
-            held = 0;
-        }
-    }
-    writer.finish()?;
-    Ok(())
-}
-
-/// Compares the engines' answers with the oracle's, so that a figure is never one of a wrong answer.
-pub(crate) fn verify_peers(oracle: &Oracle, percents: &[u32], samples: &[PeerSample]) -> Verified {
+/// Compares the answers about one data set with the oracle's, so that a figure is never one of a wrong answer.
+fn verify_peers(oracle: &Oracle, percents: &[u32], samples: &[PeerSample]) -> Verified {
     let mut verified = Verified::default();
-    for question in percents.iter().flat_map(|&percent| queries(percent)) {
-        let expected = oracle.answer(&question);
-        for sample in samples.iter().filter(|sample| sample.name == question.name()) {
+    let q1 = Q1_GROUPS.iter().map(|&group| Question::Q1 { group });
+    for question in q1.chain(percents.iter().flat_map(|&percent| queries(percent))) {
+        let name = question.name();
+        let of_question = samples.iter().filter(|sample| sample.name == name);
+        let of_question: Vec<_> = of_question.filter(|sample| sample.data_rows == oracle.devices().len()).collect();
+        if of_question.is_empty() {
+            continue;
+        }
+        let expected = match question {
+            Question::Q1 { group } => sums_of_q1(oracle, group),
+            _ => oracle.answer(&question),
+        };
+        for sample in of_question {
             let rows: Vec<serde_json::Value> = sample.rows.iter().cloned().map(serde_json::Value::Array).collect();
             let found = Answer::from_json(expected.names.clone(), &[], &rows);
             match found.and_then(|found| compare(&expected, &found)) {
@@ -161,52 +321,4 @@ pub(crate) fn verify_peers(oracle: &Oracle, percents: &[u32], samples: &[PeerSam
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    /// A Python that has the adapter's packages; `None` skips the test, unless nothing may be skipped.
-    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
-    fn python() -> Option<PathBuf> {
-        let found = std::env::var_os("TIDELAKE_PYTHON").map(PathBuf::from);
-        if found.is_none() {
-            assert!(std::env::var_os("TIDELAKE_REQUIRE_ALL").is_none(), "TIDELAKE_PYTHON is not set");
-            eprintln!("SKIPPED: TIDELAKE_PYTHON is not set");
-        }
-        found
-    }
-
-    #[test]
-    fn every_engine_answers_as_the_oracle_over_default_files_and_over_a_roots() {
-        let Some(python) = python() else { return };
-        let dir = tempfile::tempdir().unwrap();
-        let adapter = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/parquet_engines.py");
-        let engines = Engines {
-            python,
-            adapter,
-            work: Some(dir.path().join("work")),
-            engines: "datafusion,duckdb,pyarrow".into(),
-        };
-        let set = Devices { devices: 250, rows: 130, seed: 5 };
-        let oracle = Oracle::new(set);
-        // 16 questions for each engine with SQL, 14 for pyarrow, which has no q4.
-        let asked = 16 + 16 + 14;
-        let first = engines.measure(&set, None, &[10, 100], 1).unwrap();
-        assert_eq!(verify_peers(&oracle, &[10, 100], &first), Verified { right: asked, wrong: vec![] });
-
-        let made = dir.path().join("work/w1-250x130-seed5/default0.parquet");
-        let root = dir.path().join("root");
-        std::fs::create_dir_all(root.join("data/1/0")).unwrap();
-        std::fs::copy(made, root.join("data/1/0/5.parquet")).unwrap();
-        std::fs::write(root.join("data/1/0/5.tags"), "no Parquet").unwrap();
-        let both = engines.measure(&set, Some(&root), &[10, 100], 2).unwrap();
-        assert_eq!(verify_peers(&oracle, &[10, 100], &both), Verified { right: 2 * asked, wrong: vec![] });
-        assert!(both.iter().all(|sample| sample.millis.len() >= 2 && sample.in_process));
-
-        let other = Oracle::new(Devices { seed: 6, ..set });
-        assert!(!verify_peers(&other, &[100], &both).wrong.is_empty());
-        let error = engines.measure(&set, Some(&dir.path().join("nowhere")), &[100], 1).unwrap_err();
-        assert!(error.to_string().contains("ended with"), "{error:#}");
-    }
-}
+mod tests;

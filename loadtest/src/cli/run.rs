@@ -49,7 +49,7 @@ pub(crate) struct Run {
     beside: bool,
     #[command(flatten)]
     writer: beside::Writer,
-    /// Put q2-q4 to other engines too
+    /// Give the same rows and questions to other engines too
     #[arg(long)]
     peers: bool,
     #[command(flatten)]
@@ -112,13 +112,7 @@ impl Run {
         if self.peers {
             let percents = list(&self.questions.percent)?;
             let root = self.root.as_ref().map(|_| live.clone());
-            let (engines, repeat) = (self.engines.clone(), self.questions.repeat);
-            let asked = percents.clone();
-            let measure = move || engines.measure(&set, root.as_deref(), &asked, repeat);
-            report.peers = tokio::task::spawn_blocking(measure).await.context("ask the other engines")??;
-            let verified = peers::verify_peers(&oracle, &percents, &report.peers);
-            report.verified.right += verified.right;
-            report.verified.wrong.extend(verified.wrong);
+            self.engines.fill(&mut report, Some(&oracle), root, percents, self.questions.repeat).await?;
         }
         if self.beside {
             let sample = beside::ask(&self.server, &self.writer, &oracle, self.questions.repeat).await?;

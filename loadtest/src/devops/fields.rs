@@ -28,6 +28,16 @@ pub enum Kind {
         /// Standard deviation of a step.
         sd: f64,
     },
+    /// An integer that grows from zero by a counter's steps until it has reached a bound, where it stays: a gauge with a
+    /// drift, clamped.
+    Filling {
+        /// Mean of a step.
+        mean: f64,
+        /// Standard deviation of a step.
+        sd: f64,
+        /// Upper bound.
+        max: f64,
+    },
     /// An integer that stays as it was drawn.
     Fixed {
         /// The smallest.
@@ -72,7 +82,10 @@ const BYTES_OF_MEMORY: Kind = Kind::Gauge { sd: MEMORY / 64.0, min: 0.0, max: ME
 const SMALL_COUNTER: Kind = Kind::Counter { mean: 5.0, sd: 1.0 };
 const COUNTER: Kind = Kind::Counter { mean: 50.0, sd: 1.0 };
 const BYTE_COUNTER: Kind = Kind::Counter { mean: 100.0, sd: 1.0 };
-const CONNECTIONS: Kind = Kind::Gauge { sd: 1.0, min: 0.0, max: 100.0 };
+const PERCENTAGE: Kind = Kind::Gauge { sd: 1.0, min: 0.0, max: 100.0 };
+const UP_TO_100: Kind = Kind::Filling { mean: 5.0, sd: 1.0, max: 100.0 };
+const UP_TO_1_000: Kind = Kind::Filling { mean: 5.0, sd: 1.0, max: 1_000.0 };
+const UP_TO_10_000: Kind = Kind::Filling { mean: 50.0, sd: 1.0, max: 10_000.0 };
 const LARGE_GAUGE: Kind = Kind::Gauge { sd: 50.0, min: 0.0, max: 17_179_869_184.0 };
 
 /// All measurements.
@@ -113,7 +126,7 @@ pub const MEASUREMENTS: [Measurement; 9] = [
             field("total", Kind::Fixed { min: TERABYTE, max: TERABYTE }),
             field("free", Kind::Gauge { sd: 50.0, min: 0.0, max: TERABYTE }),
             field("used", Kind::Gauge { sd: 50.0, min: 0.0, max: TERABYTE }),
-            field("used_percent", CONNECTIONS),
+            field("used_percent", PERCENTAGE),
             field("inodes_total", Kind::Fixed { min: INODES, max: INODES }),
             field("inodes_free", Kind::Gauge { sd: 1.0, min: 0.0, max: INODES }),
             field("inodes_used", Kind::Gauge { sd: 1.0, min: 0.0, max: INODES }),
@@ -165,34 +178,34 @@ pub const MEASUREMENTS: [Measurement; 9] = [
         tags: &["port", "server"],
         fields: &[
             field("accepts", SMALL_COUNTER),
-            field("active", CONNECTIONS),
+            field("active", UP_TO_100),
             field("handled", SMALL_COUNTER),
-            field("reading", CONNECTIONS),
+            field("reading", UP_TO_100),
             field("requests", SMALL_COUNTER),
-            field("waiting", CONNECTIONS),
-            field("writing", CONNECTIONS),
+            field("waiting", UP_TO_100),
+            field("writing", UP_TO_100),
         ],
     },
     Measurement {
         name: "postgresl",
         tags: &[],
         fields: &[
-            field("numbackends", CONNECTIONS),
-            field("xact_commit", SMALL_COUNTER),
-            field("xact_rollback", SMALL_COUNTER),
-            field("blks_read", SMALL_COUNTER),
-            field("blks_hit", SMALL_COUNTER),
-            field("tup_returned", SMALL_COUNTER),
-            field("tup_fetched", SMALL_COUNTER),
-            field("tup_inserted", SMALL_COUNTER),
-            field("tup_updated", SMALL_COUNTER),
-            field("tup_deleted", SMALL_COUNTER),
-            field("conflicts", SMALL_COUNTER),
-            field("temp_files", CONNECTIONS),
+            field("numbackends", UP_TO_1_000),
+            field("xact_commit", UP_TO_1_000),
+            field("xact_rollback", UP_TO_1_000),
+            field("blks_read", UP_TO_1_000),
+            field("blks_hit", UP_TO_1_000),
+            field("tup_returned", UP_TO_1_000),
+            field("tup_fetched", UP_TO_1_000),
+            field("tup_inserted", UP_TO_1_000),
+            field("tup_updated", UP_TO_1_000),
+            field("tup_deleted", UP_TO_1_000),
+            field("conflicts", UP_TO_1_000),
+            field("temp_files", UP_TO_1_000),
             field("temp_bytes", LARGE_GAUGE),
-            field("deadlocks", CONNECTIONS),
-            field("blk_read_time", SMALL_COUNTER),
-            field("blk_write_time", SMALL_COUNTER),
+            field("deadlocks", UP_TO_1_000),
+            field("blk_read_time", UP_TO_1_000),
+            field("blk_write_time", UP_TO_1_000),
         ],
     },
     Measurement {
@@ -208,28 +221,28 @@ pub const MEASUREMENTS: [Measurement; 9] = [
             field("instantaneous_ops_per_sec", Kind::Gauge { sd: 1.0, min: 0.0, max: 1e9 }),
             field("instantaneous_input_kbps", Kind::Gauge { sd: 1.0, min: 0.0, max: 1e9 }),
             field("instantaneous_output_kbps", Kind::Gauge { sd: 1.0, min: 0.0, max: 1e9 }),
-            field("connected_clients", Kind::Gauge { sd: 50.0, min: 0.0, max: 10_000.0 }),
+            field("connected_clients", UP_TO_10_000),
             field("used_memory", LARGE_GAUGE),
             field("used_memory_rss", LARGE_GAUGE),
             field("used_memory_peak", LARGE_GAUGE),
             field("used_memory_lua", LARGE_GAUGE),
-            field("rdb_changes_since_last_save", Kind::Gauge { sd: 50.0, min: 0.0, max: 10_000.0 }),
-            field("sync_full", SMALL_COUNTER),
-            field("sync_partial_ok", SMALL_COUNTER),
-            field("sync_partial_err", SMALL_COUNTER),
-            field("pubsub_channels", SMALL_COUNTER),
-            field("pubsub_patterns", SMALL_COUNTER),
-            field("latest_fork_usec", SMALL_COUNTER),
-            field("connected_slaves", SMALL_COUNTER),
-            field("master_repl_offset", SMALL_COUNTER),
-            field("repl_backlog_active", SMALL_COUNTER),
-            field("repl_backlog_size", SMALL_COUNTER),
-            field("repl_backlog_histlen", SMALL_COUNTER),
-            field("mem_fragmentation_ratio", CONNECTIONS),
-            field("used_cpu_sys", SMALL_COUNTER),
-            field("used_cpu_user", SMALL_COUNTER),
-            field("used_cpu_sys_children", SMALL_COUNTER),
-            field("used_cpu_user_children", SMALL_COUNTER),
+            field("rdb_changes_since_last_save", UP_TO_10_000),
+            field("sync_full", UP_TO_1_000),
+            field("sync_partial_ok", UP_TO_1_000),
+            field("sync_partial_err", UP_TO_1_000),
+            field("pubsub_channels", UP_TO_1_000),
+            field("pubsub_patterns", UP_TO_1_000),
+            field("latest_fork_usec", UP_TO_1_000),
+            field("connected_slaves", UP_TO_1_000),
+            field("master_repl_offset", UP_TO_1_000),
+            field("repl_backlog_active", UP_TO_1_000),
+            field("repl_backlog_size", UP_TO_1_000),
+            field("repl_backlog_histlen", UP_TO_1_000),
+            field("mem_fragmentation_ratio", UP_TO_100),
+            field("used_cpu_sys", UP_TO_1_000),
+            field("used_cpu_user", UP_TO_1_000),
+            field("used_cpu_sys_children", UP_TO_1_000),
+            field("used_cpu_user_children", UP_TO_1_000),
         ],
     },
 ];

@@ -151,6 +151,21 @@ impl Asked {
     }
 }
 
+/// The words of InfluxQL for a question about the greatest of one host.
+///
+/// # Errors
+/// Another shape.
+pub fn influxql(asked: &Asked) -> Result<String> {
+    let (Form::OneHostOneHour | Form::OneHostTwelveHours, [host]) = (asked.form, asked.hosts.as_slice()) else {
+        bail!("{} is not put to InfluxDB", asked.form.name());
+    };
+    let Range { start, end } = asked.span;
+    Ok(format!(
+        "select max(usage_user) from cpu where hostname = 'host_{host}' and time >= {start}ms and time < {end}ms \
+         group by time(1m) fill(none)"
+    ))
+}
+
 /// The right answer: the column that is compared.
 pub fn answer(fleet: &Fleet, asked: &Asked) -> Vec<f64> {
     let hosts: Vec<u32> = if asked.hosts.is_empty() { (0..fleet.hosts).collect() } else { asked.hosts.clone() };
@@ -190,9 +205,16 @@ pub fn check(fleet: &Fleet, asked: &Asked, found: &Answer) -> Result<()> {
         Form::LastPoint => "last(usage_user)",
         _ => "max(usage_user)",
     };
-    let expected = answer(fleet, asked);
     let Column::Float(values) = found.column(name)? else { bail!("{name} is no column of floats") };
-    let sql = asked.sql();
+    check_values(fleet, asked, values)
+}
+
+/// Compares the values of an answer with the right ones, in order.
+///
+/// # Errors
+/// The first difference.
+pub fn check_values(fleet: &Fleet, asked: &Asked, values: &[Option<f64>]) -> Result<()> {
+    let (expected, sql) = (answer(fleet, asked), asked.sql());
     ensure!(values.len() == expected.len(), "{sql}: expected {} rows, found {}", expected.len(), values.len());
     for (row, (want, have)) in expected.iter().zip(values).enumerate() {
         let close = have.is_some_and(|have| (have - want).abs() <= TOLERANCE * want.abs().max(1e-300));

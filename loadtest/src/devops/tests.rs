@@ -45,6 +45,9 @@ fn a_field_alone_is_what_stands_in_the_lines() {
     assert_eq!(found[..], FLEET.series(3, "cpu", "usage_user")[..100]);
     assert!(found.iter().all(|v| (0.0..=100.0).contains(v)));
     assert!(FLEET.series(3, "net", "bytes_sent").is_sorted());
+    let filling = FLEET.series(3, "redis", "connected_clients");
+    assert!(filling.is_sorted() && filling[..190].iter().all(|v| *v < 10_000.0), "{:?}", &filling[..190]);
+    assert!(filling[210..].iter().all(|v| *v == 10_000.0), "{:?}", &filling[210..220]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::{
     latency::Percentiles,
     query::Raw,
 };
-use crate::devops::{Asked, DATABASE, Feed, Fleet, Form, check};
+use crate::devops::{Asked, DATABASE, Feed, Fleet, Form, check, check_values, influxql};
 use anyhow::{Context, Result, bail};
 use futures::future::try_join_all;
 use serde::{Deserialize, Serialize};
@@ -100,6 +100,63 @@ pub async fn load(
     Ok(LoadSample { lines, values, bytes, seconds, workers, lines_per_request, latency })
 }
 
+/// In whose words questions are put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Words {
+    /// Ours, with the values in the text.
+    Text,
+    /// Ours, with the values as parameters.
+    Parameters,
+    /// InfluxQL.
+    Influxql,
+}
+
+impl Words {
+    /// Method, target, content type and body of the request.
+    fn request(self, asked: &Asked) -> Result<(&'static str, String, &'static str, String)> {
+        let ours = "/api/v1/sql?format=arrow".to_owned();
+        Ok(match self {
+            Self::Text => ("POST", ours, "text/plain; charset=utf-8", asked.sql()),
+            Self::Parameters => {
+                let (sql, params) = asked.parameters();
+                let body = serde_json::json!({ "sql": sql, "params": params, "format": "arrow" });
+                ("POST", ours, "application/json", body.to_string())
+            }
+            Self::Influxql => {
+                let text = percent_encoded(&influxql(asked)?);
+                ("GET", format!("/query?db={DATABASE}&epoch=ms&q={text}"), "", String::new())
+            }
+        })
+    }
+
+    fn check(self, fleet: &Fleet, asked: &Asked, body: Vec<u8>) -> Result<()> {
+        match self {
+            Self::Text | Self::Parameters => check(fleet, asked, &Raw::Ipc(body).into_answer()?),
+            Self::Influxql => check_values(fleet, asked, &influxdb_values(&body)?),
+        }
+    }
+}
+
+/// A text as a part of a query string.
+fn percent_encoded(text: &str) -> String {
+    let encode = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    text.bytes().map(encode).collect()
+}
+
+/// The second column of an InfluxDB reply of one statement and at most one series.
+fn influxdb_values(body: &[u8]) -> Result<Vec<Option<f64>>> {
+    let reply: serde_json::Value = serde_json::from_slice(body).context("the reply is no JSON")?;
+    let result = &reply["results"][0];
+    if let Some(error) = result["error"].as_str() {
+        bail!("InfluxDB: {error}");
+    }
+    let rows = result["series"][0]["values"].as_array().map(Vec::as_slice).unwrap_or_default();
+    Ok(rows.iter().map(|row| row[1].as_f64()).collect())
+}
+
 /// Asks so many random questions of one shape, dealt to the workers, and compares the first of each worker with the right
 /// answer.
 ///
@@ -108,7 +165,7 @@ pub async fn load(
 pub async fn ask(
     fleet: &Fleet,
     form: Form,
-    with_parameters: bool,
+    words: Words,
     url: &str,
     options: &HttpOptions,
     workers: usize,
@@ -122,15 +179,9 @@ pub async fn ask(
             let (mut latencies, mut total, mut first) = (Latencies::default(), Duration::ZERO, None);
             for nth in (worker..questions).step_by(workers.max(1)) {
                 let asked = Asked::random(&fleet, form, nth as u32);
-                let (body, content_type) = if with_parameters {
-                    let (sql, params) = asked.parameters();
-                    let body = serde_json::json!({ "sql": sql, "params": params, "format": "arrow" });
-                    (body.to_string(), "application/json")
-                } else {
-                    (asked.sql(), "text/plain; charset=utf-8")
-                };
+                let (method, target, content_type, body) = words.request(&asked)?;
                 let sent = Instant::now();
-                let reply = client.send("POST", "/api/v1/sql?format=arrow", content_type, body.as_bytes()).await?;
+                let reply = client.send(method, &target, content_type, body.as_bytes()).await?;
                 let took = sent.elapsed();
                 latencies.record(took);
                 total += took;
@@ -151,16 +202,45 @@ pub async fn ask(
     }
     let seconds = begun.elapsed().as_secs_f64();
     for (asked, body) in firsts {
-        let answer = Raw::Ipc(body).into_answer().with_context(|| asked.sql())?;
-        check(fleet, &asked, &answer)?;
+        words.check(fleet, &asked, body).with_context(|| asked.sql())?;
     }
     Ok(FormSample {
         form,
-        with_parameters,
+        with_parameters: words == Words::Parameters,
         workers,
         questions,
         per_second: questions as f64 / seconds.max(1e-9),
         mean_ms: total.as_secs_f64() * 1e3 / questions.max(1) as f64,
         latency: latencies.percentiles(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_statement_travels_in_a_query_string_and_its_reply_gives_the_values() {
+        assert_eq!(percent_encoded("a = 'b' and t >= 1ms"), "a%20%3D%20%27b%27%20and%20t%20%3E%3D%201ms");
+        let reply = br#"{"results":[{"statement_id":0,"series":[{"name":"cpu","columns":["time","max"],"values":[[0,1.5],[60000,2]]}]}]}"#;
+        assert_eq!(influxdb_values(reply).unwrap(), [Some(1.5), Some(2.0)]);
+        assert_eq!(influxdb_values(br#"{"results":[{"statement_id":0}]}"#).unwrap(), []);
+        let failed = influxdb_values(br#"{"results":[{"statement_id":0,"error":"no such database"}]}"#);
+        assert_eq!(failed.unwrap_err().to_string(), "InfluxDB: no such database");
+    }
+
+    #[test]
+    fn influxdb_is_asked_about_the_same_host_and_hour() {
+        let fleet = Fleet { hosts: 7, steps: 8_640, seed: 1 };
+        let asked = Asked::random(&fleet, Form::OneHostOneHour, 3);
+        let (ours, values) = asked.parameters();
+        let theirs = influxql(&asked).unwrap();
+        assert!(
+            ours.contains("hostname = ?") && theirs.contains(&format!("hostname = {}", values[0]).replace('"', "'"))
+        );
+        assert!(values[1..].iter().all(|ms| theirs.contains(&format!("{ms}ms"))), "{theirs}");
+        assert!(influxql(&Asked::random(&fleet, Form::LastPoint, 0)).is_err());
+    }
 }

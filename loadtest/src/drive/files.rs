@@ -13,28 +13,44 @@ struct Listed {
 #[derive(Deserialize)]
 struct File {
     data: String,
+    data_bytes: u64,
     tags: String,
+    tags_bytes: u64,
 }
 
-/// Links the live data files of a table and their tag manifests, by `GET /api/v1/files`, from the server's root directory
-/// into another directory under the same keys. Files that merges replaced stay in a root for a while: who reads all of
-/// them sees rows twice.
-///
-/// # Errors
-/// What the server answers; a file that cannot be linked (both directories must be on one file system).
-pub async fn link_live(url: &str, options: &HttpOptions, table: &str, root: &Path, to: &Path) -> Result<usize> {
+async fn list(url: &str, options: &HttpOptions, table: &str) -> Result<Vec<File>> {
     let mut client = Client::new(url, options.clone())?;
     let reply = client.send("GET", &format!("/api/v1/files?table={table}"), "", b"").await?;
     if !reply.is_success() {
         bail!("the live files of {table}: {}", reply.excerpt());
     }
     let listed: Listed = serde_json::from_slice(&reply.body).context("the list of live files has another shape")?;
-    for key in listed.files.iter().flat_map(|file| [&file.data, &file.tags]) {
+    Ok(listed.files)
+}
+
+/// Bytes of the live data files of a table and of their tag manifests, by `GET /api/v1/files`. Files that merges replaced
+/// stay in a root for a while.
+///
+/// # Errors
+/// What the server answers.
+pub async fn live_bytes(url: &str, options: &HttpOptions, table: &str) -> Result<u64> {
+    let files = list(url, options, table).await?;
+    Ok(files.iter().map(|file| file.data_bytes + file.tags_bytes).sum())
+}
+
+/// Links the live data files of a table and their tag manifests, by `GET /api/v1/files`, from the server's root directory
+/// into another directory under the same keys: who reads all files of a root sees rows twice.
+///
+/// # Errors
+/// What the server answers; a file that cannot be linked (both directories must be on one file system).
+pub async fn link_live(url: &str, options: &HttpOptions, table: &str, root: &Path, to: &Path) -> Result<usize> {
+    let files = list(url, options, table).await?;
+    for key in files.iter().flat_map(|file| [&file.data, &file.tags]) {
         let target = to.join(key);
         if let Some(parent) = target.parent() {
             std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
         }
         std::fs::hard_link(root.join(key), &target).with_context(|| format!("link {key}"))?;
     }
-    Ok(listed.files.len())
+    Ok(files.len())
 }

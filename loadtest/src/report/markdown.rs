@@ -1,9 +1,11 @@
 //! The report as a page to read.
 
+mod peers;
+
+use super::Report;
 use super::plots::plots;
 use super::text::{bullet, bytes, grouped, millis, paragraph, section, table};
 use super::writing::{load, matrix};
-use super::{PeerSample, Report};
 use crate::drive::query::median;
 use crate::drive::{Door, QuerySample};
 use crate::workload::figures;
@@ -22,7 +24,7 @@ pub fn markdown(report: &Report) -> String {
     bare(&mut page, report);
     beside(&mut page, report);
     cold(&mut page, report);
-    peers(&mut page, report);
+    peers::tables(&mut page, report);
     size(&mut page, report);
     verified(&mut page, report);
     page
@@ -156,57 +158,6 @@ fn ours(sample: Option<&QuerySample>) -> String {
 
 fn paper(seconds: Option<f64>) -> String {
     seconds.map(|seconds| millis(seconds * 1e3)).unwrap_or_default()
-}
-
-/// Other engines of the same run, beside ours over Flight SQL.
-fn peers(page: &mut String, report: &Report) {
-    if report.peers.is_empty() {
-        return;
-    }
-    section(page, "Other engines in this run, milliseconds");
-    let in_process = report.peers.iter().any(|peer| peer.in_process);
-    paragraph(
-        page,
-        if in_process {
-            "Median of the runs. These engines ran inside the adapter's process, with no network between; ours is asked \
-             over Flight SQL by a client."
-        } else {
-            "Median of the runs."
-        },
-    );
-    let mut names: Vec<&str> = Vec::new();
-    let mut systems: Vec<(&str, &str)> = Vec::new();
-    for peer in &report.peers {
-        if !names.contains(&peer.name.as_str()) {
-            names.push(&peer.name);
-        }
-        if !systems.contains(&(peer.peer.as_str(), peer.version.as_str())) {
-            systems.push((&peer.peer, &peer.version));
-        }
-    }
-    let header: Vec<String> = ["", "**Tidelake**", "fastest DataFusion ÷ ours", "fastest other ÷ ours"]
-        .into_iter()
-        .map(str::to_owned)
-        .chain(systems.iter().map(|(peer, version)| format!("{peer} {version}")))
-        .collect();
-    let rows = names.iter().map(|name| {
-        let ours_sample = report.queries.iter().find(|sample| sample.door == Door::Flight && sample.name == *name);
-        let theirs: Vec<Option<f64>> = (systems.iter())
-            .map(|(peer, _)| report.peers.iter().find(|one| one.peer == *peer && one.name == *name))
-            .map(|found| found.map(PeerSample::median_ms))
-            .collect();
-        // How many times longer the fastest of some engines took than ours did.
-        let ratio = |wanted: &dyn Fn(&str) -> bool| {
-            let chosen = systems.iter().zip(&theirs).filter(|((peer, _), _)| wanted(peer));
-            let fastest = chosen.filter_map(|(_, found)| *found).min_by(f64::total_cmp);
-            let ours = ours_sample.map(QuerySample::median_ms);
-            ours.zip(fastest).map(|(ours, fastest)| format!("{:.2}", fastest / ours)).unwrap_or_default()
-        };
-        let ratios = [ratio(&|peer| peer.starts_with("DataFusion")), ratio(&|_| true)];
-        let cells = theirs.iter().map(|found| found.map(millis).unwrap_or_default());
-        [(*name).to_owned(), ours(ours_sample)].into_iter().chain(ratios).chain(cells).collect()
-    });
-    table(page, &header, rows);
 }
 
 fn parts(page: &mut String, report: &Report) {

@@ -95,9 +95,25 @@ fn report() -> Report {
         version: "2.0.0".into(),
         name: Question::Q3 { percent: 100 }.name(),
         sql: "select 1".into(),
+        data_rows: 1_000_000,
         millis: vec![42.0],
         rows: vec![],
         in_process: true,
+    }];
+    // A server that held fewer rows.
+    let fewer =
+        PeerSample { peer: "InfluxDB".into(), version: "1.6".into(), data_rows: 500_000, ..report.peers[0].clone() };
+    report.peers.push(PeerSample { millis: vec![7.0, 9.0], in_process: false, ..fewer });
+    report.peer_loads = vec![PeerLoad {
+        peer: "InfluxDB".into(),
+        version: "1.6".into(),
+        rows: 500_000,
+        seconds: 2.0,
+        clients: 4,
+        rows_per_request: 1_000,
+        settle_seconds: 12.34,
+        disk_bytes: 1_416_500,
+        in_process: false,
     }];
     report.size = Some(Size { data: Kind { objects: 1, bytes: 1_305_000, disk_bytes: 1_306_624 }, ..Size::default() });
     report.collected = Some(crate::drive::collected::CollectedSample {
@@ -127,6 +143,11 @@ fn the_page_has_our_figures_beside_the_papers() {
         "| `select * from db.devices where devgroup=0;` | 1 000 000 | 20 | 45.0 | **120** | 100 | 1.200 | 3 |",
         "| q3 100 % | old | 2.00 | **5.00** | 2.50 |",
         "| q3 100 % | **2.50** |  | 16.80 | 42.0 |",
+        "| **Tidelake** | 1 000 000 | 4 × 2000 | **800 000** |  | 1.3 MB | **1.307** |",
+        "| InfluxDB 1.6 | 500 000 | 4 × 1000 | 250 000 | 12.3 | 1.4 MB | 2.833 |",
+        "Of 500 000 rows, not to be compared with the others:",
+        "|  | InfluxDB 1.6 |",
+        "| q3 100 % | 8.00 |",
         "| data files | 1 | 1.3 MB | 1.3 MB | 1.305 |",
         "| **all, folded, merged and collected** | 3 | 1.4 MB | 1.4 MB | **1.401** |",
         "| TDengine (1e8 rows) |  |  | 459.0 MB | 4.590 |",

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""ClickHouse in this process (chdb): a MergeTree by (devgroup, devid, ts), with the codecs that make it smallest.
+
+    clickhouse.py --work DIR [--group 0 --percent 10,100 --repeat 5]
+
+Takes the rows from standard input. What it prints: adapter.py.
+"""
+
+import argparse
+
+import adapter
+import pyarrow
+from chdb import session
+
+# Rows of one insert: each makes a part, which OPTIMIZE FINAL merges.
+INSERT_ROWS = 2_000_000
+CREATE = """
+create table db.devices (
+    ts DateTime64(3, 'UTC') codec(DoubleDelta, ZSTD(3)),
+    temperature Int32 codec(T64, ZSTD(3)),
+    humidity Float32 codec(ZSTD(3)),
+    devid Int32 codec(Delta, ZSTD(3)),
+    devname LowCardinality(String) codec(ZSTD(3)),
+    devgroup Int32 codec(Delta, ZSTD(3))
+) engine = MergeTree order by (devgroup, devid, ts)
+"""
+
+
+class ClickHouse:
+    """The engine, as adapter.embed wants it."""
+
+    peer = "ClickHouse"
+
+    def open(self, args, work):
+        self.work = work
+        self.session = session.Session(f"{work}/store")
+        self.version = self.value("select version()")
+        self.session.query("create database db engine = Atomic")
+        self.session.query(CREATE)
+
+    def load(self, reader):
+        held, count = [], 0
+        for batch in reader:
+            held.append(batch)
+            count += len(batch)
+            if count >= INSERT_ROWS:
+                self.insert(held)
+                held, count = [], 0
+        self.insert(held)
+
+    def insert(self, batches):
+        """The rows of some batches, which ClickHouse finds by the name of the variable."""
+        if batches:
+            table = pyarrow.Table.from_batches(batches)  # noqa: F841
+            self.session.query("insert into db.devices select * from Python(table)")
+
+    def settle(self):
+        self.session.query("optimize table db.devices final")
+        parts = "from system.parts where active and database = 'db' and table = 'devices'"
+        adapter.tell(f"ClickHouse: {self.value(f'select count() {parts}')} active parts")
+        return int(self.value("select count() from db.devices"))
+
+    def stored(self):
+        # The parts that the merge has replaced stay for some minutes: only the active ones count.
+        rows = self.session.query(
+            "select path from system.parts where active and database = 'db' and table = 'devices'", "CSV"
+        )
+        return [line.strip('"') for line in str(rows).splitlines()]
+
+    def statement(self, question):
+        text = adapter.sql(question, "toStartOfMinute(ts)", "db.devices")
+        return text.replace("cast(max(temperature) - min(temperature) as double)", "toFloat64(max(temperature) - min(temperature))")
+
+    def run(self, statement):
+        return self.session.query(statement, "Arrow").bytes()
+
+    def rows(self, question, found):
+        return adapter.rows_of_table(question, pyarrow.ipc.open_file(pyarrow.BufferReader(found)).read_all())
+
+    def value(self, statement):
+        return str(self.session.query(statement, "TSV")).strip()
+
+    def close(self):
+        self.session.close()
+
+
+def main():
+    parser = adapter.arguments(argparse.ArgumentParser(description=__doc__.splitlines()[0]))
+    adapter.embed(ClickHouse(), parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()
