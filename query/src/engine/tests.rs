@@ -15,7 +15,10 @@ use arrow::{
 };
 use futures::{StreamExt, TryStreamExt};
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use tidelake_format::snapshot::{SnapshotOptions, SnapshotReader};
+use tidelake_format::{
+    snapshot::{SnapshotOptions, SnapshotReader},
+    types::Type,
+};
 
 use self::world::{START, STEPS, Tags, Values, World};
 use super::*;
@@ -318,6 +321,27 @@ async fn random_queries_over_random_states_give_what_the_rows_give() {
     check_seeds(seeds(0..100), 26).await;
 }
 
+/// Six series and forty seconds: the segments have keys in common, and each query finds groups of other sizes.
+#[tokio::test]
+async fn a_tail_of_many_segments_gives_what_its_rows_give_while_it_grows() {
+    for seed in 0..2 {
+        let mut world = World::regular().await;
+        world.add_column("c", Type::Binary(None)).await;
+        let engine = engine(&world);
+        let mut rng = StdRng::seed_from_u64(seed);
+        for _ in 0..60 {
+            for _ in 0..rng.random_range(1..8) {
+                world.segment(&mut rng).await;
+            }
+            check_rows(&world, &engine, &mut rng, seed).await;
+            check_aggregates(&world, &engine, &mut rng, seed).await;
+        }
+        let plan = explain(&engine, "select count(*) from t").await;
+        let blocks = plan.split_once("log_blocks=").unwrap().1.split(',').next().unwrap();
+        assert!(blocks.parse::<usize>().unwrap() < 40, "{plan}");
+    }
+}
+
 async fn explain(engine: &Engine, sql: &str) -> String {
     lines(engine, &format!("explain {sql}")).await.join("\n")
 }
@@ -425,7 +449,7 @@ async fn a_prepared_statement_reads_a_new_snapshot_at_each_run() {
     }
     let Err(e) = engine.run(&session(), &prepared, None).await else { panic!("a parameter is missing") };
     assert_eq!(e.kind(), tidelake_format::Kind::Invalid);
-    world.add_column("d", tidelake_format::types::Type::Int).await;
+    world.add_column("d", Type::Int).await;
     let Err(e) = engine.run(&session(), &wide, None).await else { panic!("the announced columns are others") };
     assert_eq!(e.kind(), tidelake_format::Kind::Conflict);
 }

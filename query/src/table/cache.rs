@@ -73,6 +73,11 @@ impl<K: Hash + Eq + Clone, V> Cache<K, V> {
         }
     }
 
+    /// The value of a key that is here already.
+    pub(crate) fn known(&self, key: &K) -> Option<Arc<V>> {
+        self.state.lock().slots.get(key)?.cell.get().cloned()
+    }
+
     /// Books the weight of a loaded slot and makes room for it.
     fn weigh(&self, key: &K, cell: &Arc<OnceCell<Arc<V>>>, weight: usize) {
         let mut state = self.state.lock();

@@ -1,7 +1,7 @@
 //! Supertables as DataFusion tables, over one snapshot.
 //!
 //! The path of a scan: [`catalog`] finds the table → [`provider`] sorts the filters ([`filters`]) → [`source`]s are
-//! the files and log blocks that the snapshot holds ([`reader`], [`tail`]) → [`series`] unites their series → [`select`]
+//! the files and log blocks that the snapshot holds ([`reader`], [`tail`]; many small blocks as few, [`tiers`]) → [`series`] unites their series → [`select`]
 //! finds the chunks (one series in one source) that are asked for, and which of them overlap in time → [`units`] deals
 //! them out → [`scan`] reads them ([`read`]), merging only what overlaps ([`merging`]), and attaches tags ([`output`]).
 
@@ -20,6 +20,7 @@ mod series;
 mod source;
 mod spent;
 mod tail;
+mod tiers;
 mod units;
 mod view;
 

@@ -25,6 +25,7 @@ use super::{
     series::{United, Uniter},
     source::{FileSource, Hole, Origin, Source},
     tail::SortedBlock,
+    tiers::{self, Groups},
 };
 
 /// Tag manifests and footers that are read at the same time.
@@ -37,6 +38,7 @@ pub(crate) struct Reader {
     manifests: Cache<FileId, TagManifest>,
     files: Cache<FileId, Arc<DataFile>>,
     blocks: Cache<(Position, TableId), SortedBlock>,
+    groups: Groups,
     rollups: Cache<FileId, Arc<Rollup>>,
     /// Aggregates of rollups, one value per bucket.
     rolled: Cache<(FileId, ColumnId, Aggregate), Option<ArrayRef>>,
@@ -59,9 +61,10 @@ impl Reader {
     pub(crate) fn new(root: Root, cache_bytes: usize) -> Self {
         Self {
             root,
-            manifests: Cache::new(cache_bytes / 4),
+            manifests: Cache::new(cache_bytes / 6),
             files: Cache::new(cache_bytes / 4),
-            blocks: Cache::new(cache_bytes / 4),
+            blocks: Cache::new(cache_bytes / 6),
+            groups: Cache::new(cache_bytes / 6),
             rollups: Cache::new(cache_bytes / 12),
             rolled: Cache::new(cache_bytes / 6),
             uniter: Uniter::default(),
@@ -113,6 +116,10 @@ impl Reader {
             };
             let sorted = self.blocks.get(key, sort).await?;
             blocks.push((segment.position, sorted));
+        }
+        // What a delete takes of a block depends on its position.
+        if table.tombstones.is_empty() {
+            blocks = tiers::grouped(&self.groups, table.id, blocks).await?;
         }
         let tails: Vec<Arc<SortedBlock>> = blocks.iter().map(|(_, b)| b.clone()).collect();
         let deletes = entries.iter().map(|f| Deletes::of_file(table, f.clean));
