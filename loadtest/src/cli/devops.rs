@@ -37,7 +37,7 @@ pub(crate) struct Devops {
     lines_per_request: usize,
     /// Questions of each shape
     #[arg(long, default_value_t = 1_000)]
-    questions: usize,
+    questions: u32,
     /// Ask what was loaded before
     #[arg(long)]
     loaded: bool,
@@ -102,11 +102,12 @@ impl Devops {
             }
             measured.size = Some(size);
         }
-        // Warms up; so it is with InfluxDB.
-        ask(&fleet, Form::OneHostOneHour, Words::Text, url, &http, self.workers, self.questions).await?;
+        // Warms up with questions that do not come again: a text that was asked before is no fresh one.
+        let (asked, others) = (0..self.questions, self.questions..self.questions.saturating_mul(2));
+        ask(&fleet, Form::OneHostOneHour, Words::Text, url, &http, self.workers, others).await?;
         for form in Form::ALL {
             for words in [Words::Text, Words::Parameters] {
-                let sample = ask(&fleet, form, words, url, &http, self.workers, self.questions).await?;
+                let sample = ask(&fleet, form, words, url, &http, self.workers, asked.clone()).await?;
                 print_form(if words == Words::Text { "text" } else { "parameters" }, &sample);
                 measured.forms.push(sample);
             }
@@ -162,7 +163,7 @@ impl Devops {
         let (workers, questions) = (self.workers, self.questions);
         let mut form = None;
         // The first run warms up.
-        for _ in 0..2 {
+        for questions in [questions..questions.saturating_mul(2), 0..questions] {
             let asked = ask(fleet, Form::OneHostOneHour, Words::Influxql, &served.url, &http, workers, questions);
             form = Some(asked.await?);
         }

@@ -10,6 +10,7 @@ use crate::devops::{Asked, DATABASE, Feed, Fleet, Form, check, check_values, inf
 use anyhow::{Context, Result, bail};
 use futures::future::try_join_all;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// How the fleet was loaded.
@@ -157,7 +158,7 @@ fn influxdb_values(body: &[u8]) -> Result<Vec<Option<f64>>> {
     Ok(rows.iter().map(|row| row[1].as_f64()).collect())
 }
 
-/// Asks so many random questions of one shape, dealt to the workers, and compares the first of each worker with the right
+/// Asks the random questions of one shape with these numbers, dealt to the workers, and compares the first of each worker with the right
 /// answer.
 ///
 /// # Errors
@@ -169,16 +170,16 @@ pub async fn ask(
     url: &str,
     options: &HttpOptions,
     workers: usize,
-    questions: usize,
+    questions: Range<u32>,
 ) -> Result<FormSample> {
     let begun = Instant::now();
     let tasks = (0..workers.max(1)).map(|worker| {
-        let (fleet, url, options) = (*fleet, url.to_owned(), options.clone());
+        let (fleet, url, options, questions) = (*fleet, url.to_owned(), options.clone(), questions.clone());
         tokio::spawn(async move {
             let mut client = Client::new(&url, options)?;
             let (mut latencies, mut total, mut first) = (Latencies::default(), Duration::ZERO, None);
-            for nth in (worker..questions).step_by(workers.max(1)) {
-                let asked = Asked::random(&fleet, form, nth as u32);
+            for nth in questions.skip(worker).step_by(workers.max(1)) {
+                let asked = Asked::random(&fleet, form, nth);
                 let (method, target, content_type, body) = words.request(&asked)?;
                 let sent = Instant::now();
                 let reply = client.send(method, &target, content_type, body.as_bytes()).await?;
@@ -201,6 +202,7 @@ pub async fn ask(
         firsts.extend(first);
     }
     let seconds = begun.elapsed().as_secs_f64();
+    let questions = questions.len();
     for (asked, body) in firsts {
         words.check(fleet, &asked, body).with_context(|| asked.sql())?;
     }
