@@ -102,7 +102,7 @@ impl Reading {
     pub(crate) fn memory_bytes(&self) -> usize {
         let sources = self.sources.list.iter().map(|s| match &s.origin {
             Origin::File(file) => file.manifest.memory_bytes(),
-            Origin::Tail(block) => block.weight(),
+            Origin::Tail(block) => block.weight,
         });
         self.selection.chunks() * size_of::<Piece>() + sources.sum::<usize>()
     }

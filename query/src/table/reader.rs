@@ -111,7 +111,7 @@ impl Reader {
             let key = (segment.position, table.id);
             let sort = async || {
                 let sorted = SortedBlock::new(block)?;
-                let weight = sorted.weight();
+                let weight = sorted.weight;
                 Ok((sorted, weight))
             };
             let sorted = self.blocks.get(key, sort).await?;

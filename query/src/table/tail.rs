@@ -34,6 +34,8 @@ pub(crate) struct SortedBlock {
     pub(crate) max_ts: Vec<i64>,
     /// The times of all rows.
     pub(crate) span: TimeRange,
+    /// Bytes that it holds in memory, roughly.
+    pub(crate) weight: usize,
     /// How its series fit to the series of the files that were last read with it.
     pub(crate) fit: Mutex<Option<(BaseId, Fit)>>,
 }
@@ -61,11 +63,7 @@ impl SortedBlock {
             span = TimeRange { first: span.first.min(ts[start]), last: span.last.max(ts[end - 1]) };
             start = end;
         }
-        Ok(Self { series, rows, first_row, row_count, min_ts, max_ts, span, fit: Mutex::new(None) })
-    }
-
-    /// Bytes that it holds in memory, roughly.
-    pub(crate) fn weight(&self) -> usize {
-        batch_bytes(&self.rows) + batch_bytes(self.series.batch()) + self.series.len() * 40 + 256
+        let weight = batch_bytes(&rows) + batch_bytes(series.batch()) + n * 40 + 256;
+        Ok(Self { series, rows, first_row, row_count, min_ts, max_ts, span, weight, fit: Mutex::new(None) })
     }
 }

@@ -28,6 +28,8 @@ const FANOUT_BITS: u32 = 2;
 const LEVELS: u32 = 6;
 /// A group has no more rows than this.
 const MOST_ROWS: u64 = 1 << 20;
+/// A group takes no more bytes than this: what it takes to merge long rows is more than what it saves to look at fewer chunks.
+const MOST_BYTES: usize = 64 << 20;
 /// Chunks with more rows than this on average are left as they are.
 const CHUNK_ROWS: u64 = 16;
 
@@ -75,8 +77,8 @@ fn level(position: &Position) -> u32 {
 fn cut(levels: &[u32]) -> Vec<(Range<usize>, u32)> {
     let (mut found, mut start) = (Vec::new(), 0);
     for level in (0..=LEVELS).rev() {
-        for end in start..levels.len() {
-            if levels[end] >= level {
+        for (end, of) in levels.iter().enumerate().skip(start) {
+            if *of >= level {
                 found.push((start..end + 1, level));
                 start = end + 1;
             }
@@ -101,7 +103,7 @@ fn group<'a>(
             let merge = async || {
                 let known = known_parts(groups, table, blocks, levels, level);
                 let merged = offload(move || merged(table, &known)).await?;
-                let weight = merged.weight();
+                let weight = merged.weight;
                 Ok((merged, weight))
             };
             return Ok(vec![groups.get(key(table, blocks), merge).await?]);
@@ -117,8 +119,8 @@ fn group<'a>(
 /// The groups of the next lower level that make up one of this level.
 fn parts(levels: &[u32], level: u32) -> Vec<(Range<usize>, u32)> {
     let (mut found, mut start) = (Vec::new(), 0);
-    for end in 0..levels.len() {
-        if levels[end] + 1 >= level || end + 1 == levels.len() {
+    for (end, of) in levels.iter().enumerate() {
+        if *of + 1 >= level || end + 1 == levels.len() {
             found.push((start..end + 1, level.saturating_sub(1)));
             start = end + 1;
         }
@@ -155,12 +157,11 @@ fn key(table: TableId, blocks: &[(Position, Arc<SortedBlock>)]) -> GroupKey {
     GroupKey { table, first: blocks[0].0, last: blocks[blocks.len() - 1].0, digest: hasher.finish() }
 }
 
-/// Whether blocks have few rows a chunk, and are few enough together.
+/// Whether blocks have few rows a chunk, and are few and small enough together.
 fn is_worth_it(blocks: &[(Position, Arc<SortedBlock>)]) -> bool {
-    let (rows, chunks) = blocks.iter().fold((0, 0), |(rows, chunks), (_, block)| {
-        (rows + block.rows.num_rows() as u64, chunks + block.series.len() as u64)
-    });
-    rows <= MOST_ROWS && rows <= chunks * CHUNK_ROWS
+    let sum = |of: fn(&SortedBlock) -> u64| blocks.iter().map(|(_, block)| of(block)).sum::<u64>();
+    let (rows, chunks) = (sum(|b| b.rows.num_rows() as u64), sum(|b| b.series.len() as u64));
+    rows <= MOST_ROWS && rows <= chunks * CHUNK_ROWS && sum(|b| b.weight as u64) <= MOST_BYTES as u64
 }
 
 /// One row per key, the newest value of each column, as a query would find them.
