@@ -9,9 +9,9 @@ use tidelake_format::{Error, Result, rollup::RollupOptions, types::Precision};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IngestConfig {
-    /// Writers of the log in this process, each with one PUT in flight. Default: 1 on a directory (so that rows of one
-    /// client are ordered even within the file system's tick), 4 elsewhere, where a PUT takes some 30 ms. Each costs
-    /// a watermark in every version.
+    /// Writers of the log in this process, each with one PUT in flight. Default: 4, as a PUT takes some 30 ms; on a
+    /// directory 1 and another that takes only 1 MiB and more, as a disk takes longer for two small files than for
+    /// one. Each costs a watermark in every version.
     pub writers: Option<usize>,
     /// Most bytes of decoded rows in one log segment. Default 16 MiB. Larger segments mean fewer requests and more
     /// memory for every reader of the log's tail.

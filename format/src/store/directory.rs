@@ -5,13 +5,14 @@
 //! every directory above it that this process has not seen synced. Finding an object that exists syncs it and its
 //! directories too: only then may a caller rely on it. Only creating is supported; nothing is ever overwritten.
 //!
-//! Small reads and lookups are done in place, since a hop to a blocking thread costs more than they do.
+//! Small reads and lookups are done in place, since a hop to a blocking thread costs more than they do; small objects are
+//! created in place too where other threads take over this one's tasks meanwhile: their creator waits one hop less.
 
 use std::{
     collections::HashMap,
     fmt,
-    fs::{self, File, OpenOptions},
-    io::{self, ErrorKind, Write},
+    fs::{self, File},
+    io::{self, ErrorKind},
     ops::Range,
     os::unix::fs::MetadataExt,
     path::{Path as FsPath, PathBuf},
@@ -30,12 +31,15 @@ use object_store::{
     ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, path::Path,
 };
 use parking_lot::Mutex;
+use tokio::runtime::RuntimeFlavor;
+
+use super::direct::FileWriter;
 
 /// Where staging files lie, below the root; never listed.
 const STAGING: &str = ".staging";
 /// A staging file older than this belongs to no attempt that still runs.
 const STAGING_AGE: Duration = Duration::from_secs(3_600);
-/// Reads up to this size are done in place.
+/// Reads and objects up to this size are done in place.
 const INLINE_BYTES: u64 = 256 << 10;
 /// Ranges of one file nearer than this are read together.
 const NEAR_BYTES: u64 = 4 << 10;
@@ -54,6 +58,7 @@ struct Inner {
     /// Tells the staging files of this process from those of others.
     run: u64,
     staged: AtomicU64,
+    writer: FileWriter,
     /// Inode by directory whose whole chain up to the root is known to be synced.
     synced: Mutex<HashMap<PathBuf, u64>>,
 }
@@ -75,7 +80,8 @@ impl Directory {
             File::open(above)?.sync_all()?;
         }
         let root = fs::canonicalize(root)?;
-        let inner = Inner { root, run, staged: AtomicU64::new(0), synced: Mutex::default() };
+        let inner =
+            Inner { root, run, staged: AtomicU64::new(0), writer: FileWriter::default(), synced: Mutex::default() };
         inner.collect_staging();
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -160,14 +166,14 @@ impl Inner {
         if target.exists() {
             return Err(self.exists(location, &target, &parent, ErrorKind::AlreadyExists.into()));
         }
-        let mut file = match OpenOptions::new().write(true).create_new(true).open(staging) {
+        let file = match self.writer.create(staging, payload) {
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 fs::create_dir_all(staging.parent().expect("staging files lie in a directory")).map_err(generic)?;
-                OpenOptions::new().write(true).create_new(true).open(staging).map_err(generic)?
+                self.writer.create(staging, payload)
             }
-            other => other.map_err(generic)?,
+            made => made,
         };
-        payload.iter().try_for_each(|part| file.write_all(part)).and_then(|()| file.sync_all()).map_err(generic)?;
+        file.and_then(|file| file.sync_all()).map_err(generic)?;
         // A collector may remove an empty directory between its making and the link.
         for attempt in 0.. {
             match fs::hard_link(staging, &target) {
@@ -277,8 +283,12 @@ impl ObjectStore for Directory {
         if opts.mode != PutMode::Create || !opts.attributes.is_empty() {
             return Err(unsupported("anything but creating an object without attributes"));
         }
-        let (inner, location) = (self.inner.clone(), location.clone());
-        blocking(move || inner.create(&location, &payload)).await?;
+        if payload.content_length() <= INLINE_BYTES as usize && may_block_in_place() {
+            tokio::task::block_in_place(|| self.inner.create(location, &payload))?;
+        } else {
+            let (inner, location) = (self.inner.clone(), location.clone());
+            blocking(move || inner.create(&location, &payload)).await?;
+        }
         Ok(PutResult { e_tag: None, version: None })
     }
 
@@ -374,6 +384,11 @@ impl Directory {
             })
             .boxed()
     }
+}
+
+/// Whether the tasks of this thread go on elsewhere while it waits.
+fn may_block_in_place() -> bool {
+    tokio::runtime::Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {

@@ -8,6 +8,7 @@ mod ambient;
 pub mod conformance;
 mod counters;
 mod create;
+mod direct;
 mod directory;
 pub mod faults;
 mod hedge;

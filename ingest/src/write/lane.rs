@@ -28,7 +28,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     idempotent::ACKNOWLEDGE_WITHIN,
     probe::Probe,
-    queue::{Entry, Queue},
+    queue::{Entry, Queue, Takes},
     series::was_dropped,
 };
 use crate::{
@@ -86,9 +86,9 @@ impl Lane {
     }
 
     /// Writes groups until the queue is closed and empty.
-    pub(crate) async fn run(mut self, queue: Arc<Queue>, config: Arc<IngestConfig>) {
+    pub(crate) async fn run(mut self, takes: Takes, queue: Arc<Queue>, config: Arc<IngestConfig>) {
         let linger = crate::config::millis(config.no_sync_ms);
-        while let Some(group) = queue.take(config.group_bytes, linger).await {
+        while let Some(group) = queue.take(takes, config.group_bytes, linger).await {
             self.write(group).await;
         }
     }

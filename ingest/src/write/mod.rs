@@ -40,7 +40,13 @@ use tokio::task::JoinHandle;
 pub use self::batches::{IfAbsent, IfExists, IngestTarget};
 pub(crate) use self::budget::{Budget, Reservation};
 pub use self::idempotent::IdempotencyKey;
-use self::{lane::Lane, probe::Probe, queue::Queue, schema::SchemaChanges, series::SeriesDirectory};
+use self::{
+    lane::Lane,
+    probe::Probe,
+    queue::{Queue, Takes},
+    schema::SchemaChanges,
+    series::SeriesDirectory,
+};
 use crate::{
     compact::{CompactReport, CompactRequest, Compactor},
     config::{IngestConfig, millis},
@@ -135,10 +141,10 @@ impl Drop for Tasks {
 }
 
 /// One lane after another: a panic costs the group that met it, which nobody acknowledges, and no more.
-async fn write_forever(shared: Arc<Shared>) {
+async fn write_forever(shared: Arc<Shared>, takes: Takes) {
     loop {
         let lane = Lane::new(shared.root.clone(), shared.probe.clone(), shared.stamps.clone());
-        let run = lane.run(shared.queue.clone(), shared.config.clone());
+        let run = lane.run(takes, shared.queue.clone(), shared.config.clone());
         if AssertUnwindSafe(run).catch_unwind().await.is_ok() {
             return;
         }
@@ -172,9 +178,15 @@ impl Ingest {
             config,
         });
         let tasks = Tasks::default();
-        let default = if shared.root.store().is_directory() { 2 } else { 4 };
-        for _ in 0..shared.config.writers.unwrap_or(default) {
-            tasks.lanes.lock().push(tokio::spawn(write_forever(shared.clone())));
+        // A disk that gets two small files at once takes longer for each; one that gets large ones need not wait for
+        // their encoding.
+        let on_directory = [Takes::Any, Takes::Plenty];
+        let takes = match shared.config.writers {
+            None if shared.root.store().is_directory() => on_directory.to_vec(),
+            writers => vec![Takes::Any; writers.unwrap_or(4)],
+        };
+        for takes in takes {
+            tasks.lanes.lock().push(tokio::spawn(write_forever(shared.clone(), takes)));
         }
         if shared.config.compact.background {
             tasks.background.lock().extend(shared.compactor.spawn());

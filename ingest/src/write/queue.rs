@@ -35,11 +35,26 @@ impl Entry {
     }
 }
 
+/// So many bytes are worth a PUT beside another one.
+const PLENTY: usize = 1 << 20;
+
+/// What a lane takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// Whatever waits.
+    Any,
+    /// Only [`PLENTY`].
+    Plenty,
+}
+
 /// Requests in the order in which they joined.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
+    /// For lanes that take anything.
     changed: Notify,
+    /// For lanes that take much.
+    plenty: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -63,14 +78,47 @@ impl Queue {
         state.bytes += entry.bytes;
         state.waiters += usize::from(entry.waiter.is_some());
         state.entries.push_back(entry);
+        let bytes = state.bytes;
         drop(state);
-        self.changed.notify_one();
+        self.tell(bytes);
         Ok(())
+    }
+
+    /// Tells a lane that so many bytes wait.
+    fn tell(&self, bytes: usize) {
+        self.changed.notify_one();
+        if bytes >= PLENTY {
+            self.plenty.notify_one();
+        }
     }
 
     /// Takes the next group: as many requests as fit `max_bytes`, at least one, as soon as one of them waits (or the
     /// group is full, or its first request is `linger` old). `None` when the queue is closed and empty.
-    pub(crate) async fn take(&self, max_bytes: usize, linger: Duration) -> Option<Vec<Entry>> {
+    pub(crate) async fn take(&self, takes: Takes, max_bytes: usize, linger: Duration) -> Option<Vec<Entry>> {
+        match takes {
+            Takes::Any => self.take_any(max_bytes, linger).await,
+            Takes::Plenty => self.take_plenty(max_bytes).await,
+        }
+    }
+
+    async fn take_plenty(&self, max_bytes: usize) -> Option<Vec<Entry>> {
+        loop {
+            let changed = self.plenty.notified();
+            {
+                let mut state = self.state.lock();
+                if state.closed {
+                    self.plenty.notify_one();
+                    return None; // what is left is for those who take anything
+                }
+                if state.bytes >= PLENTY {
+                    return Some(self.group(&mut state, max_bytes));
+                }
+            }
+            changed.await;
+        }
+    }
+
+    async fn take_any(&self, max_bytes: usize, linger: Duration) -> Option<Vec<Entry>> {
         let mut lingered = None;
         loop {
             let changed = self.changed.notified();
@@ -81,11 +129,7 @@ impl Queue {
                     || state.bytes >= max_bytes
                     || lingered.is_some_and(|at| tokio::time::Instant::now() >= at);
                 if due && !state.entries.is_empty() {
-                    let group = state.next_group(max_bytes);
-                    if !state.entries.is_empty() {
-                        self.changed.notify_one(); // for another lane
-                    }
-                    return Some(group);
+                    return Some(self.group(&mut state, max_bytes));
                 }
                 if state.closed {
                     self.changed.notify_one();
@@ -103,10 +147,20 @@ impl Queue {
         }
     }
 
+    /// Takes a group and tells other lanes of what it leaves.
+    fn group(&self, state: &mut State, max_bytes: usize) -> Vec<Entry> {
+        let group = state.next_group(max_bytes);
+        if !state.entries.is_empty() {
+            self.tell(state.bytes);
+        }
+        group
+    }
+
     /// Refuses new requests; the ones that wait are still taken.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.changed.notify_one();
+        self.plenty.notify_one();
     }
 }
 
@@ -146,12 +200,45 @@ mod tests {
         }
         let mut sizes = Vec::new();
         for _ in 0..3 {
-            sizes.push(queue.take(100, Duration::ZERO).await.unwrap().iter().map(|e| e.bytes).collect::<Vec<_>>());
+            sizes.push(
+                queue.take(Takes::Any, 100, Duration::ZERO).await.unwrap().iter().map(|e| e.bytes).collect::<Vec<_>>(),
+            );
         }
         assert_eq!(sizes, [vec![60, 30], vec![30], vec![500]]);
         queue.close();
-        assert!(queue.take(100, Duration::ZERO).await.is_none());
+        assert!(queue.take(Takes::Any, 100, Duration::ZERO).await.is_none());
         assert!(queue.push(entry(1, true).await).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_lane_for_much_leaves_little_to_others() {
+        let queue = std::sync::Arc::new(Queue::default());
+        let second = tokio::spawn({
+            let queue = queue.clone();
+            async move {
+                let mut sizes = Vec::new();
+                while let Some(group) = queue.take(Takes::Plenty, 2 * PLENTY, Duration::ZERO).await {
+                    sizes.push(group.iter().map(|e| e.bytes).sum::<usize>());
+                }
+                sizes
+            }
+        });
+        tokio::task::yield_now().await;
+        queue.push(entry(PLENTY - 1, true).await).unwrap();
+        tokio::task::yield_now().await;
+        assert_eq!(queue.take(Takes::Any, 2 * PLENTY, Duration::ZERO).await.unwrap().len(), 1);
+        // Together these are much; the last is too much for the same group.
+        for bytes in [PLENTY - 1, 1, 2 * PLENTY] {
+            queue.push(entry(bytes, true).await).unwrap();
+        }
+        while queue.state.lock().bytes > 0 {
+            tokio::task::yield_now().await;
+        }
+        queue.push(entry(1, true).await).unwrap();
+        queue.close();
+        assert_eq!(second.await.unwrap(), [PLENTY, 2 * PLENTY]);
+        assert_eq!(queue.take(Takes::Any, 100, Duration::ZERO).await.unwrap().len(), 1);
+        assert!(queue.take(Takes::Any, 100, Duration::ZERO).await.is_none());
     }
 
     #[tokio::test]
@@ -159,10 +246,10 @@ mod tests {
         let queue = Queue::default();
         queue.push(entry(1, false).await).unwrap();
         let before = tokio::time::Instant::now();
-        assert_eq!(queue.take(100, Duration::from_millis(10)).await.unwrap().len(), 1);
+        assert_eq!(queue.take(Takes::Any, 100, Duration::from_millis(10)).await.unwrap().len(), 1);
         assert!(before.elapsed() >= Duration::from_millis(10));
         queue.push(entry(1, false).await).unwrap();
         queue.push(entry(1, true).await).unwrap();
-        assert_eq!(queue.take(100, Duration::from_secs(3_600)).await.unwrap().len(), 2);
+        assert_eq!(queue.take(Takes::Any, 100, Duration::from_secs(3_600)).await.unwrap().len(), 2);
     }
 }
