@@ -3,6 +3,8 @@
 //! What is encoded in another way is left to the Parquet crate, which decodes these as well, a few times slower: it makes a
 //! decompressor for each column chunk that it opens, and checks and copies more.
 
+mod decode;
+
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use arrow::{
@@ -19,11 +21,8 @@ use parquet::{
     file::metadata::ColumnChunkMetaData,
 };
 
-use super::page;
-use crate::{
-    compression::inflate,
-    error::{Error, Result},
-};
+use self::decode::{even, hybrid, packed_bytes, plain, raw, split, steps};
+use crate::error::{Error, Result};
 
 /// How the pages of a chunk that this module reads are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -359,186 +358,6 @@ fn extend_evenly<N: Stored>(values: &mut Vec<N>, start: i64, step: i64, n: usize
 
 fn bad(found: &'static str) -> Error {
     Error::corrupt("a page of a data file is not encoded as it says").with("found", found)
-}
-
-/// A stored page, decompressed.
-fn raw(stored: &Bytes) -> Result<Vec<u8>> {
-    let (raw_bytes, body) = page::body(stored).ok_or_else(|| bad("a header"))?;
-    let raw = inflate(body, raw_bytes).map_err(|e| bad("a body that does not decompress").source(e))?;
-    if raw.len() != raw_bytes { Err(bad("a body of another length")) } else { Ok(raw) }
-}
-
-/// The bits of numbers of BYTE_STREAM_SPLIT, four or eight bytes each.
-fn split(body: &[u8], width: usize, rows: usize) -> Result<Vec<i64>> {
-    let body = sized(body, width, rows)?;
-    let part = |i: usize| &body[i * rows..(i + 1) * rows];
-    let low = [part(0), part(1), part(2), part(3)];
-    let half = |of: [&[u8]; 4], at: usize| u32::from_le_bytes([of[0][at], of[1][at], of[2][at], of[3][at]]);
-    if width == 4 {
-        return Ok((0..rows).map(|at| i64::from(half(low, at))).collect());
-    }
-    let high = [part(4), part(5), part(6), part(7)];
-    Ok((0..rows).map(|at| (u64::from(half(high, at)) << 32 | u64::from(half(low, at))) as i64).collect())
-}
-
-/// The bits of numbers of PLAIN encoding, four or eight bytes each.
-fn plain(body: &[u8], width: usize, rows: usize) -> Result<Vec<i64>> {
-    let body = sized(body, width, rows)?;
-    if width == 4 {
-        return Ok(body.as_chunks::<4>().0.iter().map(|number| i64::from(u32::from_le_bytes(*number))).collect());
-    }
-    Ok(body.as_chunks::<8>().0.iter().map(|number| i64::from_le_bytes(*number)).collect())
-}
-
-fn sized(body: &[u8], width: usize, rows: usize) -> Result<&[u8]> {
-    if body.len() == width * rows { Ok(body) } else { Err(bad("a page of another number of bytes")) }
-}
-
-/// Where the codes of a page lie that is one bit-packed run of bytes.
-fn packed_bytes(mut body: &[u8], rows: usize) -> Option<Range<usize>> {
-    let all = body.len();
-    let header = varint(&mut body)?;
-    let start = all - body.len();
-    (header == (rows.div_ceil(8) as u64) << 1 | 1 && body.len() >= rows).then_some(start..start + rows)
-}
-
-/// Runs of Parquet's RLE/bit-packing hybrid, of at most eight bits a value.
-fn hybrid(mut body: &[u8], width: u8, rows: usize) -> Result<Vec<u8>> {
-    let short = || bad("runs that end early");
-    let mask = ((1u16 << width) - 1) as u8;
-    let mut codes = Vec::with_capacity(rows);
-    while codes.len() < rows {
-        let header = varint(&mut body).ok_or_else(short)?;
-        let left = rows - codes.len();
-        if header & 1 == 0 {
-            let n = usize::try_from(header >> 1).unwrap_or(usize::MAX).min(left);
-            let value = if width == 0 { 0 } else { *body.split_off_first().ok_or_else(short)? };
-            if n == 0 {
-                return Err(bad("an empty run"));
-            }
-            codes.resize(codes.len() + n, value & mask);
-        } else {
-            let groups = usize::try_from(header >> 1).unwrap_or(usize::MAX);
-            let len = groups.checked_mul(width as usize).ok_or_else(short)?;
-            // The last run may end with its values.
-            let n = groups.saturating_mul(8).min(left);
-            let needed = (n * width as usize).div_ceil(8);
-            if groups == 0 || body.len() < needed {
-                return Err(short());
-            }
-            let packed = &body[..len.min(body.len())];
-            for i in 0..n {
-                let bit = i * width as usize;
-                let low = u16::from(packed.get(bit / 8).copied().unwrap_or(0));
-                let high = u16::from(packed.get(bit / 8 + 1).copied().unwrap_or(0));
-                codes.push(((low | high << 8) >> (bit % 8)) as u8 & mask);
-            }
-            body = &body[len.min(body.len())..];
-        }
-    }
-    Ok(codes)
-}
-
-/// The first of some 64-bit numbers of DELTA_BINARY_PACKED and the step between them, when it is the same everywhere.
-fn even(mut body: &[u8], rows: usize) -> Option<(i64, i64)> {
-    let mut head = || varint(&mut body);
-    let (block, parts, count, first) = (head()?, head()?, head()?, head()?);
-    if count != rows as u64 || rows < 2 || block == 0 || parts == 0 || parts > block {
-        return None;
-    }
-    let (mut left, mut same) = (rows as u64 - 1, None);
-    while left > 0 {
-        let step = unzigzag(varint(&mut body)?);
-        let widths = body.split_off(..parts as usize)?;
-        if widths.iter().any(|w| *w > 0) || *same.get_or_insert(step) != step {
-            return None;
-        }
-        left = left.saturating_sub(block);
-    }
-    Some((unzigzag(first), same?))
-}
-
-/// 64-bit numbers of DELTA_BINARY_PACKED.
-fn steps(mut body: &[u8], rows: usize) -> Result<Vec<i64>> {
-    let short = || bad("differences that end early");
-    let mut head = || varint(&mut body).ok_or_else(short);
-    let (block, parts, count, first) = (head()?, head()?, head()?, head()?);
-    if count != rows as u64
-        || parts == 0
-        || parts > 1 << 16
-        || block == 0
-        || block > 1 << 20
-        || block % (parts * 8) != 0
-    {
-        return Err(bad("a header of differences"));
-    }
-    let (parts, of_part) = (parts as usize, (block / parts) as usize);
-    let mut values = Vec::with_capacity(rows);
-    let mut last = unzigzag(first);
-    if rows > 0 {
-        values.push(last);
-    }
-    while values.len() < rows {
-        let least = unzigzag(varint(&mut body).ok_or_else(short)?);
-        let widths = body.split_off(..parts).ok_or_else(short)?;
-        for width in widths {
-            let n = of_part.min(rows - values.len());
-            if n == 0 {
-                break;
-            }
-            if *width == 0 {
-                values.extend((1..=n as i64).map(|i| last.wrapping_add(least.wrapping_mul(i))));
-            } else {
-                if *width > 64 {
-                    return Err(bad("a width of differences"));
-                }
-                let packed = body.split_off(..of_part * *width as usize / 8).ok_or_else(short)?;
-                let mut bits = BitReader { packed, at: 0 };
-                let mut value = last;
-                values.extend((0..n).map(|_| {
-                    value = value.wrapping_add(least).wrapping_add(bits.next(*width) as i64);
-                    value
-                }));
-            }
-            last = values.last().copied().unwrap_or(last);
-        }
-    }
-    Ok(values)
-}
-
-/// Reads numbers of some bits each, the low ones first.
-struct BitReader<'a> {
-    packed: &'a [u8],
-    at: usize,
-}
-
-impl BitReader<'_> {
-    fn next(&mut self, width: u8) -> u64 {
-        let (byte, shift) = (self.at / 8, self.at % 8);
-        self.at += width as usize;
-        // Up to 64 bits that begin within a byte lie in nine bytes.
-        let mut window = [0u8; 16];
-        let part = &self.packed[byte..self.packed.len().min(byte + 9)];
-        window[..part.len()].copy_from_slice(part);
-        let mask = u64::MAX >> (64 - width);
-        (u128::from_le_bytes(window) >> shift) as u64 & mask
-    }
-}
-
-fn varint(from: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let byte = *from.split_off_first()?;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
-}
-
-fn unzigzag(value: u64) -> i64 {
-    (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
 #[cfg(test)]

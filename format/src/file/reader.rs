@@ -17,7 +17,7 @@ use parquet::{
 
 use super::{
     footer::{self, Seen},
-    scan::{CodedBatch, Scan},
+    scan::{CodedBatch, Forms, Scan},
     writer::{FORMAT_KEY, FORMAT_VERSION, TABLE_KEY, column_ids},
 };
 use crate::{
@@ -177,7 +177,7 @@ impl DataFile {
         columns: &[FieldRef],
         batch_rows: usize,
     ) -> Result<impl Stream<Item = Result<RecordBatch>> + Send + use<>> {
-        let scan = self.scan(store, &ranges, columns, batch_rows, (false, false))?;
+        let scan = self.scan(store, &ranges, columns, batch_rows, Forms::default())?;
         Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch.rows, scan))) }))
     }
 
@@ -194,7 +194,7 @@ impl DataFile {
         batch_rows: usize,
         times: bool,
     ) -> Result<impl Stream<Item = Result<CodedBatch>> + Send + use<>> {
-        let scan = self.scan(store, &ranges, columns, batch_rows, (true, times))?;
+        let scan = self.scan(store, &ranges, columns, batch_rows, Forms { codes: true, times })?;
         Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch, scan))) }))
     }
 
@@ -214,7 +214,7 @@ impl DataFile {
         ranges: &[Range<u64>],
         columns: &[FieldRef],
         batch_rows: usize,
-        coded: (bool, bool),
+        forms: Forms,
     ) -> Result<Scan> {
         let mut end = 0;
         for range in ranges {
@@ -226,7 +226,7 @@ impl DataFile {
             }
             end = range.end;
         }
-        Ok(Scan::new(self.clone(), store.clone(), ranges, columns, batch_rows.max(1), coded))
+        Ok(Scan::new(self.clone(), store.clone(), ranges, columns, batch_rows.max(1), forms))
     }
 }
 

@@ -52,16 +52,22 @@ pub struct CodedBatch {
     pub times: Option<Vec<Times>>,
 }
 
+/// In which forms beside plain arrays columns may come.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Forms {
+    /// Columns that are stored as codes stay so.
+    pub(super) codes: bool,
+    /// Times come as [`Times`].
+    pub(super) times: bool,
+}
+
 /// One pass over row ranges of a file.
 pub(super) struct Scan {
     file: Arc<DataFile>,
     store: Store,
     schema: SchemaRef,
     batch_rows: usize,
-    /// Whether columns that are stored as codes stay so.
-    coded: bool,
-    /// Whether times may come as [`Times`].
-    times: bool,
+    forms: Forms,
     /// For each column asked for, its place in decoded batches.
     places: Vec<Option<usize>>,
     /// The columns that are read, by their place in the file.
@@ -112,7 +118,7 @@ impl Scan {
         ranges: &[Range<u64>],
         columns: &[FieldRef],
         batch_rows: usize,
-        (coded, times): (bool, bool),
+        forms: Forms,
     ) -> Self {
         let in_file: Vec<Option<usize>> = columns
             .iter()
@@ -138,8 +144,7 @@ impl Scan {
             file,
             store,
             batch_rows,
-            coded,
-            times,
+            forms,
             places,
             leaves,
             parts,
@@ -204,11 +209,11 @@ impl Scan {
                     let column = self.file.schema().field(self.leaves[*place]).name();
                     e.with("key", self.file.key()).with("column", column).with("row_group", group.at)
                 };
-                if self.times && self.file.columns[self.leaves[*place]] == Some(ColumnId::TS) {
+                if self.forms.times && self.file.columns[self.leaves[*place]] == Some(ColumnId::TS) {
                     times = Some((*place, numbers.take_times(rows).map_err(fault)?));
                     continue;
                 }
-                let dictionary = numbers.dictionary().filter(|_| self.coded).cloned();
+                let dictionary = numbers.dictionary().filter(|_| self.forms.codes).cloned();
                 let values = if dictionary.is_some() { numbers.take_codes(rows) } else { numbers.take(rows) };
                 (columns[*place], dictionaries[*place]) = (Some(values.map_err(fault)?), dictionary);
             }
