@@ -1,21 +1,16 @@
 //! `meters`: the smart meters, written to servers with one processor, two, ….
 
-use super::args::{bar, list};
+use super::args::{OwnServers, bar, list};
 use anyhow::{Context, Result};
 use clap::Args;
-use std::path::PathBuf;
 use tidelake_loadtest::drive::meters::{MetersOptions, MetersSample, load};
 use tidelake_loadtest::meters::{Form, Meters, published};
 
 /// Arguments of `meters`.
 #[derive(Debug, Args)]
 pub(crate) struct SmartMeters {
-    /// The server's program
-    #[arg(long, default_value = "tidelake")]
-    program: PathBuf,
-    /// Where roots are made, and removed afterwards; by default the system's temporary directory
-    #[arg(long)]
-    dir: Option<PathBuf>,
+    #[command(flatten)]
+    servers: OwnServers,
     /// Meters, each a subtable
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     subtables: u32,
@@ -37,9 +32,6 @@ pub(crate) struct SmartMeters {
     /// Rows of one request
     #[arg(long, default_value_t = 2_000)]
     rows_per_request: u32,
-    /// A file for the samples, in JSON
-    #[arg(long)]
-    out: Option<PathBuf>,
 }
 
 impl SmartMeters {
@@ -50,9 +42,9 @@ impl SmartMeters {
         for form in self.forms {
             let first = samples.len();
             for cores in list::<usize>(&self.cores)? {
-                let root = super::args::temporary(self.dir.as_deref())?;
+                let root = self.servers.directory()?;
                 let options = MetersOptions {
-                    program: self.program.clone(),
+                    program: self.servers.program.clone(),
                     root: root.path().to_owned(),
                     cores,
                     form,
@@ -67,11 +59,7 @@ impl SmartMeters {
                 samples.push(sample);
             }
         }
-        if let Some(path) = &self.out {
-            let json = serde_json::to_string_pretty(&samples)?;
-            std::fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))?;
-        }
-        Ok(())
+        self.servers.write(&samples)
     }
 }
 

@@ -1,13 +1,14 @@
 //! `peers`: the same rows and questions to other engines, by the adapters of `loadtest/peers`.
 
-use super::args::{Data, list};
+use super::args::{Data, list, temporary};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tempfile::TempDir;
 use tidelake_loadtest::Devices;
 use tidelake_loadtest::answer::Answer;
-use tidelake_loadtest::drive::adapter::{Adapter, WorkDirectory};
+use tidelake_loadtest::drive::adapter::Adapter;
 use tidelake_loadtest::drive::peers::{measure_fed, measure_server};
 use tidelake_loadtest::generate::{GROUPS, Order};
 use tidelake_loadtest::oracle::Oracle;
@@ -106,9 +107,9 @@ impl Adapters {
     }
 
     /// Starts the adapter of an engine with a store of its own, whose data is in the directory that comes with it.
-    pub(crate) fn start(&self, engine: Engine, arguments: &[String]) -> Result<(Adapter, WorkDirectory)> {
+    pub(crate) fn start(&self, engine: Engine, arguments: &[String]) -> Result<(Adapter, TempDir)> {
         let work = self.work.as_ref().with_context(|| format!("{} needs --peers-work", engine.name()))?;
-        let work = WorkDirectory::empty(work.join(engine.name()))?;
+        let work = temporary(Some(work))?;
         let mut command = self.command(engine.adapter());
         if let Some(dir) = &self.dir {
             command.arg("--engines-dir").arg(dir);

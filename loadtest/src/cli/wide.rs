@@ -1,7 +1,7 @@
 //! `wide`: rows of 32 524 bytes, against the disk and against lines of given bandwidths to an S3 server.
 
-use super::args::list;
-use anyhow::{Context, Result};
+use super::args::{OwnServers, list};
+use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,12 +12,8 @@ use tidelake_loadtest::wide::{PUBLISHED, Wide};
 /// Arguments of `wide`.
 #[derive(Debug, Args)]
 pub(crate) struct WideRows {
-    /// The server's program
-    #[arg(long, default_value = "tidelake")]
-    program: PathBuf,
-    /// Where roots are made, and removed afterwards; by default the system's temporary directory
-    #[arg(long)]
-    dir: Option<PathBuf>,
+    #[command(flatten)]
+    servers: OwnServers,
     /// Subtables
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     subtables: u32,
@@ -45,9 +41,6 @@ pub(crate) struct WideRows {
     /// Time to the first byte of its replies, in milliseconds
     #[arg(long, default_value_t = 5)]
     first_byte: u64,
-    /// A file for the samples, in JSON
-    #[arg(long)]
-    out: Option<PathBuf>,
 }
 
 impl WideRows {
@@ -70,9 +63,9 @@ impl WideRows {
         }
         let mut samples: Vec<WideSample> = Vec::new();
         for line in lines {
-            let directory = super::args::temporary(self.dir.as_deref())?;
+            let directory = self.servers.directory()?;
             let options = WideOptions {
-                program: self.program.clone(),
+                program: self.servers.program.clone(),
                 directory: directory.path().to_owned(),
                 writers: self.writers,
                 rows_per_put: self.rows_per_put,
@@ -86,11 +79,7 @@ impl WideRows {
         for (disks, rows, [from, to]) in PUBLISHED {
             println!("TDengine, published: {disks} disks {rows} rows/s, {from}-{to} MB/s");
         }
-        if let Some(path) = &self.out {
-            let json = serde_json::to_string_pretty(&samples)?;
-            std::fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))?;
-        }
-        Ok(())
+        self.servers.write(&samples)
     }
 }
 

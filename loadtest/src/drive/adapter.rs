@@ -5,7 +5,6 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::{
     io::{BufRead, BufReader, Write},
-    path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},
     time::{Duration, Instant},
@@ -150,34 +149,5 @@ impl Adapter {
                 None => std::thread::sleep(Duration::from_millis(10)),
             }
         }
-    }
-}
-
-/// A directory for an engine's data, removed with all that it holds when dropped.
-#[derive(Debug)]
-pub struct WorkDirectory(PathBuf);
-
-impl WorkDirectory {
-    /// Makes the directory empty.
-    ///
-    /// # Errors
-    /// What the file system refuses.
-    pub fn empty(path: PathBuf) -> Result<Self> {
-        if path.exists() {
-            std::fs::remove_dir_all(&path).with_context(|| format!("empty {}", path.display()))?;
-        }
-        std::fs::create_dir_all(&path).with_context(|| format!("create directory {}", path.display()))?;
-        Ok(Self(path))
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for WorkDirectory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

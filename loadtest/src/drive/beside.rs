@@ -17,7 +17,7 @@ use super::{
     encode::Text,
     http::HttpOptions,
     query::{Addresses, Asker, Door, SAMPLE_RUNS, SAMPLE_TIME, median},
-    send::{Bodies, SendOptions, SendSample, send},
+    send::{Acknowledgement, Bodies, SendOptions, SendSample, TEXT, send},
 };
 use crate::{
     answer::{Answer, Value},
@@ -106,7 +106,8 @@ pub async fn ask_beside(options: &BesideOptions, oracle: &Oracle) -> Result<Besi
         url: options.addresses.url.clone(),
         http: options.http.clone(),
         target: format!("/write?db={DATABASE}&precision=ms"),
-        is_statement: false,
+        content_type: TEXT,
+        acknowledgement: Acknowledgement::Status,
         pace: Some(options.rows_per_second / options.writers.max(1) as f64),
     };
     let writers = writers(set, options, &counts);

@@ -1,7 +1,7 @@
 //! Databases and tables, made and dropped over `/rest/sql`.
 
 use super::http::{Client, HttpOptions};
-use super::write::affected_rows;
+use super::send::affected_rows;
 use crate::workload::{CREATE_SUPERTABLE, DATABASE};
 use anyhow::{Context, Result, bail};
 

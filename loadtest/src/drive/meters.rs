@@ -10,7 +10,7 @@ use super::{
     database::create_table,
     http::HttpOptions,
     query::{Addresses, Asker, Door},
-    send::{Bodies, SendOptions, SendSample, send},
+    send::{Acknowledgement, Bodies, SendOptions, SendSample, TEXT, send},
     server::{Server, ServerOptions},
 };
 use crate::{
@@ -132,7 +132,11 @@ async fn write(
         url: server.url.clone(),
         http,
         target: options.form.target(),
-        is_statement: options.form == Form::TdEngine,
+        content_type: TEXT,
+        acknowledgement: match options.form {
+            Form::TdEngine => Acknowledgement::AffectedRows,
+            Form::Line => Acknowledgement::Status,
+        },
         pace: None,
     };
     let server_id = server.id().context("the server ended")?;

@@ -8,10 +8,12 @@ use tokio::time::sleep_until;
 
 use super::{
     Progress,
-    http::{Client, HttpOptions},
+    http::{Client, HttpOptions, Repeats, Reply},
     latency::{Latencies, Percentiles},
-    write::affected_rows,
 };
+
+/// Line protocol and SQL.
+pub const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Fills a body with its next rows and says how many they are; none when there is nothing more to send.
 pub type Bodies = Box<dyn FnMut(&mut Vec<u8>) -> u64 + Send>;
@@ -25,10 +27,129 @@ pub struct SendOptions {
     pub http: HttpOptions,
     /// Path and query of every request.
     pub target: String,
-    /// Whether bodies are TDengine statements, whose reply counts the rows.
-    pub is_statement: bool,
+    /// What bodies are.
+    pub content_type: &'static str,
+    /// What acknowledges them.
+    pub acknowledgement: Acknowledgement,
     /// Rows a second of each client at most; by default as many as are acknowledged.
     pub pace: Option<f64>,
+}
+
+/// What acknowledges the rows of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acknowledgement {
+    /// A status of success.
+    Status,
+    /// A status of success without a token, which only rows in the store have: it came from memory.
+    FromMemory,
+    /// A reply in TDengine's form that counts all of them.
+    AffectedRows,
+}
+
+impl Acknowledgement {
+    fn check(self, reply: &Reply, rows: u64) -> Result<()> {
+        if !reply.is_success() {
+            bail!("{}", reply.excerpt());
+        }
+        match self {
+            Self::Status => {}
+            Self::FromMemory => {
+                if let Some(token) = &reply.token {
+                    bail!("no_sync did not reach the server: expected a reply without a token, found {token:?}");
+                }
+            }
+            Self::AffectedRows => {
+                let affected = affected_rows(&reply.body)?;
+                if affected != rows {
+                    bail!("expected {rows} affected rows, found {affected}: {}", reply.excerpt());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The number of rows in the TDengine reply to a writing statement.
+///
+/// # Errors
+/// A reply of another shape, or one that carries an error (whose HTTP status is 200).
+pub fn affected_rows(body: &[u8]) -> Result<u64> {
+    #[derive(Deserialize)]
+    struct Affected {
+        code: i64,
+        #[serde(default)]
+        desc: String,
+        #[serde(default)]
+        data: Vec<Vec<serde_json::Value>>,
+    }
+    let shown = || String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned();
+    let reply: Affected = serde_json::from_slice(body).with_context(|| format!("no TDengine reply: {}", shown()))?;
+    if reply.code != 0 {
+        bail!("TDengine error {:#06x}: {}", reply.code, reply.desc);
+    }
+    let value = reply.data.first().and_then(|row| row.first()).and_then(serde_json::Value::as_u64);
+    value.with_context(|| format!("expected a number of affected rows, found {}", shown()))
+}
+
+/// What was acknowledged to one client, or to several.
+#[derive(Debug, Default)]
+pub(super) struct Share {
+    pub(super) rows: u64,
+    pub(super) requests: u64,
+    /// Of the bodies.
+    pub(super) bytes: u64,
+    pub(super) repeats: Repeats,
+    pub(super) latencies: Latencies,
+    /// The last read-your-write token of each client that got one.
+    pub(super) tokens: Vec<String>,
+}
+
+impl Share {
+    /// Adds what another client did.
+    pub(super) fn add(&mut self, other: Share) {
+        self.rows += other.rows;
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.repeats.busy += other.repeats.busy;
+        self.repeats.broken += other.repeats.broken;
+        self.latencies.merge(&other.latencies);
+        self.tokens.extend(other.tokens);
+    }
+}
+
+/// One client with a connection of its own and one request at a time.
+pub(super) struct Sender<'a> {
+    client: Client,
+    options: &'a SendOptions,
+}
+
+impl<'a> Sender<'a> {
+    /// # Errors
+    /// A URL that is none.
+    pub(super) fn new(options: &'a SendOptions) -> Result<Self> {
+        Ok(Self { client: Client::new(&options.url, options.http.clone())?, options })
+    }
+
+    /// Sends one body, and adds it to `share` once all its rows are acknowledged.
+    ///
+    /// # Errors
+    /// The server refuses it, acknowledges it in part, or does not answer before the deadline.
+    pub(super) async fn send(&mut self, body: &[u8], rows: u64, share: &mut Share) -> Result<()> {
+        let SendOptions { target, content_type, acknowledgement, .. } = self.options;
+        let start = Instant::now();
+        let (reply, repeats) = self.client.send_again("POST", target, content_type, body).await?;
+        share.latencies.record(start.elapsed());
+        acknowledgement.check(&reply, rows).with_context(|| format!("POST {target}"))?;
+        share.repeats.busy += repeats.busy;
+        share.repeats.broken += repeats.broken;
+        share.rows += rows;
+        share.requests += 1;
+        share.bytes += body.len() as u64;
+        if let Some(token) = reply.token {
+            share.tokens = vec![token];
+        }
+        Ok(())
+    }
 }
 
 /// What was sent and acknowledged.
@@ -70,7 +191,7 @@ pub async fn send(options: &SendOptions, clients: Vec<Bodies>, progress: Progres
         tasks.spawn(client(options.clone(), bodies, sender.clone()));
     }
     drop(sender);
-    let (mut latencies, mut sum, mut heard) = (Latencies::default(), SendSample::default(), 0);
+    let (mut sum, mut seconds, mut heard) = (Share::default(), 0.0, 0);
     loop {
         let done = tokio::select! {
             Some(more) = acknowledged.recv() => {
@@ -81,52 +202,37 @@ pub async fn send(options: &SendOptions, clients: Vec<Bodies>, progress: Progres
             Some(done) = tasks.join_next() => done,
             else => break,
         };
-        let (share, of_client) = done.context("a client ended")??;
-        latencies.merge(&of_client);
-        sum.rows += share.rows;
-        sum.requests += share.requests;
-        sum.bytes += share.bytes;
-        sum.repeated += share.repeated;
-        sum.tokens.extend(share.tokens);
-        sum.seconds = begun.elapsed().as_secs_f64();
+        sum.add(done.context("a client ended")??);
+        seconds = begun.elapsed().as_secs_f64();
     }
-    sum.latency = latencies.percentiles();
-    Ok(sum)
+    Ok(SendSample {
+        rows: sum.rows,
+        requests: sum.requests,
+        bytes: sum.bytes,
+        seconds,
+        latency: sum.latencies.percentiles(),
+        repeated: sum.repeats.busy + sum.repeats.broken,
+        tokens: sum.tokens,
+    })
 }
 
 async fn client(
     options: SendOptions,
     mut bodies: Bodies,
     acknowledged: tokio::sync::mpsc::UnboundedSender<u64>,
-) -> Result<(SendSample, Latencies)> {
-    let mut client = Client::new(&options.url, options.http)?;
-    let (mut share, mut latencies, mut body) = (SendSample::default(), Latencies::default(), Vec::new());
+) -> Result<Share> {
+    let (mut sender, mut share, mut body) = (Sender::new(&options)?, Share::default(), Vec::new());
     let begun = tokio::time::Instant::now();
     loop {
         body.clear();
         let rows = bodies(&mut body);
         if rows == 0 {
-            return Ok((share, latencies));
+            return Ok(share);
         }
         if let Some(pace) = options.pace {
             sleep_until(begun + Duration::from_secs_f64(share.rows as f64 / pace)).await;
         }
-        let start = Instant::now();
-        let sent = client.send_again("POST", &options.target, "text/plain; charset=utf-8", &body).await;
-        let (reply, repeats) = sent?;
-        latencies.record(start.elapsed());
-        if !reply.is_success() {
-            bail!("POST {}: {}", options.target, reply.excerpt());
-        }
-        if options.is_statement {
-            let affected = affected_rows(&reply.body)?;
-            anyhow::ensure!(affected == rows, "expected {rows} affected rows, found {affected}: {}", reply.excerpt());
-        }
-        share.rows += rows;
-        share.requests += 1;
-        share.bytes += body.len() as u64;
-        share.repeated += repeats.busy + repeats.broken;
-        share.tokens = reply.token.into_iter().chain(share.tokens).take(1).collect();
+        sender.send(&body, rows, &mut share).await?;
         let _ = acknowledged.send(rows); // nobody listens once another client has failed
     }
 }
@@ -152,8 +258,14 @@ mod tests {
     }
 
     fn options(url: &str) -> SendOptions {
-        let (http, target) = (HttpOptions::default(), "/write?db=x".to_owned());
-        SendOptions { url: url.to_owned(), http, target, is_statement: false, pace: None }
+        SendOptions {
+            url: url.to_owned(),
+            http: HttpOptions::default(),
+            target: "/write?db=x".to_owned(),
+            content_type: "text/plain",
+            acknowledgement: Acknowledgement::Status,
+            pace: None,
+        }
     }
 
     #[tokio::test]
@@ -179,7 +291,7 @@ mod tests {
         let error = send(&options(&fake.url), vec![bodies(9)], &|_| ()).await.unwrap_err();
         assert!(format!("{error:#}").contains("no such field"), "{error:#}");
         let fake = serve(|_, _| reply(200, "", "{\"code\":0,\"data\":[[1]]}")).await;
-        let statements = SendOptions { is_statement: true, ..options(&fake.url) };
+        let statements = SendOptions { acknowledgement: Acknowledgement::AffectedRows, ..options(&fake.url) };
         let error = send(&statements, vec![bodies(9)], &|_| ()).await.unwrap_err();
         assert!(format!("{error:#}").contains("expected 2 affected rows, found 1"), "{error:#}");
     }

@@ -1,8 +1,9 @@
 //! Writing: R rows a request × C clients over one protocol.
 
 use super::encode::{Batch, Text};
-use super::http::{Client, HttpOptions, Repeats, Reply};
-use super::latency::{Latencies, Percentiles};
+use super::http::HttpOptions;
+use super::latency::Percentiles;
+use super::send::{Acknowledgement, SendOptions, Sender, Share, TEXT};
 use super::{Progress, flight};
 use crate::generate::{Feed, Source};
 use crate::workload::DATABASE;
@@ -192,16 +193,10 @@ fn gather(
     results: Vec<(Share, Option<Error>)>,
 ) -> (WriteSample, Option<Error>) {
     let mut sum = Share::default();
-    let (mut rows_by_client, mut tokens, mut failure) = (Vec::new(), Vec::new(), None);
+    let (mut rows_by_client, mut failure) = (Vec::new(), None);
     for (share, error) in results {
-        sum.rows += share.rows;
-        sum.requests += share.requests;
-        sum.bytes += share.bytes;
-        sum.repeats.busy += share.repeats.busy;
-        sum.repeats.broken += share.repeats.broken;
-        sum.latencies.merge(&share.latencies);
         rows_by_client.push(share.rows);
-        tokens.extend(share.token);
+        sum.add(share);
         failure = failure.or(error);
     }
     let sample = WriteSample {
@@ -218,20 +213,9 @@ fn gather(
         latency: sum.latencies.percentiles(),
         repeated_busy: sum.repeats.busy,
         repeated_broken: sum.repeats.broken,
-        tokens,
+        tokens: sum.tokens,
     };
     (sample, failure)
-}
-
-/// What one client did.
-#[derive(Debug, Default)]
-struct Share {
-    rows: u64,
-    requests: u64,
-    bytes: u64,
-    repeats: Repeats,
-    latencies: Latencies,
-    token: Option<String>,
 }
 
 fn text_of(protocol: Protocol) -> Option<Text> {
@@ -243,17 +227,19 @@ fn text_of(protocol: Protocol) -> Option<Text> {
     }
 }
 
-/// Path, query and content type of a writing request.
-fn target_of(text: Text, durability: Durability) -> (String, &'static str) {
-    let no_sync = match durability {
-        Durability::Stored => "",
-        Durability::Buffered => "&no_sync=true",
+/// Where text goes, and what acknowledges it in the way that was asked for.
+fn send_options(text: Text, options: &WriteOptions) -> SendOptions {
+    let (no_sync, by_status) = match options.durability {
+        Durability::Stored => ("", Acknowledgement::Status),
+        Durability::Buffered => ("&no_sync=true", Acknowledgement::FromMemory),
     };
-    match text {
-        Text::Line => (format!("/write?db={DATABASE}&precision=ms{no_sync}"), "text/plain; charset=utf-8"),
-        Text::TdEngine => (format!("/rest/sql/{DATABASE}?req_id=1"), "text/plain; charset=utf-8"),
-        Text::OpenTsdb => (format!("/api/put?db={DATABASE}{no_sync}"), "application/json"),
-    }
+    let (target, content_type, acknowledgement) = match text {
+        Text::Line => (format!("/write?db={DATABASE}&precision=ms{no_sync}"), TEXT, by_status),
+        Text::TdEngine => (format!("/rest/sql/{DATABASE}?req_id=1"), TEXT, Acknowledgement::AffectedRows),
+        Text::OpenTsdb => (format!("/api/put?db={DATABASE}{no_sync}"), "application/json", by_status),
+    };
+    let (url, http) = (options.url.clone(), options.http.clone());
+    SendOptions { url, http, target, content_type, acknowledgement, pace: None }
 }
 
 async fn write_text(
@@ -263,9 +249,8 @@ async fn write_text(
     share: &mut Share,
     acknowledged: &(dyn Fn(u64) + Sync),
 ) -> Result<()> {
-    let mut client = Client::new(&options.url, options.http.clone())?;
-    let (target, content_type) = target_of(text, options.durability);
-    let mut body = Vec::new();
+    let to = send_options(text, options);
+    let (mut sender, mut body) = (Sender::new(&to)?, Vec::new());
     loop {
         body.clear();
         text.begin(&mut body);
@@ -274,58 +259,9 @@ async fn write_text(
             return Ok(());
         }
         text.end(&mut body);
-        let start = Instant::now();
-        let (reply, repeats) = client.send_again("POST", &target, content_type, &body).await?;
-        share.latencies.record(start.elapsed());
-        check(text, options.durability, &reply, rows).with_context(|| format!("POST {target}"))?;
-        share.repeats.busy += repeats.busy;
-        share.repeats.broken += repeats.broken;
-        share.rows += rows as u64;
-        share.requests += 1;
-        share.bytes += body.len() as u64;
-        share.token = reply.token.or(share.token.take());
+        sender.send(&body, rows as u64, share).await?;
         acknowledged(rows as u64);
     }
-}
-
-/// Whether a reply acknowledges all rows of its request, in the way that was asked for.
-fn check(text: Text, durability: Durability, reply: &Reply, rows: usize) -> Result<()> {
-    if !reply.is_success() {
-        bail!("{}", reply.excerpt());
-    }
-    // Rows have a token once they are in the store.
-    if let (Durability::Buffered, Some(token)) = (durability, &reply.token) {
-        bail!("no_sync did not reach the server: expected a reply without a token, found {token:?}");
-    }
-    if text == Text::TdEngine {
-        let affected = affected_rows(&reply.body)?;
-        if affected != rows as u64 {
-            bail!("expected {rows} affected rows, found {affected}: {}", reply.excerpt());
-        }
-    }
-    Ok(())
-}
-
-/// The number of rows in the TDengine reply to a writing statement.
-///
-/// # Errors
-/// A reply of another shape, or one that carries an error (whose HTTP status is 200).
-pub fn affected_rows(body: &[u8]) -> Result<u64> {
-    #[derive(Deserialize)]
-    struct Affected {
-        code: i64,
-        #[serde(default)]
-        desc: String,
-        #[serde(default)]
-        data: Vec<Vec<serde_json::Value>>,
-    }
-    let shown = || String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned();
-    let reply: Affected = serde_json::from_slice(body).with_context(|| format!("no TDengine reply: {}", shown()))?;
-    if reply.code != 0 {
-        bail!("TDengine error {:#06x}: {}", reply.code, reply.desc);
-    }
-    let value = reply.data.first().and_then(|row| row.first()).and_then(serde_json::Value::as_u64);
-    value.with_context(|| format!("expected a number of affected rows, found {}", shown()))
 }
 
 async fn write_arrow(
