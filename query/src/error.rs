@@ -12,8 +12,8 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
     if let Some((kind, message)) = ours {
         return Error::new(kind, message).source(error);
     }
-    let message = error.strip_backtrace();
-    let kind = match error.find_root() {
+    let root = error.find_root();
+    let kind = match root {
         DataFusionError::SQL(..)
         | DataFusionError::Plan(_)
         | DataFusionError::SchemaError(..)
@@ -26,6 +26,12 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
         }
         _ => Kind::Internal,
     };
+    let message = match (kind, root) {
+        // where it happened helps only who looks for a bug of ours
+        (Kind::Internal, _) => error.strip_backtrace(),
+        (_, DataFusionError::ArrowError(reason, _)) => reason.to_string(),
+        _ => root.strip_backtrace(),
+    };
     Error::new(kind, message).source(error)
 }
 
@@ -36,7 +42,20 @@ pub fn to_datafusion(error: Error) -> DataFusionError {
 
 #[cfg(test)]
 mod tests {
+    use arrow::error::ArrowError;
+
     use super::*;
+
+    #[test]
+    fn a_mistake_is_told_without_the_rule_that_has_found_it() {
+        let reason = ArrowError::CastError("Cannot cast string 'x' to value of Int64 type".to_owned());
+        let found = DataFusionError::ArrowError(Box::new(reason), None).context("Optimizer rule 'simplify' failed");
+        let error = from_datafusion(found);
+        assert_eq!(error.kind(), Kind::Invalid);
+        assert_eq!(error.to_string(), "Cast error: Cannot cast string 'x' to value of Int64 type");
+        let bug = from_datafusion(DataFusionError::Internal("no such column".to_owned()).context("rule"));
+        assert!(bug.to_string().contains("rule"), "{bug}");
+    }
 
     #[test]
     fn an_error_of_ours_comes_out_as_it_went_in() {
