@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use arrow::datatypes::FieldRef;
 use criterion::{Criterion, Throughput};
 use futures::TryStreamExt;
-use tidelake_benches::{DEVICES, ROWS, root};
+use tidelake_benches::{DEVICES, ROWS, root, tables};
 use tidelake_format::{
     file::{DataFile, DataFileOptions, DataFileWriter},
     ids::ColumnId,
@@ -16,14 +16,12 @@ use tidelake_format::{
     tags::TagManifest,
     types::Precision,
 };
-use tidelake_loadtest::workload::SUPERTABLE;
 
 fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let root = runtime.block_on(root())?;
     let (store, catalog) = (root.store().clone(), root.catalog());
-    let database = catalog.database("db").context("the root has a database")?;
-    let table = catalog.table(database.id, SUPERTABLE).context("the root has a table")?.clone();
+    let table = tables(&root).devices()?.clone();
     let (partition, _) = catalog.partitions(table.id).next().context("the table has a partition")?;
     let entry = runtime.block_on(root.files(&catalog, table.id, partition))?[0].clone();
     let (data, tags) = (data_key(table.id, partition, entry.data.id), tags_key(table.id, partition, entry.tags.id));

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use anyhow::{Result, ensure};
 use chrono_tz::Tz;
 use criterion::{Criterion, Throughput};
-use tidelake_benches::{Catalog, devices, request};
+use tidelake_benches::{devices, request, root, tables};
 use tidelake_ingest::decode::{
     arrow,
     line_protocol::{self, LinePrecision},
@@ -22,14 +22,15 @@ const ROWS: u32 = 1_000;
 const NOW: i64 = 1_600_000_000_000;
 
 fn main() -> Result<()> {
-    let catalog = Catalog::new()?;
-    let (database, table) = (catalog.database.as_ref(), catalog.table.as_ref());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let tables = tables(&runtime.block_on(root())?);
+    let (database, table) = (tables.database()?.as_ref(), tables.devices()?.as_ref());
     let mut criterion = Criterion::default().configure_from_args();
     let mut group = criterion.benchmark_group("parsers");
     group.throughput(Throughput::Elements(ROWS.into()));
 
     let body = request(Text::Line, ROWS);
-    let line = || line_protocol::decode(black_box(&body), &catalog, database, LinePrecision::Milli, NOW);
+    let line = || line_protocol::decode(black_box(&body), &tables, database, LinePrecision::Milli, NOW);
     ensure!(line().accepted == ROWS as usize, "line protocol: {:?}", line());
     group.bench_function("line protocol", |b| b.iter(line));
 
@@ -39,7 +40,7 @@ fn main() -> Result<()> {
         let Statement::Insert(insert) = tdengine::statement::parse(black_box(std::str::from_utf8(&body)?))? else {
             anyhow::bail!("not an INSERT")
         };
-        match tdengine::insert(&insert, &catalog, &session, None)? {
+        match tdengine::insert(&insert, &tables, &session, None)? {
             Inserted::Ready(decoded) => Ok(decoded.accepted),
             Inserted::Unresolved(names) => anyhow::bail!("{names:?} are not known"),
         }
@@ -48,8 +49,8 @@ fn main() -> Result<()> {
     group.bench_function("TDengine INSERT", |b| b.iter(insert));
 
     let body = request(Text::OpenTsdb, ROWS);
-    let json = || opentsdb::decode(black_box(&body), &catalog, database, NOW);
-    ensure!(json()?.accepted + json()?.missing.len() > 0, "OpenTSDB");
+    let json = || opentsdb::decode(black_box(&body), &tables, database, NOW);
+    ensure!(json()?.accepted > 0, "OpenTSDB: {:?}", json()?.missing);
     group.bench_function("OpenTSDB JSON", |b| b.iter(json));
 
     let mut batch = Batch::default();

@@ -2,23 +2,27 @@
 
 use std::{sync::Arc, time::Duration};
 
+use anyhow::Context;
 use bytes::Bytes;
 use futures::TryStreamExt;
 use tidelake_format::{
-    ids::{DatabaseId, TableId},
-    meta::Root,
-    schema::{Database, Role, Supertable},
+    ids::DatabaseId,
+    meta::{Catalog, Root},
+    schema::{Database, Supertable},
     snapshot::SnapshotReader,
     store::Store,
-    types::{Precision, Type},
 };
 use tidelake_ingest::{
     compact::CompactRequest,
     config::{CompactConfig, IngestConfig},
-    decode::{Lookup, Subtable, line_protocol::LinePrecision},
+    decode::{Lookup, Subtable},
     write::{Durability, Ingest},
 };
-use tidelake_loadtest::{Devices, drive::encode::Text, workload::SUPERTABLE};
+use tidelake_loadtest::{
+    Device, Devices,
+    drive::encode::Text,
+    workload::{CREATE_SUPERTABLE, DATABASE, SUPERTABLE},
+};
 use tidelake_query::{
     engine::{Engine, EngineConfig, Outcome},
     session::Session,
@@ -31,53 +35,39 @@ pub const DEVICES: u32 = 200;
 pub const ROWS: u32 = 5_000;
 const SEED: u64 = 1;
 
-/// A catalog of the database `db` with the papers' supertable alone.
-pub struct Catalog {
-    /// The database: of milliseconds, without an end of its rows.
-    pub database: Arc<Database>,
-    /// The supertable.
-    pub table: Arc<Supertable>,
-}
+/// The tables of a root, for decoders.
+pub struct Tables(Arc<Catalog>);
 
-impl Catalog {
-    /// Makes it.
+impl Tables {
+    /// The database.
     ///
     /// # Errors
-    /// None with these columns.
-    pub fn new() -> anyhow::Result<Self> {
-        let database = Database {
-            id: DatabaseId(1),
-            name: "db".to_owned(),
-            precision: Precision::Milli,
-            keep_ms: Database::LONGEST_KEEP_MS,
-            partition_ms: Database::DEFAULT_PARTITION_MS,
-        };
-        let columns = [
-            ("ts", Role::Time, Type::Timestamp),
-            ("temperature", Role::Field, Type::Int),
-            ("humidity", Role::Field, Type::Float),
-            ("devid", Role::Tag, Type::Int),
-            ("devname", Role::Tag, Type::Binary(Some(16))),
-            ("devgroup", Role::Tag, Type::Int),
-        ];
-        let columns = columns.map(|(name, role, ty)| (name.to_owned(), role, ty));
-        let table = Supertable::new(TableId(1), database.id, SUPERTABLE, columns)?;
-        Ok(Self { database: Arc::new(database), table: Arc::new(table) })
+    /// There is none.
+    pub fn database(&self) -> anyhow::Result<&Arc<Database>> {
+        self.0.database(DATABASE).context("the root has the database")
+    }
+
+    /// The papers' supertable.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn devices(&self) -> anyhow::Result<&Arc<Supertable>> {
+        self.0.table(self.database()?.id, SUPERTABLE).context("the root has the table")
     }
 }
 
-impl Lookup for Catalog {
+impl Lookup for Tables {
     fn database(&self, name: &str) -> Option<Arc<Database>> {
-        (name == self.database.name).then(|| self.database.clone())
+        self.0.database(name).cloned()
     }
 
-    fn table(&self, _: DatabaseId, name: &str) -> Option<Arc<Supertable>> {
-        (name == self.table.name).then(|| self.table.clone())
+    fn table(&self, database: DatabaseId, name: &str) -> Option<Arc<Supertable>> {
+        self.0.table(database, name).cloned()
     }
 
     fn subtable(&self, _: DatabaseId, name: &str) -> Option<Subtable> {
         name.strip_prefix("dev")?.parse::<u32>().ok()?;
-        Some(Subtable { table: self.table.clone(), tags: Vec::new() })
+        Some(Subtable { table: self.devices().ok()?.clone(), tags: Vec::new() })
     }
 }
 
@@ -90,14 +80,12 @@ pub fn devices(devices: u32, rows: u32) -> Devices {
 pub fn request(text: Text, rows: u32) -> Bytes {
     let mut body = Vec::new();
     text.begin(&mut body);
-    for device in devices(1, rows).ids() {
-        text.push(&mut body, &tidelake_loadtest::Device::numbered(device), &devices(1, rows).rows(device));
-    }
+    text.push(&mut body, &Device::numbered(1), &devices(1, rows).rows(1));
     text.end(&mut body);
     body.into()
 }
 
-/// A root in memory that holds all rows in data files.
+/// A root in memory that holds all rows in data files, in the table that the papers' statement makes.
 ///
 /// # Errors
 /// Those of writing.
@@ -105,16 +93,26 @@ pub async fn root() -> anyhow::Result<Root> {
     let root = Root::open(Store::in_memory()).await?;
     let compact = CompactConfig { background: false, fold_margin_ms: Some(0), ..CompactConfig::default() };
     let ingest = Ingest::open(root.clone(), IngestConfig { compact, ..IngestConfig::default() }).await?;
+    ingest.execute(None, &format!("create database {DATABASE} precision 'ms' keep 36500d"), None).await?;
+    ingest.execute(Some(DATABASE), CREATE_SUPERTABLE, None).await?;
     let all = devices(DEVICES, ROWS);
-    for device in all.ids() {
-        let mut body = Vec::new();
-        Text::Line.push(&mut body, &tidelake_loadtest::Device::numbered(device), &all.rows(device));
-        let written = ingest.write_line_protocol("db", body.into(), LinePrecision::Milli, Durability::Stored).await?;
-        anyhow::ensure!(written.rejected.is_empty(), "{:?}", written.rejected);
+    for id in all.ids() {
+        let (device, mut body) = (Device::numbered(id), Vec::new());
+        Text::TdEngine.begin(&mut body);
+        Text::TdEngine.push(&mut body, &device, &all.rows(id));
+        Text::TdEngine.end(&mut body);
+        ingest.execute(Some(DATABASE), std::str::from_utf8(&body)?, None).await?;
     }
+    // Each metric of OpenTSDB is a table of its own.
+    ingest.write_opentsdb(DATABASE, request(Text::OpenTsdb, 1), Durability::Stored).await?;
     ingest.compact(CompactRequest::Full).await?;
     ingest.shutdown().await;
     Ok(root)
+}
+
+/// The tables of a root.
+pub fn tables(root: &Root) -> Tables {
+    Tables(root.catalog())
 }
 
 /// An engine over a root, of one partition.
