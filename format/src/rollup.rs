@@ -28,6 +28,9 @@ use crate::{
 };
 
 mod builder;
+mod totals;
+
+pub use totals::Totals;
 
 pub(crate) use builder::RollupBuilder;
 

@@ -6,6 +6,7 @@ mod beside;
 mod cold;
 mod collected;
 mod devops;
+mod growth;
 mod matrix;
 mod meters;
 mod parts;
@@ -69,6 +70,8 @@ enum What {
     Collected(collected::Collected),
     /// Ask q1-q4 of a loaded server, quiet and beside a writer that adds later rows
     Beside(beside::Beside),
+    /// Load data sets that grow tenfold through Flight SQL, and ask q2-q4 of each
+    Growth(growth::Growth),
     /// Write smart meters to new servers with one processor and with two
     Meters(meters::SmartMeters),
     /// Write rows of 32 524 bytes, beside what the disk or the line to a store takes
@@ -116,6 +119,7 @@ impl Command {
             What::BareFlight => bare::serve().await,
             What::Collected(collected) => collected.run().await,
             What::Beside(beside) => beside.run().await,
+            What::Growth(growth) => growth.run().await,
             What::Meters(meters) => meters.run().await,
             What::Wide(wide) => wide.run().await,
             What::Devops(devops) => devops.run().await,

@@ -17,6 +17,7 @@ pub mod encode;
 mod fake;
 pub mod files;
 pub mod flight;
+pub mod growth;
 pub mod http;
 pub mod latency;
 pub mod meters;

@@ -13,6 +13,7 @@ use crate::drive::beside::BesideSample;
 use crate::drive::cold::ColdSample;
 use crate::drive::collected::CollectedSample;
 use crate::drive::compact::CompactSample;
+use crate::drive::growth::GrowthSample;
 use crate::drive::{QuerySample, WriteSample};
 use crate::generate::{Devices, Order};
 use crate::measure::{Machine, Memory, Size};
@@ -63,6 +64,9 @@ pub struct Report {
     /// Questions to new processes over a distant store.
     #[serde(default)]
     pub cold: Option<Cold>,
+    /// q2 to q4 over data sets that grow.
+    #[serde(default)]
+    pub growth: Vec<GrowthSample>,
     /// What the answers were compared with, and the outcome.
     pub verified: Verified,
     /// What the root held after loading and compaction.
@@ -184,6 +188,7 @@ impl Report {
             parts: Vec::new(),
             bare: None,
             beside: None,
+            growth: Vec::new(),
             cold: None,
             verified: Verified::default(),
             size: None,

@@ -126,6 +126,20 @@ fn wide_rows_arrive_whole_on_a_disk_and_over_a_line_to_a_bucket() {
 }
 
 #[test]
+fn data_sets_that_grow_are_loaded_and_asked_and_their_figures_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let (roots, out, program) = (directory.path().join("roots"), directory.path().join("out.json"), program());
+    let arguments = ["growth", "--program", &program, "--devices", "7,70", "--rows", "500", "--repeat", "1"];
+    let paths = ["--dir", roots.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    let Some(printed) = run(&[&arguments[..], &paths].concat()) else { return };
+    let samples = json(&out);
+    let rows: Vec<_> = samples.as_array().unwrap().iter().map(|s| s["load"]["rows"].as_u64().unwrap()).collect();
+    assert_eq!(rows, [3_500, 35_000], "{printed}");
+    assert_eq!(samples[1]["queries"].as_array().unwrap().len(), 8, "{printed}");
+    assert_eq!(std::fs::read_dir(&roots).unwrap().count(), 0, "roots stay behind");
+}
+
+#[test]
 #[ignore = "waits for a server's collection of garbage, a minute"]
 fn a_root_is_measured_after_it_was_folded_merged_and_collected() {
     let directory = tempfile::tempdir().unwrap();

@@ -132,6 +132,51 @@ async fn each_bucket_has_the_aggregates_of_its_rows() {
     assert_eq!(rollup.starts().len(), seen);
 }
 
+#[tokio::test]
+async fn totals_are_the_aggregates_of_all_rows_of_a_bucket() {
+    let rows = rows(5, 3_000, 1_500);
+    let (store, _, rollup) = opened(&encoded(&rows, 6)).await;
+    let totals = Totals::new(&rollup).unwrap();
+    let mut expected: BTreeMap<i64, Vec<Row>> = BTreeMap::new();
+    for row in &rows {
+        expected.entry(row.1.div_euclid(60_000) * 60_000).or_default().push(*row);
+    }
+    assert_eq!(totals.starts(), expected.keys().copied().collect::<Vec<_>>());
+    let of = async |field, what| {
+        let values = rollup.aggregate(&store, ColumnId(field), what).await.unwrap().unwrap();
+        totals.aggregate(&rollup, what, &values)
+    };
+    let counts = of(1, Aggregate::Count).await.unwrap();
+    let sums = of(1, Aggregate::Sum).await.unwrap();
+    let ends = [of(1, Aggregate::Min).await.unwrap(), of(1, Aggregate::Max).await.unwrap()];
+    let floats = of(2, Aggregate::Sum).await.unwrap();
+    assert!(of(2, Aggregate::Min).await.is_none(), "extremes of floats");
+    let mut before = 0;
+    for (at, rows) in expected.values().enumerate() {
+        assert_eq!(totals.first_row()[at], before);
+        before += rows.len() as u64;
+        let n: Vec<i32> = rows.iter().filter_map(|r| r.2).collect();
+        let x: Vec<f64> = rows.iter().filter_map(|r| r.3).collect();
+        assert_eq!(counts.as_primitive::<UInt64Type>().value(at), n.len() as u64);
+        let sum = sums.is_valid(at).then(|| sums.as_primitive::<Int64Type>().value(at));
+        assert_eq!(sum, (!n.is_empty()).then(|| n.iter().map(|n| i64::from(*n)).sum()));
+        let end = |a: &ArrayRef| a.is_valid(at).then(|| a.as_primitive::<Int32Type>().value(at));
+        assert_eq!((end(&ends[0]), end(&ends[1])), (n.iter().min().copied(), n.iter().max().copied()));
+        let sum = floats.is_valid(at).then(|| floats.as_primitive::<Float64Type>().value(at));
+        assert_eq!(sum, (!x.is_empty()).then(|| x.iter().sum()), "eighths add up exactly");
+    }
+    assert_eq!(totals.first_row().last(), Some(&before));
+}
+
+#[tokio::test]
+async fn buckets_that_lie_far_apart_have_no_totals() {
+    let mut rows = rows(7, 3_000, 1_500);
+    let last = rows.last_mut().unwrap();
+    last.1 += ((1 << 20) + 200) * 60_000;
+    let (_, _, rollup) = opened(&encoded(&rows, 8)).await;
+    assert!(Totals::new(&rollup).is_none());
+}
+
 #[test]
 fn a_small_file_and_one_of_sparse_rows_have_none() {
     assert!(encoded(&rows(3, 1_000, 1_000), 1).rollup.is_none());

@@ -24,6 +24,7 @@ pub fn markdown(report: &Report) -> String {
     bare(&mut page, report);
     beside(&mut page, report);
     cold(&mut page, report);
+    growth(&mut page, report);
     peers::tables(&mut page, report);
     size(&mut page, report);
     verified(&mut page, report);
@@ -236,6 +237,30 @@ fn beside(page: &mut String, report: &Report) {
             format!("**{}**", millis(median(&question.millis))),
             format!("{:.2}", question.ratio()),
         ]
+    });
+    table(page, &header, rows);
+}
+
+fn growth(page: &mut String, report: &Report) {
+    let Some(first) = report.growth.first() else { return };
+    section(page, "Growth");
+    paragraph(
+        page,
+        "Each size in a server of its own, loaded through Flight SQL (DoPut of batches of 10 000 rows, 4 clients), then folded and \
+         merged; questions over all rows through Flight SQL, medians in milliseconds, every answer compared with the right one.",
+    );
+    let mut header = vec!["rows".to_owned(), "loaded, rows/s".to_owned(), "compacted after s".to_owned()];
+    header.extend(first.queries.iter().map(|query| query.name.clone()));
+    header.push("memory of the server at its peak".to_owned());
+    let rows = report.growth.iter().map(|sample| {
+        let mut row = vec![
+            grouped(sample.load.rows),
+            grouped(sample.load.rows_per_second as u64),
+            format!("{:.1}", sample.compact.seconds),
+        ];
+        row.extend(sample.queries.iter().map(|query| format!("**{}**", millis(query.median_ms()))));
+        row.push(bytes(sample.memory.peak));
+        row
     });
     table(page, &header, rows);
 }

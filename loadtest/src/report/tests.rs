@@ -121,6 +121,14 @@ fn report() -> Report {
         merged: Size::default(),
         collected: Size { data: Kind { objects: 3, bytes: 1_400_500, disk_bytes: 1_404_928 }, ..Size::default() },
     });
+    report.growth = vec![crate::drive::growth::GrowthSample {
+        data,
+        load: write_sample(10_000, 4, 9_000_000.0),
+        compact: crate::drive::compact::CompactSample { seconds: 4.25, reply: serde_json::Value::Null },
+        loaded_memory: Memory::default(),
+        queries: vec![sample("q3 100 %", 0.5), sample("q4 100 %", 3.0)],
+        memory: Memory { resident: 1, peak: 750_000_000 },
+    }];
     report.verified = Verified { right: 16, wrong: vec!["q1 group 0: row 5".into()] };
     report
 }
@@ -141,6 +149,7 @@ fn the_page_has_our_figures_beside_the_papers() {
         "| q4 | 1.25 | 2.50 |",
         "| q4 100 % | 150 | 120 180 150 | 6 | 220 | 9 | 10.2 MB |",
         "| `select * from db.devices where devgroup=0;` | 1 000 000 | 20 | 45.0 | **120** | 100 | 1.200 | 3 |",
+        "| 1 000 000 | 9 000 000 | 4.2 | **0.50** | **3.00** | 750.0 MB |",
         "| q3 100 % | old | 2.00 | **5.00** | 2.50 |",
         "| q3 100 % | **2.50** |  | 16.80 | 42.0 |",
         "| **Tidelake** | 1 000 000 | 4 × 2000 | **800 000** |  | 1.3 MB | **1.307** |",

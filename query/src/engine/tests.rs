@@ -368,7 +368,7 @@ async fn explain_shows_what_each_level_answers() {
     let chunks = 6 * world.partitions();
     assert!(
         plan.contains(&format!(
-            "manifests=[chunks={chunks}, rows=240], rollups=[chunks=0, rows=0], decoded=[chunks=0, rows=0]"
+            "manifests=[chunks={chunks}, rows=240], rollups=[chunks=0, rows=0, totals=0], decoded=[chunks=0, rows=0]"
         )),
         "{plan}"
     );
@@ -393,7 +393,7 @@ async fn rollups_answer_whole_buckets_and_leave_the_rows_at_the_ends() {
     let by_bucket = "select _wstart, avg(a), count(*), max(b) from t interval(10s)";
     let plan = explain(&engine, by_bucket).await;
     assert_eq!(of("manifests", &plan), "chunks=12, rows=60", "{plan}");
-    assert_eq!(of("rollups", &plan), "chunks=12, rows=180", "{plan}");
+    assert_eq!(of("rollups", &plan), "chunks=12, rows=180, totals=2", "{plan}");
     assert_eq!(of("decoded", &plan), "chunks=0, rows=0", "{plan}");
     for (sql, why) in [
         ("select _wstart, avg(a) from t interval(7s)", "it cuts buckets of 5 s"),
@@ -402,7 +402,25 @@ async fn rollups_answer_whole_buckets_and_leave_the_rows_at_the_ends() {
         ("select _wstart, max(ts) from t interval(10s)", "nor times"),
     ] {
         let plan = explain(&engine, sql).await;
-        assert_eq!(of("rollups", &plan), "chunks=0, rows=0", "{why}: {plan}");
+        assert_eq!(of("rollups", &plan), "chunks=0, rows=0, totals=0", "{why}: {plan}");
+    }
+    // Whole files whose series do not matter are answered by totals; where they do, or a part of a file is asked for, not.
+    let to = START + 20_000;
+    for (sql, totals) in [
+        ("select _wstart, avg(a), count(*), sum(b), min(a), max(a) from t interval(10s)".to_owned(), 2),
+        ("select _wstart, min(b), max(b), count(b) from t interval(10s)".to_owned(), 2),
+        ("select _wstart, g, avg(a) from t partition by g interval(10s)".to_owned(), 0),
+        ("select _wstart, avg(a) from t where g < 2 interval(10s)".to_owned(), 0),
+        (format!("select _wstart, avg(a) from t where ts <= {to} interval(10s)"), 1),
+    ] {
+        let plan = explain(&engine, &sql).await;
+        assert!(of("rollups", &plan).ends_with(&format!("totals={totals}")), "{sql}: {plan}");
+        let scan = Session { levels: "scan".parse().unwrap(), ..session() };
+        let (mut ours, mut theirs) = (lines(&engine, &sql).await, lines_in(&engine, &scan, &sql).await);
+        ours.sort();
+        theirs.sort();
+        assert_eq!(ours, theirs, "{sql}");
+        assert!(ours.len() >= 2, "{sql}: {ours:?}");
     }
     // From within a bucket to within another one: the rows of both are read, and no others.
     let (from, to) = (START + 2_000, START + 33_000);

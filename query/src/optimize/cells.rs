@@ -13,7 +13,6 @@ use tidelake_format::{
     Error, Result,
     file::Times,
     ids::ColumnId,
-    rollup::Rollup,
     tags::{Aggregate, TagManifest},
 };
 
@@ -347,13 +346,13 @@ impl Cells {
     /// needed columns, in their order.
     pub(super) fn add_buckets(
         &mut self,
-        rollup: &Rollup,
+        starts: &[i64],
+        first_row: &[u64],
         series: &[(u32, Range<usize>)],
         get: &dyn Fn(usize, Aggregate) -> Option<ArrayRef>,
     ) -> Result<()> {
-        let all = self.places_of_buckets(rollup.starts(), series);
+        let all = self.places_of_buckets(starts, series);
         self.grow();
-        let first_row = rollup.first_row();
         let rows = |at: usize| first_row[at + 1] - first_row[at];
         for (cell, at) in all.iter().flat_map(|p| p.iter()) {
             self.rows[cell] += rows(at);

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use arrow::array::RecordBatch;
+use arrow::{array::RecordBatch, datatypes::DataType};
 use datafusion::{
     common::{DataFusionError, Result, Statistics, stats::Precision, tree_node::TreeNodeRecursion},
     execution::{
@@ -59,7 +59,7 @@ pub(crate) struct SeriesAggregate {
     needed: Arc<Vec<Needed>>,
     answered: Arc<Answered>,
     /// Per partition: chunks of which rollups answer the whole buckets.
-    rolled: Arc<Vec<Answered>>,
+    rolled: Arc<Vec<Vec<rolled::Part>>>,
     partitions: Arc<Vec<Vec<Unit>>>,
     hull: TimeRange,
     read: (usize, u64),
@@ -92,7 +92,8 @@ impl SeriesAggregate {
         let series = reading.sources.united.series.len();
         let groups = Groups::new(&shape.keys, series).map_err(to_datafusion)?;
         // the scan's data columns are those of keys and arguments; time only when something needs it
-        let mut rolled = share(&reading, rolled, partitions);
+        let together = groups.len() == 1 && needed.iter().all(is_exact_together);
+        let mut rolled = share(&reading, rolled, partitions, together);
         let mut units = deal(&rest, &reading.sources.list, partitions, None);
         let partitions = units.len().max(rolled.len());
         units.resize(partitions, Vec::new());
@@ -131,23 +132,23 @@ impl SeriesAggregate {
     /// What it names and keeps in memory, in bytes; sources that others keep too count in full.
     pub(crate) fn memory_bytes(&self) -> usize {
         let answered =
-            chunks_and_rows(&self.answered).0 + self.rolled.iter().map(|r| chunks_and_rows(r).0).sum::<usize>();
+            chunks_and_rows(&self.answered).0 + self.rolled.iter().flatten().map(|p| p.pieces.len()).sum::<usize>();
         self.shape.scan.memory_bytes() + (answered + self.read.0) * size_of::<Piece>() + self.groups.memory_bytes()
     }
 
     /// The parts of a partition that rollups answer, with what was read of them: some are read at once, for a distant
     /// store takes long to begin.
-    fn read_rollups(&self, partition: usize, store: &Store) -> BoxStream<'static, tidelake_format::Result<Part>> {
+    fn read_rollups(&self, partition: usize, store: &Store) -> BoxStream<'static, tidelake_format::Result<Read>> {
         let (reading, needed, store) = (self.shape.scan.reading().clone(), self.needed.clone(), store.clone());
         let parts = self.rolled[partition].clone();
-        let read = move |(at, pieces): (usize, Vec<Piece>)| {
+        let read = move |part: rolled::Part| {
             let (reading, needed, store) = (reading.clone(), needed.clone(), store.clone());
             async move {
-                let rolled = match &reading.sources.list[at].origin {
-                    Origin::File(file) => rolled::read(&reading.reader, &store, file, &needed).await?,
+                let rolled = match &reading.sources.list[part.at].origin {
+                    Origin::File(file) => rolled::read(&reading.reader, &store, file, &needed, part.together).await?,
                     Origin::Tail(_) => None,
                 };
-                Ok((at, pieces, rolled))
+                Ok((part, rolled))
             }
         };
         stream::iter(parts).map(read).buffered(ROLLUPS_AT_ONCE).boxed()
@@ -174,27 +175,39 @@ fn is_timeless(column: &Needed) -> bool {
     column.id != ColumnId::TS && !column.wants.first && !column.wants.last
 }
 
+/// Whether the sum of whole numbers of many series is right as a number too: one of 64 bits may wrap.
+fn is_exact_together(column: &Needed) -> bool {
+    !column.wants.float_sum || !matches!(column.data_type, DataType::Int64 | DataType::UInt64)
+}
+
 fn chunks_and_rows(of: &Answered) -> (usize, u64) {
     let pieces = || of.iter().flat_map(|(_, pieces)| pieces);
     (pieces().count(), pieces().map(Piece::len).sum())
 }
 
 /// The chunks of which rollups answer buckets, dealt to at most so many partitions in parts that leave room in memory.
-fn share(reading: &Reading, rolled: Answered, partitions: usize) -> Vec<Answered> {
+/// Files all of whose rows they are stay whole where series are taken `together`.
+fn share(reading: &Reading, rolled: Answered, partitions: usize, together: bool) -> Vec<Vec<rolled::Part>> {
     let (mut parts, mut all) = (Vec::new(), 0);
+    let part_of = |at, pieces, together| rolled::Part { at, pieces: Arc::new(pieces), together };
     for (at, pieces) in rolled {
         let Origin::File(file) = &reading.sources.list[at].origin else { continue };
+        let is_whole = || pieces.iter().all(|p| p.keep == Keep::All);
+        if together && is_whole() && pieces.iter().map(Piece::len).sum::<u64>() == file.entry.rows {
+            parts.push(part_of(at, pieces, true));
+            continue;
+        }
         let (mut part, mut of_part) = (Vec::new(), 0);
         for piece in pieces {
             let of_piece = buckets(file, &piece);
             if of_part + of_piece > BUCKETS_OF_PART && !part.is_empty() {
-                parts.push((at, std::mem::take(&mut part)));
+                parts.push(part_of(at, std::mem::take(&mut part), false));
                 of_part = 0;
             }
             (of_part, all) = (of_part + of_piece, all + of_piece);
             part.push(piece);
         }
-        parts.push((at, part));
+        parts.push(part_of(at, part, false));
     }
     let shares = partitions.min((all / BUCKETS_PER_PARTITION) as usize).clamp(1, parts.len().max(1));
     let mut shared = vec![Vec::new(); shares];
@@ -223,13 +236,16 @@ fn hull(reading: &Reading) -> TimeRange {
 impl DisplayAs for SeriesAggregate {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (chunks, rows) = chunks_and_rows(&self.answered);
-        let rolled = self.rolled.iter().map(chunks_and_rows).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        let rolled = self.rolled.iter().flatten().fold((0, 0), |(chunks, rows), part| {
+            (chunks + part.pieces.len(), rows + part.pieces.iter().map(Piece::len).sum::<u64>())
+        });
         write!(
             f,
-            "SeriesAggregate: {}, manifests=[chunks={chunks}, rows={rows}], rollups=[chunks={}, rows={}], decoded=[chunks={}, rows={}], groups={}, partitions={}",
+            "SeriesAggregate: {}, manifests=[chunks={chunks}, rows={rows}], rollups=[chunks={}, rows={}, totals={}], decoded=[chunks={}, rows={}], groups={}, partitions={}",
             self.shape.scan.reading(),
             rolled.0,
             rolled.1,
+            self.rolled.iter().flatten().filter(|part| part.together).count(),
             self.read.0,
             self.read.1,
             self.groups.len(),
@@ -311,7 +327,7 @@ impl ExecutionPlan for SeriesAggregate {
 }
 
 /// Chunks of a source, and what its rollup says of them.
-type Part = (usize, Vec<Piece>, Option<rolled::Rolled>);
+type Read = (rolled::Part, Option<rolled::Rolled>);
 
 /// One partition on its way.
 struct Run {
@@ -319,7 +335,7 @@ struct Run {
     cells: Cells,
     answered: Option<Arc<Answered>>,
     /// Until its end.
-    rolled: Option<BoxStream<'static, tidelake_format::Result<Part>>>,
+    rolled: Option<BoxStream<'static, tidelake_format::Result<Read>>>,
     /// What reads the rows that rollups leave.
     ends: Vec<Unit>,
     decoded: BoxStream<'static, tidelake_format::Result<Decoded>>,
@@ -350,10 +366,10 @@ impl Run {
                 self.rolled = None;
                 break;
             };
-            let (at, pieces, rolled) = part.map_err(to_datafusion)?;
+            let (part, rolled) = part.map_err(to_datafusion)?;
             let timer = self.metrics.elapsed_compute().timer();
-            let source = &reading.sources.list[at];
-            let rest = rolled::add(&mut self.cells, &reading, at, source, &pieces, rolled.as_ref());
+            let source = &reading.sources.list[part.at];
+            let rest = rolled::add(&mut self.cells, &reading, part.at, source, &part.pieces, rolled.as_ref());
             self.ends.extend(rest.map_err(to_datafusion)?);
             timer.done();
             self.reservation.try_resize(self.cells.bytes())?;

@@ -5,17 +5,41 @@ use std::{ops::Range, sync::Arc};
 use arrow::array::ArrayRef;
 use futures::future::try_join_all;
 use hashbrown::HashMap;
-use tidelake_format::{Error, Result, ids::ColumnId, rollup::Rollup, store::Store, tags::Aggregate};
+use tidelake_format::{
+    Error, Result,
+    ids::ColumnId,
+    rollup::{Rollup, Totals},
+    store::Store,
+    tags::Aggregate,
+};
 
 use super::{cells::Cells, column::Wants, levels::Needed};
-use crate::table::{FileSource, Piece, Reader, Reading, Source, TimeRange, Unit};
+use crate::table::{FileSource, Piece, Reader, Reading, Source, TimeRange, Total, Unit};
+
+/// Chunks of a file of which its rollup answers the whole buckets.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    /// The source.
+    pub(super) at: usize,
+    /// Its chunks.
+    pub(super) pieces: Arc<Vec<Piece>>,
+    /// They are all rows of the file and of one group, so that it does not matter which series a bucket is of.
+    pub(super) together: bool,
+}
 
 /// What a file's rollup has of the columns that are needed.
 pub(super) struct Rolled {
-    rollup: Arc<Rollup>,
+    buckets: Buckets,
     /// By the place of the column among those needed.
-    values: HashMap<(usize, Aggregate), ArrayRef>,
+    values: Values,
 }
+
+enum Buckets {
+    OfSeries(Arc<Rollup>),
+    Together(Arc<Totals>),
+}
+
+type Values = HashMap<(usize, Aggregate), ArrayRef>;
 
 /// Reads the rollup of a file; `None` where it has none.
 ///
@@ -26,16 +50,50 @@ pub(super) async fn read(
     store: &Store,
     file: &FileSource,
     columns: &[Needed],
+    together: bool,
 ) -> Result<Option<Rolled>> {
+    if together
+        && let Some(totals) = reader.totals(store, file).await?
+        && let Some(values) = totaled(reader, store, file, &totals, columns).await?
+    {
+        return Ok(Some(Rolled { buckets: Buckets::Together(totals), values }));
+    }
     let Some(rollup) = reader.rollup(store, file).await? else { return Ok(None) };
-    let wanted = columns.iter().enumerate().filter(|(_, c)| c.id != ColumnId::TS);
-    let wanted = wanted.flat_map(|(i, column)| wanted_of(&column.wants).map(move |what| (i, column.id, what)));
-    let found = wanted.map(async |(i, id, what)| {
+    let found = wanted(columns).map(async |(i, id, what)| {
         let values = reader.rolled(store, file, &rollup, id, what).await?;
         Ok::<_, Error>(values.map(|v| ((i, what), v)))
     });
     let values = try_join_all(found).await?.into_iter().flatten().collect();
-    Ok(Some(Rolled { rollup, values }))
+    Ok(Some(Rolled { buckets: Buckets::OfSeries(rollup), values }))
+}
+
+/// What all series of a file together have of the columns; `None` where only the buckets of each can tell.
+async fn totaled(
+    reader: &Reader,
+    store: &Store,
+    file: &FileSource,
+    totals: &Totals,
+    columns: &[Needed],
+) -> Result<Option<Values>> {
+    let found = wanted(columns).map(async |(i, id, what)| {
+        let total = reader.totaled(store, file, totals, id, what).await?;
+        Ok::<_, Error>(((i, what), total))
+    });
+    let mut values = HashMap::new();
+    for (of, total) in try_join_all(found).await? {
+        match total {
+            Total::None => {}
+            Total::Values(array) => drop(values.insert(of, array)),
+            Total::OfSeries => return Ok(None),
+        }
+    }
+    Ok(Some(values))
+}
+
+/// The aggregates that are needed: the place of the column, its id, and which.
+fn wanted(columns: &[Needed]) -> impl Iterator<Item = (usize, ColumnId, Aggregate)> {
+    let fields = columns.iter().enumerate().filter(|(_, c)| c.id != ColumnId::TS);
+    fields.flat_map(|(i, column)| wanted_of(&column.wants).map(move |what| (i, column.id, what)))
 }
 
 /// Takes the buckets of chunks of one source that count as a whole; returns the unit that reads the others' rows.
@@ -47,10 +105,20 @@ pub(super) fn add(
     pieces: &[Piece],
     rolled: Option<&Rolled>,
 ) -> Result<Option<Unit>> {
-    let Some(Rolled { rollup, values }) = rolled else {
+    let Some(Rolled { buckets, values }) = rolled else {
         return Ok(Some(Unit::Plain { source: at, pieces: pieces.to_vec() }));
     };
     let get = |i: usize, what: Aggregate| values.get(&(i, what)).cloned();
+    let rollup = match (buckets, pieces) {
+        (Buckets::OfSeries(rollup), _) => rollup,
+        (Buckets::Together(_), []) => return Ok(None),
+        (Buckets::Together(totals), [one, ..]) => {
+            let rank = source.ranks.of(one.local as usize);
+            let all = [(rank, 0..totals.starts().len())];
+            cells.add_buckets(totals.starts(), totals.first_row(), &all, &get)?;
+            return Ok(None);
+        }
+    };
     let (mut whole, mut rest) = (Vec::new(), Vec::new());
     for piece in pieces {
         let of = rollup.buckets(piece.local as usize);
@@ -73,7 +141,7 @@ pub(super) fn add(
             }
         }
     }
-    cells.add_buckets(rollup, &whole, &get)?;
+    cells.add_buckets(rollup.starts(), rollup.first_row(), &whole, &get)?;
     Ok((!rest.is_empty()).then_some(Unit::Plain { source: at, pieces: rest }))
 }
 

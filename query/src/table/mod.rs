@@ -28,7 +28,7 @@ pub(crate) use catalog::Databases;
 pub(crate) use filters::TimeRange;
 pub(crate) use output::{Decoded, OutputColumn, ticks};
 pub(crate) use read::{Asked, Columns, Reading};
-pub(crate) use reader::Reader;
+pub(crate) use reader::{Reader, Total};
 pub(crate) use scan::SeriesScan;
 pub(crate) use select::{Keep, Piece, Selection};
 pub(crate) use series::Ranks;

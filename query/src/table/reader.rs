@@ -12,7 +12,7 @@ use tidelake_format::{
     layout,
     merge::Deletes,
     meta::{FileEntry, Root},
-    rollup::Rollup,
+    rollup::{Rollup, Totals},
     schema::{Supertable, Tombstone},
     snapshot::Snapshot,
     store::Store,
@@ -42,6 +42,9 @@ pub(crate) struct Reader {
     rollups: Cache<FileId, Arc<Rollup>>,
     /// Aggregates of rollups, one value per bucket.
     rolled: Cache<(FileId, ColumnId, Aggregate), Option<ArrayRef>>,
+    /// Rollups without their series, and their aggregates.
+    totals: Cache<FileId, Option<Arc<Totals>>>,
+    totaled: Cache<(FileId, ColumnId, Aggregate), Total>,
     uniter: Uniter,
 }
 
@@ -63,10 +66,12 @@ impl Reader {
             root,
             manifests: Cache::new(cache_bytes / 6),
             files: Cache::new(cache_bytes / 4),
-            blocks: Cache::new(cache_bytes / 6),
+            blocks: Cache::new(cache_bytes / 8),
             groups: Cache::new(cache_bytes / 6),
             rollups: Cache::new(cache_bytes / 12),
             rolled: Cache::new(cache_bytes / 6),
+            totals: Cache::new(cache_bytes / 48),
+            totaled: Cache::new(cache_bytes / 48),
             uniter: Uniter::default(),
         }
     }
@@ -204,6 +209,58 @@ impl Reader {
         };
         Ok(self.rolled.get((said.id, field, what), load).await?.as_ref().clone())
     }
+
+    /// The buckets of a file's rollup without their series; `None` where it has no rollup, or one whose times lie too far
+    /// apart.
+    ///
+    /// # Errors
+    /// As [`Reader::rollup`].
+    pub(crate) async fn totals(&self, store: &Store, file: &FileSource) -> Result<Option<Arc<Totals>>> {
+        let Some(said) = file.entry.rollup else { return Ok(None) };
+        let load = async || {
+            let rollup = self.rollup(store, file).await?;
+            let totals = rollup.and_then(|rollup| Totals::new(&rollup)).map(Arc::new);
+            let weight = totals.as_ref().map_or(16, |totals| totals.memory_bytes());
+            Ok((totals, weight))
+        };
+        Ok(self.totals.get(said.id, load).await?.as_ref().clone())
+    }
+
+    /// An aggregate of a field per bucket of the [`totals`](Self::totals).
+    ///
+    /// # Errors
+    /// As [`Reader::rollup`].
+    pub(crate) async fn totaled(
+        &self,
+        store: &Store,
+        file: &FileSource,
+        totals: &Totals,
+        field: ColumnId,
+        what: Aggregate,
+    ) -> Result<Total> {
+        let Some(said) = file.entry.rollup else { return Ok(Total::None) };
+        let load = async || {
+            let Some(rollup) = self.rollup(store, file).await? else { return Ok((Total::None, 16)) };
+            // Not kept: those of all series are larger, and asked for by other queries.
+            let Some(values) = rollup.aggregate(store, field, what).await? else { return Ok((Total::None, 16)) };
+            Ok(match totals.aggregate(&rollup, what, &values) {
+                Some(values) => (Total::Values(values.clone()), values.get_array_memory_size()),
+                None => (Total::OfSeries, 16),
+            })
+        };
+        Ok(self.totaled.get((said.id, field, what), load).await?.as_ref().clone())
+    }
+}
+
+/// What the buckets of all series of a file together have of a field.
+#[derive(Debug, Clone)]
+pub(crate) enum Total {
+    /// Nothing: the rollup lacks the aggregate, as each of its buckets does.
+    None,
+    /// One value per bucket.
+    Values(ArrayRef),
+    /// What only the buckets of series can tell.
+    OfSeries,
 }
 
 /// The rows of a source that a tombstone covers.
