@@ -5,8 +5,8 @@
 //! every directory above it that this process has not seen synced. Finding an object that exists syncs it and its
 //! directories too: only then may a caller rely on it. Only creating is supported; nothing is ever overwritten.
 //!
-//! Small reads and lookups are done in place, since a hop to a blocking thread costs more than they do; small objects are
-//! created in place too where other threads take over this one's tasks meanwhile: their creator waits one hop less.
+//! Small reads and lookups are done in place, since a hop to a blocking thread costs more than they do; small segments of
+//! the log are created in place too where other threads take over this one's tasks meanwhile.
 
 use std::{
     collections::HashMap,
@@ -34,12 +34,13 @@ use parking_lot::Mutex;
 use tokio::runtime::RuntimeFlavor;
 
 use super::direct::FileWriter;
+use crate::layout::LOG;
 
 /// Where staging files lie, below the root; never listed.
 const STAGING: &str = ".staging";
 /// A staging file older than this belongs to no attempt that still runs.
 const STAGING_AGE: Duration = Duration::from_secs(3_600);
-/// Reads and objects up to this size are done in place.
+/// Reads and segments up to this size are done in place.
 const INLINE_BYTES: u64 = 256 << 10;
 /// Ranges of one file nearer than this are read together.
 const NEAR_BYTES: u64 = 4 << 10;
@@ -283,7 +284,7 @@ impl ObjectStore for Directory {
         if opts.mode != PutMode::Create || !opts.attributes.is_empty() {
             return Err(unsupported("anything but creating an object without attributes"));
         }
-        if payload.content_length() <= INLINE_BYTES as usize && may_block_in_place() {
+        if is_segment(location) && payload.content_length() <= INLINE_BYTES as usize && may_block_in_place() {
             tokio::task::block_in_place(|| self.inner.create(location, &payload))?;
         } else {
             let (inner, location) = (self.inner.clone(), location.clone());
@@ -384,6 +385,11 @@ impl Directory {
             })
             .boxed()
     }
+}
+
+/// A segment's writer has nothing else to do meanwhile; who creates other objects may have several on the way.
+fn is_segment(location: &Path) -> bool {
+    location.parts().next().is_some_and(|part| part.as_ref() == LOG)
 }
 
 /// Whether the tasks of this thread go on elsewhere while it waits.

@@ -92,7 +92,7 @@ impl SeriesAggregate {
         let series = reading.sources.united.series.len();
         let groups = Groups::new(&shape.keys, series).map_err(to_datafusion)?;
         // the scan's data columns are those of keys and arguments; time only when something needs it
-        let together = groups.len() == 1 && needed.iter().all(is_exact_together);
+        let together = groups.len() == 1 && needed.iter().all(is_known_together);
         let mut rolled = share(&reading, rolled, partitions, together);
         let mut units = deal(&rest, &reading.sources.list, partitions, None);
         let partitions = units.len().max(rolled.len());
@@ -175,9 +175,12 @@ fn is_timeless(column: &Needed) -> bool {
     column.id != ColumnId::TS && !column.wants.first && !column.wants.last
 }
 
-/// Whether the sum of whole numbers of many series is right as a number too: one of 64 bits may wrap.
-fn is_exact_together(column: &Needed) -> bool {
-    !column.wants.float_sum || !matches!(column.data_type, DataType::Int64 | DataType::UInt64)
+/// Whether a file's buckets tell what is needed of a column without their series: sums of 64-bit numbers may wrap, which
+/// is not right as a number, and the extremes of floats are known by series alone.
+fn is_known_together(column: &Needed) -> bool {
+    let wraps = column.wants.float_sum && matches!(column.data_type, DataType::Int64 | DataType::UInt64);
+    let of_floats = (column.wants.min || column.wants.max) && column.data_type.is_floating();
+    !wraps && !of_floats
 }
 
 fn chunks_and_rows(of: &Answered) -> (usize, u64) {
