@@ -160,10 +160,13 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64) -> Result<Cut> {
     let is_retired = |(writer, w): &(WriterId, &Watermark)| {
         clock_ms.saturating_sub(w.start_ms) > RETIRED_MS && !listing.has(*writer)
     };
-    let retired: Vec<WriterId> = catalog.watermarks().filter(is_retired).map(|(writer, _)| writer).collect();
+    let mut retired: Vec<WriterId> = catalog.watermarks().filter(is_retired).map(|(writer, _)| writer).collect();
     if !retired.is_empty() {
         // Without their watermark, segments whose deletion a loss of power undid would count again.
-        store.sync(layout::LOG).await?;
+        if let Err(error) = store.sync(layout::LOG).await {
+            tracing::warn!(%error, "watermarks that are not needed any more stay for now");
+            retired.clear();
+        }
     }
     Ok(Cut { segments, watermarks: moved.into_iter().collect(), retired, faults, clock_ms, catalog })
 }

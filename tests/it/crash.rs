@@ -7,7 +7,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -16,12 +16,10 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use tidelake_tests::{Http, S3Server, Server, powerloss, tool};
 
 const CLIENTS: usize = 4;
-/// Rows of one request.
+/// Rows of one request at most.
 const ROWS: usize = 500;
 /// Requests that a client sends in one round at most.
-const REQUESTS: usize = 2_000;
-/// A round goes on until so many rows are acknowledged, and a little longer.
-const ACKNOWLEDGED: usize = 10_000;
+const REQUESTS: usize = 20_000;
 
 fn rounds() -> usize {
     std::env::var("TIDELAKE_CRASH_ROUNDS").map_or(4, |n| n.parse().expect("TIDELAKE_CRASH_ROUNDS is a number"))
@@ -31,11 +29,15 @@ fn rounds() -> usize {
 struct Scene<'a> {
     store: String,
     environment: Vec<(&'static str, String)>,
+    /// Rows of one request.
+    rows: usize,
+    /// A round goes on until so many rows are acknowledged, and a little longer.
+    acknowledged: usize,
     /// Called after each death, before the next start.
     aftermath: Box<dyn Fn() + 'a>,
 }
 
-/// The numbers of the requests of one client that were acknowledged in a round.
+/// The times of the first rows of the requests of one client that were acknowledged in a round.
 type Acknowledged = Vec<Vec<usize>>;
 
 /// The times of the rows of one round: row r of request q has ts = n = start + q·ROWS + r.
@@ -57,6 +59,7 @@ async fn round(scene: &Scene<'_>, round: usize, rng: &mut StdRng) -> Acknowledge
     let clients: Vec<_> = (0..CLIENTS)
         .map(|client| {
             let (http, stop, acknowledged) = (Http::new(&server.url()), stop.clone(), acknowledged.clone());
+            let rows = scene.rows;
             tokio::spawn(async move {
                 for request in 0..REQUESTS {
                     if stop.load(Ordering::Relaxed) {
@@ -64,9 +67,9 @@ async fn round(scene: &Scene<'_>, round: usize, rng: &mut StdRng) -> Acknowledge
                     }
                     let first = span(round).start + request * ROWS;
                     let body: String =
-                        (first..first + ROWS).map(|n| format!("k,client={client} n={n}i {n}\n")).collect();
+                        (first..first + rows).map(|n| format!("k,client={client} n={n}i {n}\n")).collect();
                     match http.post("/write?db=crash&precision=ms", &[], body).await {
-                        Ok(reply) if reply.status == 204 => acknowledged.lock().unwrap()[client].push(request),
+                        Ok(reply) if reply.status == 204 => acknowledged.lock().unwrap()[client].push(first),
                         Ok(reply) => panic!("refused: {} {}", reply.status, reply.body),
                         // The server is gone: whether this request was stored is unknown, and it was not acknowledged.
                         Err(_) => return,
@@ -75,9 +78,9 @@ async fn round(scene: &Scene<'_>, round: usize, rng: &mut StdRng) -> Acknowledge
             })
         })
         .collect();
-    let sum = || acknowledged.lock().unwrap().iter().map(Vec::len).sum::<usize>() * ROWS;
+    let sum = || acknowledged.lock().unwrap().iter().map(Vec::len).sum::<usize>() * scene.rows;
     let begun = std::time::Instant::now();
-    while sum() < ACKNOWLEDGED {
+    while sum() < scene.acknowledged {
         assert!(begun.elapsed() < Duration::from_secs(60), "only {} rows acknowledged in a minute", sum());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -97,14 +100,13 @@ async fn round(scene: &Scene<'_>, round: usize, rng: &mut StdRng) -> Acknowledge
 }
 
 /// Every acknowledged row of a round is there, and no row twice; gives (rows, sum of n) of each client that has any.
-async fn all_there(http: &Http, round: usize, acknowledged: &Acknowledged) -> Vec<(i64, i64)> {
+async fn all_there(http: &Http, round: usize, rows: usize, acknowledged: &Acknowledged) -> Vec<(i64, i64)> {
     let mut there = Vec::new();
     for (client, requests) in acknowledged.iter().enumerate() {
-        let start = span(round).start;
         let sql = format!("select n from crash.k where client='{client}' and {} order by n", within(round));
         let found: Vec<i64> = http.sql(&sql).await.iter().map(|row| row[0].as_i64().unwrap()).collect();
         assert!(found.windows(2).all(|w| w[0] < w[1]), "round {round}: a row of client {client} is there twice");
-        for n in requests.iter().flat_map(|q| (start + q * ROWS..start + (q + 1) * ROWS).map(|n| n as i64)) {
+        for n in requests.iter().flat_map(|first| (*first..first + rows).map(|n| n as i64)) {
             assert!(found.binary_search(&n).is_ok(), "round {round}: acknowledged row {n} of client {client} is lost");
         }
         if !found.is_empty() {
@@ -130,7 +132,7 @@ async fn dies_again_and_again(scene: Scene<'_>) {
         let acknowledged = round(&scene, at, &mut rng).await;
         let server = Server::start_with(&scene.store, ["--fold-interval", "200ms"], &scene.environment);
         let http = Http::new(&server.url());
-        history.push(all_there(&http, at, &acknowledged).await);
+        history.push(all_there(&http, at, scene.rows, &acknowledged).await);
         for (round, there) in history.iter().enumerate() {
             assert_eq!(
                 totals(&http, round).await,
@@ -147,34 +149,62 @@ async fn dies_again_and_again(scene: Scene<'_>) {
 async fn acknowledged_rows_survive_kill_9_on_a_directory() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().to_str().unwrap().to_owned();
-    dies_again_and_again(Scene { store, environment: Vec::new(), aftermath: Box::new(|| ()) }).await;
+    dies_again_and_again(Scene {
+        store,
+        environment: Vec::new(),
+        rows: ROWS,
+        acknowledged: 10_000,
+        aftermath: Box::new(|| ()),
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_rows_survive_kill_9_on_a_bucket() {
     let Some(s3) = S3Server::start() else { return };
     let (store, environment) = (s3.root("crash"), s3.environment());
-    dies_again_and_again(Scene { store, environment, aftermath: Box::new(|| ()) }).await;
+    dies_again_and_again(Scene { store, environment, rows: ROWS, acknowledged: 10_000, aftermath: Box::new(|| ()) })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_rows_survive_a_loss_of_power() {
-    let Some(library) = tool("TIDELAKE_POWERLOSS") else { return };
+    loses_power_again_and_again(ROWS, 10_000).await;
+}
+
+/// So many requests that their segments are synced in a journal, where the file system is fit for one.
+#[tokio::test(flavor = "multi_thread")]
+async fn acknowledged_rows_of_many_small_requests_survive_a_loss_of_power() {
+    let journals = loses_power_again_and_again(1, 1_000).await;
+    let mut stat = std::process::Command::new("stat");
+    let kind = stat.args(["--file-system", "--format=%T"]).arg(std::env::temp_dir()).output().unwrap();
+    let kind = String::from_utf8_lossy(&kind.stdout);
+    assert!(journals > 0 || !(kind.contains("ext") || kind.contains("xfs")), "no journal was left behind on {kind}");
+}
+
+/// Gives how many files of journals the losses left behind.
+async fn loses_power_again_and_again(rows: usize, acknowledged: usize) -> usize {
+    let Some(library) = tool("TIDELAKE_POWERLOSS") else { return usize::MAX };
     let all = tempfile::tempdir().unwrap();
     let [root, journal, left] = ["root", "journal", "left"].map(|name| all.path().join(name));
     for directory in [&root, &journal] {
         std::fs::create_dir(directory).unwrap();
     }
+    let journals = AtomicUsize::new(0);
     // what was not synced is gone; what is left becomes the root, durable from now on
     let aftermath = || {
         powerloss::restore(&journal, &root, &left).unwrap();
         std::fs::remove_dir_all(&root).unwrap();
         std::fs::remove_dir_all(&journal).unwrap();
         std::fs::rename(&left, &root).unwrap();
+        let found = std::fs::read_dir(root.join("log/.journal")).map_or(0, Iterator::count);
+        journals.fetch_add(found, Ordering::Relaxed);
         std::fs::create_dir(&journal).unwrap();
         powerloss::seed(&journal, &root).unwrap();
     };
     let text = |path: &Path| path.to_str().unwrap().to_owned();
     let environment = vec![("LD_PRELOAD", library), (powerloss::JOURNAL, text(&journal))];
-    dies_again_and_again(Scene { store: text(&root), environment, aftermath: Box::new(aftermath) }).await;
+    let store = text(&root);
+    dies_again_and_again(Scene { store, environment, rows, acknowledged, aftermath: Box::new(aftermath) }).await;
+    journals.into_inner()
 }

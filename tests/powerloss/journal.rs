@@ -22,14 +22,19 @@ use std::{
 /// The environment variable that names the directory of the journal; nothing is written down without it.
 pub const JOURNAL: &str = "TIDELAKE_POWERLOSS_JOURNAL";
 
-/// Writes down that all below `root` is durable: how a test begins.
+/// Writes down that all below `root` is durable: how a test begins, and what a sync of a file system does.
 ///
 /// # Errors
 /// Those of the file system.
 pub fn seed(journal: &Path, root: &Path) -> io::Result<()> {
+    // what is removed meanwhile need not be remembered
+    let there = |done: io::Result<()>| match done {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    };
     for entry in fs::read_dir(root)? {
         let path = entry?.path();
-        if path.is_dir() { seed(journal, &path)? } else { remember(journal, &path)? }
+        there(if path.is_dir() { seed(journal, &path) } else { remember(journal, &path) })?;
     }
     remember(journal, root)
 }

@@ -16,18 +16,52 @@ use parking_lot::Mutex;
 /// Smaller files are written through the page cache.
 const MIN_BYTES: usize = 128 << 10;
 /// What memory, places in the file and lengths of writes are multiples of: the largest block that disks have.
-const ALIGN: usize = 4 << 10;
+pub(super) const ALIGN: usize = 4 << 10;
+/// With what a file is opened to be written past the page cache.
+#[cfg(target_os = "linux")]
+pub(super) const FLAGS: i32 = rustix::fs::OFlags::DIRECT.bits().cast_signed();
+#[cfg(not(target_os = "linux"))]
+pub(super) const FLAGS: i32 = 0;
 /// Written at once.
 const BUFFER: usize = 1 << 20;
 /// How many buffers are kept for later files.
 const SPARE_BUFFERS: usize = 4;
+
+/// Memory that can be written past the page cache.
+#[derive(Debug)]
+pub(super) struct Aligned(Vec<u8>);
+
+impl Aligned {
+    /// Zeros.
+    pub(super) fn new(len: usize) -> Self {
+        Self(vec![0; len + ALIGN])
+    }
+
+    /// Makes it at least so long; what it held is lost.
+    pub(super) fn grow(&mut self, len: usize) {
+        if self.as_slice().len() < len {
+            *self = Self::new(len);
+        }
+    }
+
+    pub(super) fn as_slice(&self) -> &[u8] {
+        let start = self.0.as_ptr().align_offset(ALIGN);
+        &self.0[start..start + self.0.len() - ALIGN]
+    }
+
+    pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
+        let start = self.0.as_ptr().align_offset(ALIGN);
+        let end = start + self.0.len() - ALIGN;
+        &mut self.0[start..end]
+    }
+}
 
 /// Writes files, past the page cache where they are large and the file system can.
 #[derive(Debug, Default)]
 pub(super) struct FileWriter {
     /// The file system has refused it.
     refused: AtomicBool,
-    spare: Mutex<Vec<Vec<u8>>>,
+    spare: Mutex<Vec<Aligned>>,
 }
 
 impl FileWriter {
@@ -56,11 +90,9 @@ impl FileWriter {
     fn create_direct(&self, path: &Path, payload: &PutPayload) -> io::Result<File> {
         use std::os::unix::fs::OpenOptionsExt;
 
-        let flags = rustix::fs::OFlags::DIRECT.bits().cast_signed();
-        let mut file = OpenOptions::new().write(true).create_new(true).custom_flags(flags).open(path)?;
-        let mut buffer = self.spare.lock().pop().unwrap_or_else(|| vec![0; BUFFER + ALIGN]);
-        let start = buffer.as_ptr().align_offset(ALIGN);
-        let written = write_blocks(&mut file, payload, &mut buffer[start..start + BUFFER]);
+        let mut file = OpenOptions::new().write(true).create_new(true).custom_flags(FLAGS).open(path)?;
+        let mut buffer = self.spare.lock().pop().unwrap_or_else(|| Aligned::new(BUFFER));
+        let written = write_blocks(&mut file, payload, buffer.as_mut_slice());
         let mut spare = self.spare.lock();
         if spare.len() < SPARE_BUFFERS {
             spare.push(buffer);

@@ -5,6 +5,8 @@
 //! every directory above it that this process has not seen synced. Finding an object that exists syncs it and its
 //! directories too: only then may a caller rely on it. Only creating is supported; nothing is ever overwritten.
 //!
+//! A segment of the log may be synced in a [`Journal`] instead, before its file is linked.
+//!
 //! Small reads and lookups are done in place, since a hop to a blocking thread costs more than they do; small segments of
 //! the log are created in place too where other threads take over this one's tasks meanwhile.
 
@@ -33,7 +35,10 @@ use object_store::{
 use parking_lot::Mutex;
 use tokio::runtime::RuntimeFlavor;
 
-use super::direct::FileWriter;
+use super::{
+    direct::FileWriter,
+    journal::{self, JOURNAL, Journal, Settled},
+};
 use crate::layout::LOG;
 
 /// Where staging files lie, below the root; never listed.
@@ -60,6 +65,7 @@ struct Inner {
     run: u64,
     staged: AtomicU64,
     writer: FileWriter,
+    journal: Journal,
     /// Inode by directory whose whole chain up to the root is known to be synced.
     synced: Mutex<HashMap<PathBuf, u64>>,
 }
@@ -81,16 +87,33 @@ impl Directory {
             File::open(above)?.sync_all()?;
         }
         let root = fs::canonicalize(root)?;
-        let inner =
-            Inner { root, run, staged: AtomicU64::new(0), writer: FileWriter::default(), synced: Mutex::default() };
+        let inner = Inner {
+            journal: Journal::new(&root, run),
+            root,
+            run,
+            staged: AtomicU64::new(0),
+            writer: FileWriter::default(),
+            synced: Mutex::default(),
+        };
         inner.collect_staging();
+        inner.settle_journals()?;
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Syncs a directory, so that what was linked in it stays.
+    /// Syncs a directory, so that what was linked in it stays and what was deleted does not come back.
     pub(super) async fn sync(&self, prefix: &Path) -> Result<()> {
-        let (inner, path) = (self.inner.clone(), self.inner.path(prefix));
-        blocking(move || if path.exists() { inner.sync_chain(&path) } else { Ok(()) }).await
+        let (inner, path, is_log) = (self.inner.clone(), self.inner.path(prefix), is_segment(prefix));
+        let sync = move || {
+            if is_log {
+                let Settled { restored, is_stalled } = inner.settle_journals().map_err(generic)?;
+                if restored > 0 || is_stalled {
+                    let reason = "segments came back from a journal, or may yet: a process that does not run has one";
+                    return Err(generic(io::Error::other(reason)));
+                }
+            }
+            if path.exists() { inner.sync_chain(&path) } else { Ok(()) }
+        };
+        blocking(sync).await
     }
 
     /// The object of the smallest name in one directory.
@@ -122,10 +145,11 @@ impl Directory {
             Err(e) => return Err(generic(e)),
         };
         let mut names = Vec::new();
+        let directory = self.inner.path(prefix);
         for entry in entries {
             let entry = entry.map_err(generic)?;
             if entry.file_type().is_ok_and(|t| t.is_dir()) {
-                names.extend(entry.file_name().into_string());
+                names.extend(entry.file_name().into_string().ok().filter(|n| !self.inner.is_hidden(&directory, n)));
             }
         }
         Ok(names)
@@ -151,9 +175,22 @@ impl Inner {
         }
     }
 
-    fn create(&self, location: &Path, payload: &PutPayload) -> Result<()> {
+    fn settle_journals(&self) -> io::Result<Settled> {
+        let settled = journal::settle(&self.root, self.run, &self.staging())?;
+        if settled.restored > 0 {
+            tracing::info!(segments = settled.restored, root = %self.root.display(), "segments put back from a journal");
+        }
+        Ok(settled)
+    }
+
+    /// A new name for a file on its way.
+    fn staging(&self) -> PathBuf {
         let n = self.staged.fetch_add(1, Ordering::Relaxed);
-        let staging = self.root.join(STAGING).join(format!("{:016x}-{n}", self.run));
+        self.root.join(STAGING).join(format!("{:016x}-{n}", self.run))
+    }
+
+    fn create(&self, location: &Path, payload: &PutPayload) -> Result<()> {
+        let staging = self.staging();
         let created = self.create_from(&staging, location, payload);
         // The link, where it was made, stays; a leftover is collected when the root is opened.
         let _ = fs::remove_file(&staging);
@@ -174,7 +211,16 @@ impl Inner {
             }
             made => made,
         };
-        file.and_then(|file| file.sync_all()).map_err(generic)?;
+        let file = file.map_err(generic)?;
+        let journaled = if is_segment(location) && payload.content_length() <= INLINE_BYTES as usize {
+            let modified = file.metadata().and_then(|meta| meta.modified()).map_err(generic)?;
+            self.journal.append(location, payload, modified)
+        } else {
+            None
+        };
+        if journaled.is_none() {
+            file.sync_all().map_err(generic)?;
+        }
         // A collector may remove an empty directory between its making and the link.
         for attempt in 0.. {
             match fs::hard_link(staging, &target) {
@@ -188,7 +234,7 @@ impl Inner {
                 Err(e) => return Err(generic(e)),
             }
         }
-        self.sync_chain(&parent)
+        if journaled.is_some() { Ok(()) } else { self.sync_chain(&parent) }
     }
 
     /// What a creator is told whose key is taken, once what is there will stay.
@@ -241,6 +287,15 @@ impl Inner {
         Ok(())
     }
 
+    /// Whether something in a directory is no object and holds none.
+    fn is_hidden(&self, directory: &FsPath, name: &str) -> bool {
+        match name {
+            STAGING => directory == self.root,
+            JOURNAL => directory.parent() == Some(&self.root) && directory.ends_with(LOG),
+            _ => false,
+        }
+    }
+
     fn walk(&self, directory: &FsPath, location: &Path, found: &mut Vec<ObjectMeta>) -> Result<()> {
         let entries = match fs::read_dir(directory) {
             Ok(entries) => entries,
@@ -250,7 +305,7 @@ impl Inner {
         for entry in entries {
             let entry = entry.map_err(generic)?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            if name == STAGING && directory == self.root {
+            if self.is_hidden(directory, &name) {
                 continue;
             }
             let below = location.clone().join(name.as_str());
@@ -360,8 +415,7 @@ impl ObjectStore for Directory {
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let prefix = prefix.cloned().unwrap_or_default();
         let names = self.directories(&prefix)?;
-        let shown = names.into_iter().filter(|n| !(n == STAGING && prefix.as_ref().is_empty()));
-        let mut common_prefixes: Vec<_> = shown.map(|n| prefix.clone().join(n.as_str())).collect();
+        let mut common_prefixes: Vec<_> = names.into_iter().map(|n| prefix.clone().join(n.as_str())).collect();
         common_prefixes.sort_unstable();
         let inner = self.inner.clone();
         let depth = prefix.parts().count() + 1;

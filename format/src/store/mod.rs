@@ -12,6 +12,7 @@ mod direct;
 mod directory;
 pub mod faults;
 mod hedge;
+mod journal;
 mod list;
 mod open;
 mod retry;

@@ -1,0 +1,720 @@
+//! A journal by which many small segments of the log become durable at one sync each.
+//!
+//! A segment that is a file of its own takes two syncs: one of its content, one of its directory. A process that puts
+//! many of them writes each to its journal first, into blocks that are there already, and links the segment's file
+//! without a sync. Some seconds later one call syncs all of them, and the journal begins anew; most segments have been
+//! folded and deleted by then and never reach the disk.
+//!
+//! Whoever opens a root settles the journals of processes that are gone: what a loss of power has taken or torn is put
+//! back, under its time. Segments that were deleted meanwhile come back too, as after any loss of power.
+//!
+//! A file is a block with its number and then records, each at the start of a block: number, checksum, lengths, time,
+//! key, bytes. Records of an earlier use have another number. Of records on their way at once the later may be there
+//! without the earlier, so a reader looks at every block.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::{self, ErrorKind},
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Path as FsPath, PathBuf},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use object_store::{PutPayload, path::Path};
+use parking_lot::{Condvar, Mutex};
+
+use super::direct::{ALIGN, Aligned, FLAGS};
+use crate::layout::LOG;
+
+/// Where journals lie, below `log/`, so that they go with the segments that they speak of; never listed.
+pub(super) const JOURNAL: &str = ".journal";
+/// Held by who settles.
+const TURN: &str = "turn";
+/// How long to wait for another one that settles.
+const TURN_DEADLINE: Duration = Duration::from_secs(60);
+/// Bytes of one file.
+const FILE_BYTES: usize = 16 << 20;
+/// How many files a process has at most; where all are full, segments are synced one by one.
+const MAX_FILES: usize = 8;
+/// So many full files are settled before the oldest record has its age.
+const FULL_FILES: usize = MAX_FILES - 2;
+/// The files of records are settled after this time.
+const RECORD_AGE: Duration = Duration::from_secs(5);
+/// A process needs a journal that puts so many segments in a second, and none when it has put none for `RECORD_AGE`.
+const SEGMENTS_A_SECOND: u32 = 64;
+/// A process that has held records for this time does not run.
+const STALLED: Duration = Duration::from_secs(60);
+/// Bytes of a record before its key.
+const RECORD_HEADER: usize = 40;
+const MAGIC: &[u8; 8] = b"tidejrnl";
+/// What a disk writes whole.
+const SECTOR: usize = 512;
+
+/// The journal of one process for one root.
+#[derive(Debug)]
+pub(super) struct Journal {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    root: PathBuf,
+    /// Tells the files of this process from those of others.
+    run: u64,
+    state: Mutex<State>,
+    changed: Condvar,
+    buffers: Mutex<Vec<Aligned>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Segments since the second began that is counted.
+    recent: u32,
+    second: Option<Instant>,
+    last: Option<Instant>,
+    /// The thread that makes and settles files runs.
+    works: bool,
+    /// The journal cannot be used here, or not any more.
+    refused: bool,
+    closed: bool,
+    current: Option<Current>,
+    spare: Vec<Arc<JournalFile>>,
+    full: Vec<Current>,
+    /// How many times a file began.
+    begun: u64,
+    /// Files on the disk.
+    files: usize,
+}
+
+/// A file that takes records.
+#[derive(Debug)]
+struct Current {
+    file: Arc<JournalFile>,
+    /// Where the next record goes.
+    end: usize,
+    /// Since when it holds one.
+    since: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct JournalFile {
+    path: PathBuf,
+    /// Locked as long as its process lives.
+    file: File,
+    /// Its number this time, which each record repeats.
+    number: Mutex<Number>,
+}
+
+/// Run of the process and count.
+type Number = [u8; 16];
+
+/// A segment that is in the journal; to be held until its file is linked.
+#[derive(Debug)]
+pub(super) struct Journaled {
+    _file: Arc<JournalFile>,
+}
+
+/// What the thread does next.
+enum Step {
+    Make,
+    Settle(Vec<Current>),
+    /// Nothing is left to do; the spare files go.
+    End(Vec<Arc<JournalFile>>),
+}
+
+impl Journal {
+    /// A journal that begins once it is worth it, where the file system is fit for it.
+    pub(super) fn new(root: &FsPath, run: u64) -> Self {
+        Self::with(root, run, !is_local(root))
+    }
+
+    fn with(root: &FsPath, run: u64, refused: bool) -> Self {
+        let state = State { refused, ..State::default() };
+        let shared = Shared {
+            root: root.to_owned(),
+            run,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            buffers: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Makes a segment durable whose file, last modified at `modified`, is not; `None` where the caller has to sync it.
+    pub(super) fn append(&self, key: &Path, payload: &PutPayload, modified: SystemTime) -> Option<Journaled> {
+        let key = key.as_ref().as_bytes();
+        let len = (RECORD_HEADER + key.len() + payload.content_length()).next_multiple_of(ALIGN);
+        let (file, at) = self.reserve(len)?;
+        let mut buffer = self.shared.buffers.lock().pop().unwrap_or_else(|| Aligned::new(len));
+        buffer.grow(len);
+        let number = *file.number.lock();
+        encode(&mut buffer.as_mut_slice()[..len], &number, key, payload, modified);
+        let written = file.file.write_all_at(&buffer.as_slice()[..len], at as u64).and_then(|()| file.file.sync_data());
+        let mut buffers = self.shared.buffers.lock();
+        if buffers.len() < 2 {
+            buffers.push(buffer);
+        }
+        drop(buffers);
+        match written {
+            Ok(()) => Some(Journaled { _file: file }),
+            Err(error) => {
+                self.shared.refuse(&error);
+                None
+            }
+        }
+    }
+
+    /// A place for a record in the current file, which is not settled while the caller has it.
+    fn reserve(&self, len: usize) -> Option<(Arc<JournalFile>, usize)> {
+        let mut state = self.shared.state.lock();
+        if state.refused || len > FILE_BYTES - ALIGN {
+            return None;
+        }
+        let now = Instant::now();
+        state.last = Some(now);
+        if state.second.is_none_or(|second| now - second > Duration::from_secs(1)) {
+            (state.second, state.recent) = (Some(now), 0);
+        }
+        state.recent += 1;
+        if !state.works {
+            if state.recent > SEGMENTS_A_SECOND {
+                state.works = true;
+                self.start(&mut state);
+            }
+            return None;
+        }
+        if state.current.as_ref().is_some_and(|current| current.end + len > FILE_BYTES) {
+            let full = state.current.take();
+            state.full.extend(full);
+        }
+        if state.current.is_none() {
+            state.current = state.spare.pop().map(|file| Current { file, end: ALIGN, since: None });
+            self.shared.changed.notify_one();
+        }
+        let current = state.current.as_mut()?;
+        let at = current.end;
+        current.end += len;
+        current.since.get_or_insert(now);
+        Some((current.file.clone(), at))
+    }
+
+    fn start(&self, state: &mut State) {
+        let shared = self.shared.clone();
+        let spawned = thread::Builder::new().name("journal".to_owned()).spawn(move || shared.work());
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "no thread for the journal; segments are synced one by one");
+            (state.works, state.refused) = (false, true);
+        }
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.shared.state.lock().closed = true;
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Shared {
+    fn refuse(&self, error: &io::Error) {
+        tracing::warn!(%error, root = %self.root.display(), "the journal is of no use; segments are synced one by one");
+        self.state.lock().refused = true;
+        self.changed.notify_one();
+    }
+
+    fn work(&self) {
+        loop {
+            match self.next_step() {
+                Step::Make => match self.make() {
+                    Ok(file) => self.state.lock().spare.push(Arc::new(file)),
+                    Err(error) => {
+                        self.state.lock().files -= 1;
+                        self.refuse(&error);
+                    }
+                },
+                Step::Settle(files) => {
+                    if let Err(error) = self.settle(files) {
+                        // What they hold is found by who opens the root next.
+                        self.refuse(&error);
+                        return;
+                    }
+                }
+                Step::End(files) => {
+                    for file in files {
+                        // One that stays holds nothing and is found by who opens the root next.
+                        let _ = fs::remove_file(&file.path);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn next_step(&self) -> Step {
+        let mut state = self.state.lock();
+        loop {
+            let ends = state.closed || state.refused;
+            let is_old = |c: &Current| ends || c.since.is_some_and(|since| since.elapsed() >= RECORD_AGE);
+            if state.full.len() >= FULL_FILES || state.full.first().is_some_and(is_old) {
+                return Step::Settle(state.full.drain(..).collect());
+            }
+            if state.current.as_ref().is_some_and(is_old) {
+                return Step::Settle(state.current.take().into_iter().collect());
+            }
+            let is_idle = state.last.is_none_or(|last| last.elapsed() >= RECORD_AGE);
+            if ends || is_idle && state.full.is_empty() && state.current.is_none() {
+                state.works = false;
+                state.files = 0;
+                return Step::End(state.spare.drain(..).collect());
+            }
+            if state.spare.is_empty() && state.files < MAX_FILES {
+                state.files += 1;
+                return Step::Make;
+            }
+            self.changed.wait_for(&mut state, Duration::from_millis(500));
+        }
+    }
+
+    /// A file whose blocks are all there: what is written to them later needs no metadata to be found.
+    fn make(&self) -> io::Result<JournalFile> {
+        let directory = self.root.join(LOG).join(JOURNAL);
+        fs::create_dir_all(&directory)?;
+        let number = self.begin();
+        let path = directory.join(format!("{:016x}-{}", self.run, self.state.lock().begun));
+        let open = |flags| File::options().read(true).write(true).create_new(true).custom_flags(flags).open(&path);
+        let file = match open(FLAGS) {
+            Err(e) if e.kind() == ErrorKind::InvalidInput => open(0)?,
+            opened => opened?,
+        };
+        file.try_lock()?;
+        let zeros = Aligned::new(1 << 20);
+        for at in (0..FILE_BYTES).step_by(1 << 20) {
+            file.write_all_at(zeros.as_slice(), at as u64)?;
+        }
+        let made = JournalFile { path, file, number: Mutex::new(number) };
+        made.write_number(number)?;
+        made.file.sync_all()?;
+        for directory in [&directory, &self.root.join(LOG), &self.root] {
+            File::open(directory)?.sync_all()?;
+        }
+        Ok(made)
+    }
+
+    fn begin(&self) -> Number {
+        let mut state = self.state.lock();
+        state.begun += 1;
+        let mut number = [0; 16];
+        number[..8].copy_from_slice(&self.run.to_le_bytes());
+        number[8..].copy_from_slice(&state.begun.to_le_bytes());
+        number
+    }
+
+    /// Makes the segments of files durable by themselves, so that the files can begin anew.
+    fn settle(&self, files: Vec<Current>) -> io::Result<()> {
+        for Current { file, .. } in &files {
+            // Segments that are not linked yet would not be synced.
+            while Arc::strong_count(file) > 1 {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        sync_file_system(&self.root)?;
+        for Current { file, .. } in files {
+            let number = self.begin();
+            file.write_number(number)?;
+            *file.number.lock() = number;
+            self.state.lock().spare.push(file);
+        }
+        Ok(())
+    }
+}
+
+impl JournalFile {
+    fn write_number(&self, number: Number) -> io::Result<()> {
+        let mut block = Aligned::new(ALIGN);
+        block.as_mut_slice()[..8].copy_from_slice(MAGIC);
+        block.as_mut_slice()[8..24].copy_from_slice(&number);
+        self.file.write_all_at(block.as_slice(), 0)?;
+        self.file.sync_data()
+    }
+}
+
+fn encode(record: &mut [u8], number: &Number, key: &[u8], payload: &PutPayload, modified: SystemTime) {
+    let modified_ns = modified.duration_since(UNIX_EPOCH).map_or(0, |age| age.as_nanos() as u64);
+    record[..16].copy_from_slice(number);
+    record[20..24].copy_from_slice(&(key.len() as u32).to_le_bytes());
+    record[24..32].copy_from_slice(&(payload.content_length() as u64).to_le_bytes());
+    record[32..40].copy_from_slice(&modified_ns.to_le_bytes());
+    let mut at = RECORD_HEADER;
+    for part in [key].into_iter().chain(payload.iter().map(|part| part.as_ref())) {
+        record[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    record[at..].fill(0);
+    let checksum = crc32fast::hash(&record[20..at]);
+    record[16..20].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// A segment as a journal has it.
+#[derive(Debug, PartialEq, Eq)]
+struct Record<'a> {
+    key: &'a str,
+    bytes: &'a [u8],
+    modified: SystemTime,
+}
+
+/// The record at the start of some blocks and its length, where there is one of this number.
+fn decode<'a>(blocks: &'a [u8], number: &[u8]) -> Option<(Record<'a>, usize)> {
+    let header = blocks.get(..RECORD_HEADER)?;
+    let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
+    let half = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("4 bytes"));
+    let (key_len, len) = (half(20) as usize, usize::try_from(word(24)).ok()?);
+    let end = RECORD_HEADER.checked_add(key_len)?.checked_add(len)?;
+    let checked = blocks.get(20..end)?;
+    if header[..16] != *number || crc32fast::hash(checked) != half(16) {
+        return None;
+    }
+    let (key, bytes) = blocks[RECORD_HEADER..end].split_at(key_len);
+    let modified = UNIX_EPOCH + Duration::from_nanos(word(32));
+    Some((Record { key: std::str::from_utf8(key).ok()?, bytes, modified }, end))
+}
+
+/// Every record of a file.
+fn records(file: &[u8]) -> Vec<Record<'_>> {
+    let mut found = Vec::new();
+    if !file.starts_with(MAGIC) || file.len() < ALIGN {
+        return found; // not a journal yet
+    }
+    let (number, mut at) = (&file[8..24], ALIGN);
+    while at < file.len() {
+        match decode(&file[at..], number) {
+            Some((record, len)) => {
+                found.push(record);
+                at += len.next_multiple_of(ALIGN);
+            }
+            None => at += ALIGN,
+        }
+    }
+    found
+}
+
+/// What [`settle`] found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Settled {
+    /// Segments that were put back.
+    pub(super) restored: usize,
+    /// Another process has held records for longer than one that runs does.
+    pub(super) is_stalled: bool,
+}
+
+/// Puts back what the journals of processes that are gone have and the log lacks, makes all of it durable and removes
+/// them; `staging` is for a file on its way.
+///
+/// # Errors
+/// Those of the file system; WouldBlock where another process does not end settling.
+pub(super) fn settle(root: &FsPath, run: u64, staging: &FsPath) -> io::Result<Settled> {
+    let directory = root.join(LOG).join(JOURNAL);
+    let mut settled = Settled::default();
+    if !directory.exists() {
+        return Ok(settled);
+    }
+    let turn = File::options().write(true).create(true).truncate(false).open(directory.join(TURN))?;
+    let begun = Instant::now();
+    while let Err(error) = turn.try_lock() {
+        match error {
+            TryLockError::WouldBlock if begun.elapsed() < TURN_DEADLINE => thread::sleep(Duration::from_millis(5)),
+            error => return Err(error.into()),
+        }
+    }
+    let own = format!("{run:016x}-");
+    let mut gone = Vec::new();
+    for entry in fs::read_dir(&directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == TURN || name.to_string_lossy().starts_with(&own) {
+            continue;
+        }
+        let file = match File::options().read(true).write(true).open(entry.path()) {
+            Err(e) if e.kind() == ErrorKind::NotFound => continue,
+            file => file?,
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let age = file.metadata()?.modified()?.elapsed().unwrap_or_default();
+                settled.is_stalled |= age > STALLED;
+                continue;
+            }
+            Err(TryLockError::Error(e)) => return Err(e),
+        }
+        let bytes = fs::read(entry.path())?;
+        for record in records(&bytes) {
+            settled.restored += usize::from(restore(root, &record, staging)?);
+        }
+        gone.push((entry.path(), file));
+    }
+    if !gone.is_empty() {
+        sync_file_system(root)?;
+    }
+    for (path, file) in gone {
+        // Its removal is not synced: it must not come back with anything in it.
+        file.write_all_at(&[0; ALIGN], 0)?;
+        file.sync_data()?;
+        fs::remove_file(path)?;
+    }
+    Ok(settled)
+}
+
+/// Puts a segment back unless it is there, or another object in its place.
+fn restore(root: &FsPath, record: &Record<'_>, staging: &FsPath) -> io::Result<bool> {
+    let key = Path::parse(record.key).map_err(io::Error::other)?;
+    let target = key.parts().fold(root.to_owned(), |path, part| path.join(part.as_ref()));
+    match fs::read(&target) {
+        Ok(found) if is_torn(&found, record.bytes) => fs::remove_file(&target)?,
+        Ok(_) => return Ok(false),
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        Err(e) => return Err(e),
+    }
+    fs::write(staging, record.bytes)?;
+    File::options().write(true).open(staging)?.set_modified(record.modified)?;
+    fs::create_dir_all(target.parent().expect("a segment has a name below the root"))?;
+    fs::hard_link(staging, &target)?;
+    fs::remove_file(staging)?;
+    Ok(true)
+}
+
+/// Whether a file holds only a part of these bytes: others are missing or were never written.
+fn is_torn(found: &[u8], whole: &[u8]) -> bool {
+    let is_part = |(found, whole): (&[u8], &[u8])| whole.starts_with(found) || found.iter().all(|byte| *byte == 0);
+    found != whole && found.len() <= whole.len() && found.chunks(SECTOR).zip(whole.chunks(SECTOR)).all(is_part)
+}
+
+/// Whether a directory lies on a file system of this machine of a kind that this is known to work on.
+#[cfg(target_os = "linux")]
+fn is_local(root: &FsPath) -> bool {
+    use rustix::fs::FsWord;
+
+    const EXT4: FsWord = 0xEF53;
+    const XFS: FsWord = 0x5846_5342;
+    rustix::fs::statfs(root).is_ok_and(|found| matches!(found.f_type, EXT4 | XFS))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_local(_: &FsPath) -> bool {
+    false
+}
+
+#[cfg(target_os = "linux")]
+fn sync_file_system(root: &FsPath) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(root)?)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sync_file_system(_: &FsPath) -> io::Result<()> {
+    Err(ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use rand::{Rng, SeedableRng, rngs::StdRng};
+
+    use super::*;
+
+    const RUN: u64 = 7;
+
+    /// A segment's key and bytes, of all sizes that end a block and do not.
+    fn segment(n: usize) -> (Path, Vec<u8>) {
+        let len = [0, 1, 100, SECTOR, 3 * SECTOR + 1, ALIGN - 60, ALIGN, 9 * ALIGN + 7][n % 8];
+        (Path::from(format!("log/w{}/{n}", n % 3)), (0..len).map(|i| (i * 7 + n + 1) as u8 | 1).collect())
+    }
+
+    fn modified(n: usize) -> SystemTime {
+        UNIX_EPOCH + Duration::from_nanos(1_700_000_000_123_456_789 + n as u64)
+    }
+
+    /// A journal that holds segments 0..count; their files are not made.
+    fn journal(root: &FsPath, count: usize) -> Journal {
+        let journal = Journal::with(root, RUN, false);
+        let mut written = 0;
+        let begun = Instant::now();
+        while written < count {
+            let (key, bytes) = segment(written);
+            written += usize::from(journal.append(&key, &bytes.into(), modified(written)).is_some());
+            assert!(begun.elapsed() < Duration::from_secs(60), "no journal begins");
+            if written == 0 {
+                thread::sleep(Duration::from_micros(100));
+            }
+        }
+        journal
+    }
+
+    /// What another machine would find of a root: no process holds any of it.
+    fn copy(root: &FsPath, target: &FsPath) {
+        fs::create_dir_all(target).unwrap();
+        for entry in fs::read_dir(root).unwrap() {
+            let path = entry.unwrap().path();
+            let target = target.join(path.file_name().unwrap());
+            if path.is_dir() { copy(&path, &target) } else { fs::copy(&path, &target).map(drop).unwrap() }
+        }
+    }
+
+    fn settled(root: &FsPath) -> Settled {
+        settle(root, RUN + 1, &root.join("staging")).unwrap()
+    }
+
+    #[test]
+    fn segments_come_back_with_their_bytes_and_times() {
+        let all = tempfile::tempdir().unwrap();
+        let (root, left) = (all.path().join("root"), all.path().join("left"));
+        fs::create_dir(&root).unwrap();
+        let journal = journal(&root, 100);
+        let put = |n| {
+            let (key, bytes) = segment(n);
+            while journal.append(&key, &bytes.clone().into(), modified(n)).is_none() {
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                scope.spawn(move || (100 + thread..500).step_by(4).for_each(put));
+            }
+        });
+        copy(&root, &left);
+        assert_eq!(settled(&left), Settled { restored: 500, is_stalled: false });
+        for n in 0..500 {
+            let (key, bytes) = segment(n);
+            let path = left.join(key.as_ref());
+            assert_eq!(fs::read(&path).unwrap(), bytes, "{n}");
+            assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), modified(n));
+        }
+        // What was folded and deleted since does not come back again.
+        fs::remove_file(left.join("log/w0/0")).unwrap();
+        assert_eq!(settled(&left), Settled::default());
+    }
+
+    #[test]
+    fn torn_files_are_made_whole_and_objects_of_others_stay() {
+        let all = tempfile::tempdir().unwrap();
+        let (root, left) = (all.path().join("root"), all.path().join("left"));
+        fs::create_dir(&root).unwrap();
+        let _held = journal(&root, 64);
+        copy(&root, &left);
+        let mut random = StdRng::seed_from_u64(1);
+        let mut others = 0;
+        for n in 0..64 {
+            let (key, whole) = segment(n);
+            let path = left.join(key.as_ref());
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let mut found = whole.clone();
+            match n / 16 {
+                0 => found.truncate(random.random_range(0..=whole.len())),
+                // a sector is there or was never written
+                1 => found.chunks_mut(SECTOR).filter(|_| random.random()).for_each(|sector| sector.fill(0)),
+                2 if !found.is_empty() => {
+                    found[0] ^= 2;
+                    others += 1;
+                }
+                _ => found.extend(b"longer"),
+            }
+            fs::write(&path, &found).unwrap();
+        }
+        settled(&left);
+        let mut kept = 0;
+        for n in 0..64 {
+            let (key, whole) = segment(n);
+            let found = fs::read(left.join(key.as_ref())).unwrap();
+            if n < 32 {
+                assert_eq!(found, whole, "{n}");
+            } else if n < 48 {
+                kept += usize::from(found != whole && found.len() == whole.len());
+            } else {
+                assert_eq!(found.len(), whole.len() + 6, "{n}");
+            }
+        }
+        assert_eq!(kept, others);
+    }
+
+    #[test]
+    fn a_record_that_is_torn_hides_no_other_one() {
+        let all = tempfile::tempdir().unwrap();
+        let _held = journal(all.path(), 40);
+        let directory = all.path().join(LOG).join(JOURNAL);
+        let files = fs::read_dir(&directory).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
+        let whole = files.max_by_key(|file| records(file).len()).unwrap();
+        let all: Vec<_> = records(&whole).iter().map(|r| r.key.to_owned()).collect();
+        assert!(all.len() > 20);
+        let mut at = ALIGN;
+        for missing in 0..all.len() {
+            let len = decode(&whole[at..], &whole[8..24]).unwrap().1;
+            for byte in [at, at + 17, at + 33, at + len - 1] {
+                let mut torn = whole.clone();
+                torn[byte] ^= 1;
+                let found: Vec<_> = records(&torn).iter().map(|r| r.key.to_owned()).collect();
+                let rest: Vec<_> =
+                    all.iter().enumerate().filter(|(i, _)| *i != missing).map(|(_, k)| k.clone()).collect();
+                assert_eq!(found, rest);
+            }
+            at += len.next_multiple_of(ALIGN);
+        }
+        // records of an earlier use
+        let mut begun = whole.clone();
+        begun[8..24].fill(9);
+        assert_eq!(records(&begun), []);
+        assert_eq!(records(&[]), []);
+    }
+
+    #[test]
+    fn what_a_living_process_holds_is_left_alone_and_goes_when_it_ends() {
+        let all = tempfile::tempdir().unwrap();
+        let journal = journal(all.path(), 10);
+        let directory = all.path().join(LOG).join(JOURNAL);
+        let files = || fs::read_dir(&directory).unwrap().filter(|e| e.as_ref().unwrap().file_name() != TURN).count();
+        assert_eq!(settled(all.path()), Settled::default());
+        assert!(files() > 0);
+        for entry in fs::read_dir(&directory).unwrap() {
+            let file = File::options().write(true).open(entry.unwrap().path()).unwrap();
+            file.set_modified(SystemTime::now() - 2 * STALLED).unwrap();
+        }
+        assert_eq!(settled(all.path()), Settled { restored: 0, is_stalled: true });
+        drop(journal);
+        let begun = Instant::now();
+        while files() > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "its files stay");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn files_are_used_again_and_only_what_was_not_settled_comes_back() {
+        let all = tempfile::tempdir().unwrap();
+        let root = all.path().join("root");
+        fs::create_dir(&root).unwrap();
+        let journal = journal(&root, 1);
+        let big: PutPayload = vec![1; 1 << 20].into();
+        let (mut journaled, mut refused) = (0, 0);
+        let begun = Instant::now();
+        while journaled < 4 * MAX_FILES * (FILE_BYTES >> 20) {
+            match journal.append(&Path::from(format!("log/w/{journaled}")), &big, modified(0)) {
+                Some(_) => journaled += 1,
+                None => {
+                    refused += 1;
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+            assert!(begun.elapsed() < Duration::from_secs(120), "only {journaled}, {refused} refused");
+        }
+        assert!(fs::read_dir(root.join(LOG).join(JOURNAL)).unwrap().count() <= MAX_FILES);
+        let left = all.path().join("left");
+        copy(&root, &left);
+        settled(&left);
+        let numbers: Vec<usize> = fs::read_dir(left.join("log/w"))
+            .unwrap()
+            .map(|e| e.unwrap().file_name().to_str().unwrap().parse().unwrap())
+            .collect();
+        assert_eq!(numbers.iter().max(), Some(&(journaled - 1)));
+        assert!(numbers.len() <= MAX_FILES * (FILE_BYTES >> 20), "{} came back", numbers.len());
+    }
+}
