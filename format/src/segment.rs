@@ -17,7 +17,7 @@
 //!   …           bodies, adjacent, in the order of the directory, to the end of the object
 //! ```
 //!
-//! A body is one zstd frame (level 1) of `raw` bytes: the length of the first stream (u64), the Arrow IPC stream of
+//! A body is one zstd frame (level 1, of small ones uncompressed) of `raw` bytes: the length of the first stream (u64), the Arrow IPC stream of
 //! the series set, the Arrow IPC stream of the rows; one record batch in each.
 
 mod concat;
@@ -43,6 +43,9 @@ pub const FORMAT_VERSION: u16 = 1;
 const MAX_BLOCKS: usize = 1 << 20;
 /// The most bytes of a body before compression.
 const MAX_RAW: usize = 1 << 30;
+/// Bodies of these sizes are not compressed: they take one block of a disk either way, and to compress one takes as long as
+/// to make it.
+const STORED_RAW: std::ops::RangeInclusive<usize> = 256..=3_800;
 const HEADER: usize = 56;
 const ENTRY: usize = 32;
 
@@ -121,7 +124,7 @@ fn body(block: &Block) -> Result<(Vec<u8>, usize)> {
             .with("limit", MAX_RAW)
             .with("found", raw.len()));
     }
-    Ok((ipc::compress(&raw)?, raw.len()))
+    Ok((if STORED_RAW.contains(&raw.len()) { ipc::store(&raw) } else { ipc::compress(&raw)? }, raw.len()))
 }
 
 /// Decodes a segment; `key` is only for messages. That the position in the header is that of the key is for the

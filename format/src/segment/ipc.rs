@@ -25,6 +25,19 @@ pub(crate) fn compress(raw: &[u8]) -> Result<Vec<u8>> {
     compression::compress(raw, ZSTD_LEVEL)
 }
 
+/// One zstd frame of a body as it is, of 256 bytes to 64 KiB (RFC 8878: magic, header with two bytes of content size,
+/// one raw block, the last).
+pub(crate) fn store(raw: &[u8]) -> Vec<u8> {
+    let len = raw.len();
+    assert!((256..1 << 16).contains(&len), "a body of {len} bytes is not stored as it is");
+    let mut frame = Vec::with_capacity(len + 10);
+    frame.extend_from_slice(&[0x28, 0xB5, 0x2F, 0xFD, 0b0110_0000]);
+    frame.extend_from_slice(&((len - 256) as u16).to_le_bytes());
+    frame.extend_from_slice(&((len as u32) << 3 | 1).to_le_bytes()[..3]);
+    frame.extend_from_slice(raw);
+    frame
+}
+
 /// Decompresses one frame to exactly `raw` bytes, at most `limit`.
 pub(crate) fn decompress(stored: &[u8], raw: usize, limit: usize) -> Result<Buffer> {
     let bad = |found: String| Error::corrupt("a body does not decompress").with("expected", raw).with("found", found);

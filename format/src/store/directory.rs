@@ -1,11 +1,11 @@
 //! An object store that is a directory on a local file system, durable and atomic.
 //!
-//! An object becomes visible by a hard link from a staging file, so it is there whole or not at all, and only one
-//! of several creators makes it. Durable means: the file is synced, then linked, then its directory is synced and
+//! An object becomes visible when a staging file gets its name, unless that is taken: so it is there whole or not at all,
+//! and only one of several creators makes it. Durable means: the file is synced, then named, then its directory is synced and
 //! every directory above it that this process has not seen synced. Finding an object that exists syncs it and its
 //! directories too: only then may a caller rely on it. Only creating is supported; nothing is ever overwritten.
 //!
-//! A segment of the log may be synced in a [`Journal`] instead, before its file is linked.
+//! A segment of the log may be synced in a [`Journal`] instead, before its file is named.
 //!
 //! Small reads and lookups are done in place, since a hop to a blocking thread costs more than they do; small segments of
 //! the log are created in place too where other threads take over this one's tasks meanwhile.
@@ -192,16 +192,19 @@ impl Inner {
     fn create(&self, location: &Path, payload: &PutPayload) -> Result<()> {
         let staging = self.staging();
         let created = self.create_from(&staging, location, payload);
-        // The link, where it was made, stays; a leftover is collected when the root is opened.
-        let _ = fs::remove_file(&staging);
+        if created.is_err() {
+            // A leftover is collected when the root is opened.
+            let _ = fs::remove_file(&staging);
+        }
         created
     }
 
     fn create_from(&self, staging: &FsPath, location: &Path, payload: &PutPayload) -> Result<()> {
         let target = self.path(location);
         let parent = target.parent().expect("an object has a name below the root").to_owned();
-        // Who comes second need not write and sync what it brings.
-        if target.exists() {
+        let small_segment = is_segment(location) && payload.content_length() <= INLINE_BYTES as usize;
+        // Who comes second need not write and sync what it brings; a segment has one writer.
+        if !small_segment && target.exists() {
             return Err(self.exists(location, &target, &parent, ErrorKind::AlreadyExists.into()));
         }
         let file = match self.writer.create(staging, payload) {
@@ -212,7 +215,7 @@ impl Inner {
             made => made,
         };
         let file = file.map_err(generic)?;
-        let journaled = if is_segment(location) && payload.content_length() <= INLINE_BYTES as usize {
+        let journaled = if small_segment {
             let modified = file.metadata().and_then(|meta| meta.modified()).map_err(generic)?;
             self.journal.append(location, payload, modified)
         } else {
@@ -223,7 +226,7 @@ impl Inner {
         }
         // A collector may remove an empty directory between its making and the link.
         for attempt in 0.. {
-            match fs::hard_link(staging, &target) {
+            match publish(staging, &target) {
                 Ok(()) => break,
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {
                     return Err(self.exists(location, &target, &parent, e));
@@ -439,6 +442,23 @@ impl Directory {
             })
             .boxed()
     }
+}
+
+/// Gives a staging file the name of an object, unless that is taken.
+fn publish(staging: &FsPath, target: &FsPath) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        match renameat_with(CWD, staging, CWD, target, RenameFlags::NOREPLACE) {
+            // Not every file system has this.
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
+            done => return Ok(done?),
+        }
+    }
+    fs::hard_link(staging, target)?;
+    // The link stays; a leftover is collected when the root is opened.
+    let _ = fs::remove_file(staging);
+    Ok(())
 }
 
 /// A segment's writer has nothing else to do meanwhile; who creates other objects may have several on the way.

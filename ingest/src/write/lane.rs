@@ -88,7 +88,7 @@ impl Lane {
     /// Writes groups until the queue is closed and empty.
     pub(crate) async fn run(mut self, takes: Takes, queue: Arc<Queue>, config: Arc<IngestConfig>) {
         let linger = crate::config::millis(config.no_sync_ms);
-        while let Some(group) = queue.take(takes, config.group_bytes, linger).await {
+        while let Some(group) = queue.take(takes, linger).await {
             self.write(group).await;
         }
     }

@@ -23,7 +23,7 @@ mod statement;
 #[cfg(test)]
 mod tests;
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{panic::AssertUnwindSafe, sync::Arc, thread};
 
 use chrono_tz::Tz;
 use futures::FutureExt;
@@ -35,7 +35,11 @@ use tidelake_format::{
     snapshot::{SnapshotOptions, SnapshotReader},
     store::Ambient,
 };
-use tokio::task::JoinHandle;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::oneshot,
+    task::JoinHandle,
+};
 
 pub use self::batches::{IfAbsent, IfExists, IngestTarget};
 pub(crate) use self::budget::{Budget, Reservation};
@@ -152,6 +156,31 @@ async fn write_forever(shared: Arc<Shared>, takes: Takes) {
     }
 }
 
+/// Starts a lane; it ends when its task is aborted. One that waits for a disk has a thread of its own: to hand the other
+/// tasks of a thread of the runtime to another one takes half as long as the disk.
+fn spawn_lane(shared: Arc<Shared>, takes: Takes) -> JoinHandle<()> {
+    let runtime = Handle::current();
+    let is_directory = shared.root.store().is_directory();
+    if !is_directory || runtime.runtime_flavor() != RuntimeFlavor::MultiThread {
+        return tokio::spawn(write_forever(shared, takes));
+    }
+    let (mut running, ended) = oneshot::channel::<()>();
+    let lane = async move {
+        tokio::select! {
+            biased;
+            () = running.closed() => (),
+            () = write_forever(shared, takes) => (),
+        }
+    };
+    thread::Builder::new()
+        .name("log-writer".to_owned())
+        .spawn(move || runtime.block_on(lane))
+        .expect("a process that starts has threads to start");
+    tokio::spawn(async move {
+        let _ = ended.await; // an error is its end
+    })
+}
+
 impl Ingest {
     /// Starts writers under new ids and, when the settings say so, background compaction.
     ///
@@ -168,7 +197,7 @@ impl Ingest {
         let reader = SnapshotReader::new(root.clone(), options);
         let shared = Arc::new(Shared {
             budget: Budget::new(config.buffer_bytes, millis(config.buffer_wait_ms)),
-            queue: Arc::default(),
+            queue: Arc::new(Queue::new(config.group_bytes)),
             probe: Probe::new(root.clone()),
             stamps: Arc::default(),
             schema: SchemaChanges::new(root.clone(), schema::Limits { tables: config.tables, columns: config.columns }),
@@ -186,7 +215,7 @@ impl Ingest {
             writers => vec![Takes::Any; writers.unwrap_or(4)],
         };
         for takes in takes {
-            tasks.lanes.lock().push(tokio::spawn(write_forever(shared.clone(), takes)));
+            tasks.lanes.lock().push(spawn_lane(shared.clone(), takes));
         }
         if shared.config.compact.background {
             tasks.background.lock().extend(shared.compactor.spawn());

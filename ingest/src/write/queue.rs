@@ -48,8 +48,10 @@ pub(crate) enum Takes {
 }
 
 /// Requests in the order in which they joined.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Queue {
+    /// Bytes of a group that is full.
+    group_bytes: usize,
     state: Mutex<State>,
     /// For lanes that take anything.
     changed: Notify,
@@ -66,6 +68,10 @@ struct State {
 }
 
 impl Queue {
+    pub(crate) fn new(group_bytes: usize) -> Self {
+        Self { group_bytes, state: Mutex::default(), changed: Notify::new(), plenty: Notify::new() }
+    }
+
     /// Adds a request to the open group.
     ///
     /// # Errors
@@ -77,31 +83,30 @@ impl Queue {
         }
         state.bytes += entry.bytes;
         state.waiters += usize::from(entry.waiter.is_some());
+        // Who lingers over requests that nobody waits for need not know of another one.
+        let is_news = state.entries.is_empty() || entry.waiter.is_some() || state.bytes >= self.group_bytes;
         state.entries.push_back(entry);
         let bytes = state.bytes;
         drop(state);
-        self.tell(bytes);
-        Ok(())
-    }
-
-    /// Tells a lane that so many bytes wait.
-    fn tell(&self, bytes: usize) {
-        self.changed.notify_one();
+        if is_news {
+            self.changed.notify_one();
+        }
         if bytes >= PLENTY {
             self.plenty.notify_one();
         }
+        Ok(())
     }
 
-    /// Takes the next group: as many requests as fit `max_bytes`, at least one, as soon as one of them waits (or the
+    /// Takes the next group: as many requests as fit a group, at least one, as soon as one of them waits (or the
     /// group is full, or its first request is `linger` old). `None` when the queue is closed and empty.
-    pub(crate) async fn take(&self, takes: Takes, max_bytes: usize, linger: Duration) -> Option<Vec<Entry>> {
+    pub(crate) async fn take(&self, takes: Takes, linger: Duration) -> Option<Vec<Entry>> {
         match takes {
-            Takes::Any => self.take_any(max_bytes, linger).await,
-            Takes::Plenty => self.take_plenty(max_bytes).await,
+            Takes::Any => self.take_any(linger).await,
+            Takes::Plenty => self.take_plenty().await,
         }
     }
 
-    async fn take_plenty(&self, max_bytes: usize) -> Option<Vec<Entry>> {
+    async fn take_plenty(&self) -> Option<Vec<Entry>> {
         loop {
             let changed = self.plenty.notified();
             {
@@ -111,14 +116,14 @@ impl Queue {
                     return None; // what is left is for those who take anything
                 }
                 if state.bytes >= PLENTY {
-                    return Some(self.group(&mut state, max_bytes));
+                    return Some(self.group(&mut state));
                 }
             }
             changed.await;
         }
     }
 
-    async fn take_any(&self, max_bytes: usize, linger: Duration) -> Option<Vec<Entry>> {
+    async fn take_any(&self, linger: Duration) -> Option<Vec<Entry>> {
         let mut lingered = None;
         loop {
             let changed = self.changed.notified();
@@ -126,10 +131,10 @@ impl Queue {
                 let mut state = self.state.lock();
                 let due = state.closed
                     || state.waiters > 0
-                    || state.bytes >= max_bytes
+                    || state.bytes >= self.group_bytes
                     || lingered.is_some_and(|at| tokio::time::Instant::now() >= at);
                 if due && !state.entries.is_empty() {
-                    return Some(self.group(&mut state, max_bytes));
+                    return Some(self.group(&mut state));
                 }
                 if state.closed {
                     self.changed.notify_one();
@@ -148,10 +153,13 @@ impl Queue {
     }
 
     /// Takes a group and tells other lanes of what it leaves.
-    fn group(&self, state: &mut State, max_bytes: usize) -> Vec<Entry> {
-        let group = state.next_group(max_bytes);
+    fn group(&self, state: &mut State) -> Vec<Entry> {
+        let group = state.next_group(self.group_bytes);
         if !state.entries.is_empty() {
-            self.tell(state.bytes);
+            self.changed.notify_one();
+        }
+        if state.bytes >= PLENTY {
+            self.plenty.notify_one();
         }
         group
     }
@@ -194,30 +202,30 @@ mod tests {
 
     #[tokio::test]
     async fn a_group_holds_what_fits_and_at_least_one_request() {
-        let queue = Queue::default();
+        let queue = Queue::new(100);
         for bytes in [60, 30, 30, 500] {
             queue.push(entry(bytes, true).await).unwrap();
         }
         let mut sizes = Vec::new();
         for _ in 0..3 {
             sizes.push(
-                queue.take(Takes::Any, 100, Duration::ZERO).await.unwrap().iter().map(|e| e.bytes).collect::<Vec<_>>(),
+                queue.take(Takes::Any, Duration::ZERO).await.unwrap().iter().map(|e| e.bytes).collect::<Vec<_>>(),
             );
         }
         assert_eq!(sizes, [vec![60, 30], vec![30], vec![500]]);
         queue.close();
-        assert!(queue.take(Takes::Any, 100, Duration::ZERO).await.is_none());
+        assert!(queue.take(Takes::Any, Duration::ZERO).await.is_none());
         assert!(queue.push(entry(1, true).await).is_err());
     }
 
     #[tokio::test]
     async fn a_lane_for_much_leaves_little_to_others() {
-        let queue = std::sync::Arc::new(Queue::default());
+        let queue = std::sync::Arc::new(Queue::new(2 * PLENTY));
         let second = tokio::spawn({
             let queue = queue.clone();
             async move {
                 let mut sizes = Vec::new();
-                while let Some(group) = queue.take(Takes::Plenty, 2 * PLENTY, Duration::ZERO).await {
+                while let Some(group) = queue.take(Takes::Plenty, Duration::ZERO).await {
                     sizes.push(group.iter().map(|e| e.bytes).sum::<usize>());
                 }
                 sizes
@@ -226,7 +234,7 @@ mod tests {
         tokio::task::yield_now().await;
         queue.push(entry(PLENTY - 1, true).await).unwrap();
         tokio::task::yield_now().await;
-        assert_eq!(queue.take(Takes::Any, 2 * PLENTY, Duration::ZERO).await.unwrap().len(), 1);
+        assert_eq!(queue.take(Takes::Any, Duration::ZERO).await.unwrap().len(), 1);
         // Together these are much; the last is too much for the same group.
         for bytes in [PLENTY - 1, 1, 2 * PLENTY] {
             queue.push(entry(bytes, true).await).unwrap();
@@ -237,19 +245,19 @@ mod tests {
         queue.push(entry(1, true).await).unwrap();
         queue.close();
         assert_eq!(second.await.unwrap(), [PLENTY, 2 * PLENTY]);
-        assert_eq!(queue.take(Takes::Any, 100, Duration::ZERO).await.unwrap().len(), 1);
-        assert!(queue.take(Takes::Any, 100, Duration::ZERO).await.is_none());
+        assert_eq!(queue.take(Takes::Any, Duration::ZERO).await.unwrap().len(), 1);
+        assert!(queue.take(Takes::Any, Duration::ZERO).await.is_none());
     }
 
     #[tokio::test]
     async fn requests_that_nobody_waits_for_linger_until_somebody_does() {
-        let queue = Queue::default();
+        let queue = Queue::new(100);
         queue.push(entry(1, false).await).unwrap();
         let before = tokio::time::Instant::now();
-        assert_eq!(queue.take(Takes::Any, 100, Duration::from_millis(10)).await.unwrap().len(), 1);
+        assert_eq!(queue.take(Takes::Any, Duration::from_millis(10)).await.unwrap().len(), 1);
         assert!(before.elapsed() >= Duration::from_millis(10));
         queue.push(entry(1, false).await).unwrap();
         queue.push(entry(1, true).await).unwrap();
-        assert_eq!(queue.take(Takes::Any, 100, Duration::from_secs(3_600)).await.unwrap().len(), 2);
+        assert_eq!(queue.take(Takes::Any, Duration::from_secs(3_600)).await.unwrap().len(), 2);
     }
 }
