@@ -86,15 +86,14 @@ impl Wide {
     /// One text of a row (0..8).
     fn text(&self, subtable: u32, number: u32, column: usize) -> String {
         let mut state = self.key(subtable, number, column as u64);
-        let mut text = String::with_capacity(TEXTS[column].1 + 8);
-        while text.len() < TEXTS[column].1 {
+        let mut text = vec![0; TEXTS[column].1.next_multiple_of(8)];
+        for eight in text.chunks_exact_mut(8) {
             state = state.wrapping_add(GAMMA);
             // The highest bit of each byte away: eight characters of ASCII.
-            let bytes = (mix(state) & 0x7f7f_7f7f_7f7f_7f7f).to_le_bytes();
-            text.extend(bytes.map(char::from));
+            eight.copy_from_slice(&(mix(state) & 0x7f7f_7f7f_7f7f_7f7f).to_le_bytes());
         }
         text.truncate(TEXTS[column].1);
-        text
+        String::from_utf8(text).expect("ASCII")
     }
 
     /// A stretch of rows of one subtable.

@@ -212,7 +212,9 @@ impl Ingest {
         let on_directory = [Takes::Any, Takes::Plenty];
         let takes = match shared.config.writers {
             None if shared.root.store().is_directory() => on_directory.to_vec(),
-            writers => vec![Takes::Any; writers.unwrap_or(4)],
+            // Small segments cost as many requests as before; large ones fill the line while others are encoded or answered.
+            None => [[Takes::Any; 4], [Takes::Plenty; 4]].concat(),
+            Some(writers) => vec![Takes::Any; writers],
         };
         for takes in takes {
             tasks.lanes.lock().push(spawn_lane(shared.clone(), takes));
