@@ -99,7 +99,7 @@ fn part_type(ty: Type, part: Aggregate) -> Option<Type> {
 /// The shape of the rollups of files with these columns, as a table; tags are left out. `None` where an aggregate has no
 /// id.
 fn table_of(table: TableId, columns: &[Column]) -> Option<Supertable> {
-    let column = |id, name: String, role, ty| Column { id, name, role, ty };
+    let column = |id, name: String, role, ty| Column::new(id, name, role, ty);
     let mut shape = vec![
         columns.iter().find(|c| c.role == Role::Time)?.clone(),
         column(SERIES, "series".to_owned(), Role::Field, Type::UInt),

@@ -1,8 +1,11 @@
 //! Databases, supertables and their columns: the part of the chain's payload that names things.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -80,6 +83,39 @@ pub struct Column {
     /// The type; it may only be widened.
     #[serde(rename = "type")]
     pub ty: Type,
+    #[serde(skip)]
+    made: MadeField,
+}
+
+impl Column {
+    /// A column.
+    pub fn new(id: ColumnId, name: String, role: Role, ty: Type) -> Self {
+        Self { id, name, role, ty, made: MadeField::default() }
+    }
+
+    /// [`arrow_field`], the same one each time as long as the column is the same: two of them are compared at once.
+    pub fn field(&self, precision: Precision) -> FieldRef {
+        let make = || Arc::new(arrow_field(self, precision));
+        let made = self.made.0.get_or_init(make);
+        let is_current = *made.name() == self.name && *made.data_type() == self.ty.data_type(precision);
+        if is_current { made.clone() } else { make() }
+    }
+}
+
+/// The Arrow field of a column once it was asked for; of no account when columns are compared, and not copied with one.
+#[derive(Debug, Default)]
+struct MadeField(OnceLock<FieldRef>);
+
+impl Clone for MadeField {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for MadeField {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// What a delete takes of the files and segments that it covers.
@@ -265,7 +301,7 @@ impl Supertable {
             Role::Tag => self.columns.len(),
             _ => self.columns.iter().position(|c| c.role == Role::Tag).unwrap_or(self.columns.len()),
         };
-        self.columns.insert(at, Column { id, name: name.to_owned(), role, ty });
+        self.columns.insert(at, Column::new(id, name.to_owned(), role, ty));
         Ok(id)
     }
 
@@ -393,5 +429,19 @@ mod tests {
             assert!(forever.first_kept(0) <= forever.partition_of(i64::MIN) + 1);
             assert_eq!(forever.first_kept(-2), i64::MIN);
         }
+    }
+
+    #[test]
+    fn the_field_of_a_column_is_made_once_and_follows_what_changes() {
+        let mut column = Column::new(ColumnId(2), "t".to_owned(), Role::Field, Type::Timestamp);
+        let field = column.field(Precision::Milli);
+        assert!(Arc::ptr_eq(&field, &column.field(Precision::Milli)));
+        assert_eq!(*field, arrow_field(&column, Precision::Milli));
+        assert_eq!(*column.field(Precision::Nano), arrow_field(&column, Precision::Nano));
+        assert_eq!(column, column.clone());
+        column.name = "renamed".to_owned();
+        assert_eq!(*column.field(Precision::Milli), arrow_field(&column, Precision::Milli));
+        column.ty = Type::BigInt;
+        assert_eq!(*column.field(Precision::Milli), arrow_field(&column, Precision::Milli));
     }
 }

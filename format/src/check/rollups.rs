@@ -29,10 +29,9 @@ pub(super) fn builder(
     precision: Precision,
     said: RollupRef,
 ) -> Result<Option<RollupBuilder>> {
-    let time = Column { id: ColumnId::TS, name: "ts".to_owned(), role: Role::Time, ty: Type::Timestamp };
-    let field = |(id, field): &(ColumnId, &Field)| {
-        Ok(Column { id: *id, name: field.name().clone(), role: Role::Field, ty: type_of(field)? })
-    };
+    let time = Column::new(ColumnId::TS, "ts".to_owned(), Role::Time, Type::Timestamp);
+    let field =
+        |(id, field): &(ColumnId, &Field)| Ok(Column::new(*id, field.name().clone(), Role::Field, type_of(field)?));
     let columns = [Ok(time)].into_iter().chain(fields.iter().map(field)).collect::<Result<Vec<_>>>()?;
     let width_ms = said.width / (precision.per_second() / 1_000);
     let when = RollupOptions { width_ms, least_rows: 0, least_rows_per_bucket: 0 };

@@ -7,17 +7,17 @@
 mod column;
 mod series;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow::{
     array::{ArrayRef, RecordBatch, UInt32Array},
-    datatypes::{DataType, Field, Schema, SchemaRef},
+    datatypes::{DataType, Field, FieldRef, Schema},
 };
 use tidelake_format::{
     Result,
-    ids::{ColumnId, TableId},
+    ids::TableId,
     rows::{Block, SERIES, SeriesSet, tbname_field},
-    schema::{Column, Supertable, field_with_id},
+    schema::{Column, Supertable},
     types::{Precision, Type},
 };
 
@@ -31,13 +31,13 @@ use series::SeriesTable;
 #[derive(Debug)]
 pub struct BlockBuilder {
     table: TableId,
-    time: Field,
+    time: FieldRef,
     precision: Precision,
     series: SeriesTable,
     row_series: Vec<u32>,
     ts: Vec<i64>,
     columns: Vec<FieldColumn>,
-    fields: Vec<Field>,
+    fields: Vec<FieldRef>,
 }
 
 impl BlockBuilder {
@@ -45,9 +45,9 @@ impl BlockBuilder {
     pub fn new(table: &Supertable, precision: Precision) -> Self {
         Self {
             table: table.id,
-            time: field_with_id(&table.time().name, precision.data_type(), false, ColumnId::TS),
+            time: table.time().field(precision),
             precision,
-            series: SeriesTable::default(),
+            series: SeriesTable::new(precision),
             row_series: Vec::new(),
             ts: Vec::new(),
             columns: Vec::new(),
@@ -75,7 +75,7 @@ impl BlockBuilder {
         let known = self.columns.iter().position(|c| c.id() == column.id);
         known.unwrap_or_else(|| {
             self.columns.push(FieldColumn::new(column.id, column.ty));
-            self.fields.push(field_with_id(&column.name, column.ty.data_type(self.precision), true, column.id));
+            self.fields.push(column.field(self.precision));
             self.columns.len() - 1
         })
     }
@@ -137,7 +137,7 @@ impl BlockBuilder {
     /// [`Kind::Invalid`](crate::Kind::Invalid) when a text is not UTF-8.
     pub fn finish(self) -> Result<Block> {
         let rows = self.ts.len();
-        let mut fields = vec![Field::new(SERIES, DataType::UInt32, false), self.time];
+        let mut fields = vec![SERIES_FIELD.clone(), self.time];
         let mut arrays: Vec<ArrayRef> =
             vec![Arc::new(UInt32Array::from(self.row_series)), timestamps(self.ts, None, self.precision)];
         for (column, field) in self.columns.into_iter().zip(self.fields) {
@@ -148,19 +148,19 @@ impl BlockBuilder {
             fields.push(field);
         }
         let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
-        Block::try_new(self.table, self.series.finish(self.precision)?, rows)
+        Block::try_new(self.table, self.series.finish()?, rows)
     }
 }
 
-/// The schema of a series set with these tags.
-fn series_schema(tags: &[Field]) -> SchemaRef {
-    Arc::new(Schema::new(std::iter::once(tbname_field()).chain(tags.iter().cloned()).collect::<Vec<_>>()))
+/// Wraps columns as a series set.
+fn series_set(tags: Vec<FieldRef>, columns: Vec<ArrayRef>) -> Result<SeriesSet> {
+    let fields = [TBNAME_FIELD.clone()].into_iter().chain(tags).collect::<Vec<_>>();
+    SeriesSet::try_new(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
 }
 
-/// Wraps columns as a series set.
-fn series_set(tags: &[Field], columns: Vec<ArrayRef>) -> Result<SeriesSet> {
-    SeriesSet::try_new(RecordBatch::try_new(series_schema(tags), columns)?)
-}
+// One for all blocks: those that are the same are compared at once.
+static SERIES_FIELD: LazyLock<FieldRef> = LazyLock::new(|| Arc::new(Field::new(SERIES, DataType::UInt32, false)));
+static TBNAME_FIELD: LazyLock<FieldRef> = LazyLock::new(|| Arc::new(tbname_field()));
 
 #[cfg(test)]
 mod tests;

@@ -9,12 +9,12 @@ use std::{
     time::Duration,
 };
 
-use arrow::datatypes::FieldRef;
+use arrow::datatypes::{FieldRef, Fields};
 use futures::future::join_all;
 use metrics::{counter, histogram};
 use tidelake_format::{
     Error, Result,
-    ids::{Position, WriterId},
+    ids::{Position, TableId, Version, WriterId},
     layout::log_key,
     meta::{Catalog, Root},
     offload::offload,
@@ -132,9 +132,10 @@ impl Lane {
         }
         // A copy that finds rows in the log answers that they are written: none may be for what was gone before.
         let catalog = self.catalog().await;
-        let (gone, group): (Vec<_>, Vec<_>) = group.into_iter().partition(|e| dropped(e, &catalog).is_some());
+        let mut known = Known::new(&catalog);
+        let (gone, group): (Vec<_>, Vec<_>) = group.into_iter().partition(|e| known.dropped(e).is_some());
         for entry in gone {
-            if let Some(error) = dropped(&entry, &catalog) {
+            if let Some(error) = known.dropped(&entry) {
                 refuse(entry, &error);
             }
         }
@@ -267,8 +268,9 @@ impl Lane {
         let late = claimed.is_some_and(|at| at.age(self.store.ambient().as_ref()) >= ACKNOWLEDGE_WITHIN);
         let late =
             late.then(|| Error::unavailable("this took too long; send the request again with its idempotency key"));
+        let mut known = Known::new(&catalog);
         for entry in group {
-            let refused = dropped(&entry, &catalog);
+            let refused = known.dropped(&entry);
             let refused = refused.or_else(|| late.as_ref().map(|e| Error::new(e.kind(), e.message())));
             match refused {
                 Some(error) => refuse(entry, &error),
@@ -284,21 +286,41 @@ impl Lane {
     }
 }
 
-/// The error of a request whose table, columns or series were dropped while its rows were on their way.
-fn dropped(entry: &Entry, catalog: &Catalog) -> Option<Error> {
-    entry.blocks.iter().find_map(|block| {
-        let Some(table) = catalog.table_by_id(block.table) else {
+/// What requests bring that a catalog has.
+struct Known<'a> {
+    catalog: &'a Catalog,
+    /// The columns of the rows and series of a table that it has, all of them.
+    columns: Option<(TableId, Fields, Fields)>,
+}
+
+impl<'a> Known<'a> {
+    fn new(catalog: &'a Catalog) -> Self {
+        Self { catalog, columns: None }
+    }
+
+    /// The error of a request whose table, columns or series were dropped while its rows were on their way.
+    fn dropped(&mut self, entry: &Entry) -> Option<Error> {
+        entry.blocks.iter().find_map(|block| self.dropped_of(block, entry.resolved))
+    }
+
+    fn dropped_of(&mut self, block: &Block, resolved: Option<Version>) -> Option<Error> {
+        let (rows, series) = (block.rows.schema_ref().fields(), block.series.batch().schema_ref().fields());
+        let is_known = |(table, r, s): &(TableId, Fields, Fields)| *table == block.table && r == rows && s == series;
+        if resolved.is_none() && self.columns.as_ref().is_some_and(is_known) {
+            return None;
+        }
+        let Some(table) = self.catalog.table_by_id(block.table) else {
             let error = Error::not_found("the table was dropped while its rows were being written");
             return Some(error.with("table", block.table.0));
         };
-        let (rows, series) = (block.rows.schema(), block.series.batch().schema());
-        let mut columns = rows.fields().iter().skip(1).chain(series.fields().iter().skip(1));
+        let mut columns = rows.iter().skip(1).chain(series.iter().skip(1));
         let gone = |f: &&FieldRef| field_id(f).is_some_and(|id| table.column_by_id(id).is_none());
         if let Some(column) = columns.find(gone) {
             let error = Error::not_found("a column was dropped while its rows were being written");
             return Some(error.with("table", &table.name).with("column", column.name()));
         }
-        let since = entry.resolved?;
+        self.columns = Some((block.table, rows.clone(), series.clone()));
+        let since = resolved?;
         if table.forgotten > since {
             let error = Error::unavailable("tables were dropped while rows were being written; they may be written");
             return Some(error.with("supertable", &table.name));
@@ -306,7 +328,7 @@ fn dropped(entry: &Entry, catalog: &Catalog) -> Option<Error> {
         let mut names = block.series.names().iter().flatten();
         let name = names.find(|name| was_dropped(table, name, since))?;
         Some(Error::not_found("the table was dropped while its rows were being written").with("table", name))
-    })
+    }
 }
 
 fn refuse(entry: Entry, error: &Error) {

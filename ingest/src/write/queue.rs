@@ -260,4 +260,23 @@ mod tests {
         queue.push(entry(1, true).await).unwrap();
         assert_eq!(queue.take(Takes::Any, Duration::from_secs(3_600)).await.unwrap().len(), 2);
     }
+
+    #[tokio::test]
+    async fn who_lingers_is_told_of_a_request_that_waits_and_of_a_full_group() {
+        let queue = std::sync::Arc::new(Queue::new(100));
+        for (later, expected) in [(entry(1, true).await, 3), (entry(98, false).await, 3)] {
+            queue.push(entry(1, false).await).unwrap();
+            let lane = tokio::spawn({
+                let queue = queue.clone();
+                async move { queue.take(Takes::Any, Duration::from_secs(3_600)).await.unwrap().len() }
+            });
+            tokio::task::yield_now().await;
+            queue.push(entry(1, false).await).unwrap();
+            tokio::task::yield_now().await;
+            assert!(!lane.is_finished());
+            queue.push(later).unwrap();
+            let taken = tokio::time::timeout(Duration::from_secs(60), lane).await;
+            assert_eq!(taken.expect("nobody told it").unwrap(), expected);
+        }
+    }
 }

@@ -9,13 +9,13 @@ use std::{
 use arrow::{
     array::{ArrayRef, StringArray},
     buffer::{Buffer, OffsetBuffer, ScalarBuffer},
-    datatypes::Field,
+    datatypes::FieldRef,
 };
 use hashbrown::{DefaultHashBuilder, HashTable};
 use tidelake_format::{
     Error, Result,
     rows::SeriesSet,
-    schema::{Column, field_with_id},
+    schema::Column,
     types::{Precision, Scalar, Type},
 };
 
@@ -225,16 +225,28 @@ fn shorten(name: &mut String) {
 }
 
 /// Names and tags of the series, found by name.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SeriesTable {
+    precision: Precision,
     names: String,
     ends: Vec<usize>,
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    tags: Vec<(FieldColumn, Field)>,
+    tags: Vec<(FieldColumn, FieldRef)>,
 }
 
 impl SeriesTable {
+    pub(super) fn new(precision: Precision) -> Self {
+        Self {
+            precision,
+            names: String::new(),
+            ends: Vec::new(),
+            index: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+            tags: Vec::new(),
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
@@ -266,8 +278,7 @@ impl SeriesTable {
         self.index.insert_unique(Self::hash(hasher, name), at, |i| Self::hash(hasher, Self::name(names, ends, *i)));
         for (column, value) in tags {
             let place = self.tags.iter().position(|(c, _)| c.id() == column.id).unwrap_or_else(|| {
-                let field = field_with_id(&column.name, arrow::datatypes::DataType::Null, true, column.id);
-                self.tags.push((FieldColumn::new(column.id, column.ty), field));
+                self.tags.push((FieldColumn::new(column.id, column.ty), column.field(self.precision)));
                 self.tags.len() - 1
             });
             let (tag, row) = (&mut self.tags[place].0, at as usize);
@@ -277,7 +288,7 @@ impl SeriesTable {
         at
     }
 
-    pub(super) fn finish(self, precision: Precision) -> Result<SeriesSet> {
+    pub(super) fn finish(self) -> Result<SeriesSet> {
         let series = self.ends.len();
         if i32::try_from(self.names.len()).is_err() {
             return Err(Error::invalid("the names of the series of one request pass 2 GiB").with("series", series));
@@ -291,9 +302,9 @@ impl SeriesTable {
         let mut fields = Vec::new();
         let mut columns: Vec<ArrayRef> = vec![Arc::new(names)];
         for (column, field) in self.tags {
-            fields.push(field.with_data_type(column.ty().data_type(precision)));
-            columns.push(column.finish(series, precision)?);
+            fields.push(field);
+            columns.push(column.finish(series, self.precision)?);
         }
-        series_set(&fields, columns)
+        series_set(fields, columns)
     }
 }

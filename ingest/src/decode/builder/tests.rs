@@ -1,7 +1,10 @@
 #![allow(clippy::unwrap_used)]
 
 use arrow::array::{Array, AsArray};
-use tidelake_format::{ids::DatabaseId, schema::Role};
+use tidelake_format::{
+    ids::{ColumnId, DatabaseId},
+    schema::Role,
+};
 
 use super::*;
 

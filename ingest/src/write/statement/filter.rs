@@ -141,7 +141,7 @@ fn condition(predicate: &Predicate, table: &Supertable, clock: Clock) -> Result<
 fn tag(table: &Supertable, name: &str) -> Result<(Tag, tidelake_format::schema::Column)> {
     if name.eq_ignore_ascii_case(TBNAME) {
         let (id, ty) = (ColumnId::TBNAME, Type::Binary(None));
-        return Ok((Tag::Name, tidelake_format::schema::Column { id, name: TBNAME.to_owned(), role: Role::Tag, ty }));
+        return Ok((Tag::Name, tidelake_format::schema::Column::new(id, TBNAME.to_owned(), Role::Tag, ty)));
     }
     if is_time(table, name) {
         return Err(not_a_range());
