@@ -14,6 +14,7 @@ use crate::{
     layout,
     meta::{Catalog, FaultySegment, Watermark},
     rows::{Block, batch_bytes},
+    schema::field_id,
     segment::Segment,
 };
 
@@ -28,9 +29,30 @@ pub struct TailSegment {
     pub bytes: u64,
     /// Its content.
     pub segment: Segment,
+    memory_bytes: usize,
+    /// For each block its table and the first id that is beyond those of its columns.
+    columns: Vec<(TableId, u32)>,
 }
 
 impl TailSegment {
+    /// A segment of the log.
+    pub(crate) fn new(position: Position, modified_ms: i64, bytes: u64, segment: Segment) -> Self {
+        let memory = |b: &Block| batch_bytes(&b.rows) + batch_bytes(b.series.batch());
+        let end = |b: &Block| {
+            let (rows, series) = (b.rows.schema_ref(), b.series.batch().schema_ref());
+            let ids = rows.fields().iter().chain(series.fields().iter().skip(1)).filter_map(|f| field_id(f));
+            ids.map(|id| id.0 + 1).max().unwrap_or_default()
+        };
+        let memory_bytes = segment.blocks.iter().map(memory).sum();
+        let columns = segment.blocks.iter().map(|b| (b.table, end(b))).collect();
+        Self { position, modified_ms, bytes, segment, memory_bytes, columns }
+    }
+
+    /// Whether it has rows of a table, or of columns, that came after a version.
+    pub(crate) fn is_after(&self, catalog: &Catalog) -> bool {
+        self.columns.iter().any(|(table, end)| catalog.is_before(*table, *end))
+    }
+
     /// The key by which segments are ordered, oldest first: (time, stamp, position).
     pub fn order(&self) -> (i64, i64, Position) {
         (self.modified_ms, self.segment.header.stamp_ns, self.position)
@@ -38,8 +60,7 @@ impl TailSegment {
 
     /// Memory of the decoded rows and series, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        let blocks = self.segment.blocks.iter();
-        blocks.map(|b| batch_bytes(&b.rows) + batch_bytes(b.series.batch())).sum()
+        self.memory_bytes
     }
 }
 

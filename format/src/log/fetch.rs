@@ -84,10 +84,5 @@ async fn fetch_once(store: &Store, key: &str, pending: &Pending) -> Result<Fetch
     if pending.modified_ms.saturating_sub(header.writer_start_ms) > VOID_MS {
         return Ok(Fetched::Void { writer_start_ms: header.writer_start_ms });
     }
-    Ok(Fetched::Segment(Arc::new(TailSegment {
-        position: pending.position,
-        modified_ms: pending.time_ms,
-        bytes: size as u64,
-        segment: decoded,
-    })))
+    Ok(Fetched::Segment(Arc::new(TailSegment::new(pending.position, pending.time_ms, size as u64, decoded))))
 }

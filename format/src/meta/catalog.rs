@@ -10,8 +10,7 @@ use crate::{
     chain::{self, Chain, VersionObject},
     error::Result,
     ids::{DatabaseId, Position, TableId, Version, WriterId},
-    rows::Block,
-    schema::{Database, Supertable, field_id},
+    schema::{Database, Supertable},
 };
 
 /// The catalog of one version; immutable and shared. Lookups need no I/O.
@@ -112,12 +111,9 @@ impl Catalog {
         self.names.tables.get(by_name(self.names.table_names.get(&database)?, name)?)
     }
 
-    /// Whether rows are of a table, or of columns, that came after this version.
-    pub(crate) fn is_before(&self, block: &Block) -> bool {
-        let Some(table) = self.table_by_id(block.table) else { return block.table.0 >= self.next_table };
-        let (rows, series) = (block.rows.schema_ref(), block.series.batch().schema_ref());
-        let mut columns = rows.fields().iter().chain(series.fields().iter().skip(1)).filter_map(|f| field_id(f));
-        columns.any(|id| id.0 >= table.next_column)
+    /// Whether a table, or one of its columns below `column_end`, came after this version.
+    pub(crate) fn is_before(&self, table: TableId, column_end: u32) -> bool {
+        self.table_by_id(table).map_or(table.0 >= self.next_table, |table| column_end > table.next_column)
     }
 
     /// The table of this id.

@@ -186,7 +186,7 @@ impl Inner {
             match self.tail(reading, &pending).await {
                 // The version was asked for beside the log, and is older than what these rows are of: of a request
                 // with a new column one would see the others only.
-                Ok((tail, _)) if tail.iter().flat_map(|t| &t.segment.blocks).any(|b| catalog.is_before(b)) => {}
+                Ok((tail, _)) if tail.iter().any(|t| t.is_after(&catalog)) => {}
                 Ok((tail, faults)) => {
                     let quarantined = if self.allow_quarantined { Vec::new() } else { listing.quarantined(&catalog) };
                     let snapshot = Snapshot { catalog, tail, faults, quarantined };
