@@ -78,7 +78,9 @@ fn add(root: &Path, dir: &Path, size: &mut Size) {
             add(root, &path, size);
             continue;
         }
-        let top = path.strip_prefix(root).ok().and_then(|path| path.iter().next()).and_then(|part| part.to_str());
+        let below = path.strip_prefix(root).unwrap_or(&path);
+        let is_hidden = below.iter().any(|part| part.to_string_lossy().starts_with('.'));
+        let top = below.iter().next().and_then(|part| part.to_str()).filter(|_| !is_hidden);
         let kind = match (top, path.extension().and_then(|extension| extension.to_str())) {
             (Some("data"), Some("parquet")) => &mut size.data,
             (Some("data"), Some("tags")) => &mut size.tags,
@@ -217,6 +219,7 @@ mod tests {
             ("data/1/0/y.tags", 50),
             ("data/1/0/z.rollup", 7),
             ("idem/k", 1),
+            ("log/.journal/aa-1", 4),
         ];
         for (name, bytes) in files {
             let path = dir.path().join(name);
@@ -225,8 +228,8 @@ mod tests {
         }
         let size = size(dir.path()).unwrap();
         let found: Vec<(u64, u64)> = size.kinds().iter().map(|(_, kind)| (kind.objects, kind.bytes)).collect();
-        assert_eq!(found, [(1, 1000), (1, 50), (1, 7), (2, 20), (1, 3), (1, 1)]);
-        assert_eq!((size.total().objects, size.total().bytes), (7, 1081));
+        assert_eq!(found, [(1, 1000), (1, 50), (1, 7), (2, 20), (1, 3), (2, 5)]);
+        assert_eq!((size.total().objects, size.total().bytes), (8, 1085));
         assert!(super::size(&dir.path().join("none")).unwrap_err().to_string().contains("none"));
     }
 

@@ -1,7 +1,7 @@
 //! A journal by which many small segments of the log become durable at one sync each.
 //!
 //! A segment that is a file of its own takes two syncs: one of its content, one of its directory. A process that puts
-//! many of them writes each to its journal first, into blocks that are there already, and links the segment's file
+//! many of them writes each to its journal first, into blocks that are there already, and names the segment's file
 //! without a sync. Some seconds later one call syncs all of them, and the journal begins anew; most segments have been
 //! folded and deleted by then and never reach the disk.
 //!
@@ -110,7 +110,7 @@ struct JournalFile {
 /// Run of the process and count.
 type Number = [u8; 16];
 
-/// A segment that is in the journal; to be held until its file is linked.
+/// A segment that is in the journal; to be held until its file has its name.
 #[derive(Debug)]
 pub(super) struct Journaled {
     _file: Arc<JournalFile>,
@@ -202,7 +202,11 @@ impl Journal {
 
     fn start(&self, state: &mut State) {
         let shared = self.shared.clone();
-        let spawned = thread::Builder::new().name("journal".to_owned()).spawn(move || shared.work());
+        // Opened before any segment: a fault of the disk since then is told to who syncs through it.
+        let opened = File::open(&shared.root);
+        let spawned = opened.and_then(|file_system| {
+            thread::Builder::new().name("journal".to_owned()).spawn(move || shared.work(&file_system))
+        });
         if let Err(error) = spawned {
             tracing::warn!(%error, "no thread for the journal; segments are synced one by one");
             (state.works, state.refused) = (false, true);
@@ -224,7 +228,7 @@ impl Shared {
         self.changed.notify_one();
     }
 
-    fn work(&self) {
+    fn work(&self, file_system: &File) {
         loop {
             match self.next_step() {
                 Step::Make => match self.make() {
@@ -235,7 +239,7 @@ impl Shared {
                     }
                 },
                 Step::Settle(files) => {
-                    if let Err(error) = self.settle(files) {
+                    if let Err(error) = self.settle(file_system, files) {
                         // What they hold is found by who opens the root next.
                         self.refuse(&error);
                         return;
@@ -312,14 +316,14 @@ impl Shared {
     }
 
     /// Makes the segments of files durable by themselves, so that the files can begin anew.
-    fn settle(&self, files: Vec<Current>) -> io::Result<()> {
+    fn settle(&self, file_system: &File, files: Vec<Current>) -> io::Result<()> {
         for Current { file, .. } in &files {
             // Segments that are not linked yet would not be synced.
             while Arc::strong_count(file) > 1 {
                 thread::sleep(Duration::from_millis(1));
             }
         }
-        sync_file_system(&self.root)?;
+        sync_file_system(file_system)?;
         for Current { file, .. } in files {
             let number = self.begin();
             file.write_number(number)?;
@@ -380,6 +384,16 @@ fn decode<'a>(blocks: &'a [u8], number: &[u8]) -> Option<(Record<'a>, usize)> {
     Some((Record { key: std::str::from_utf8(key).ok()?, bytes, modified }, end))
 }
 
+/// Whether a file that may be in use holds records: its first one begins the second block.
+fn has_records(file: &File) -> io::Result<bool> {
+    let mut found = [0; ALIGN + 16];
+    match file.read_exact_at(&mut found, 0) {
+        Ok(()) => Ok(found.starts_with(MAGIC) && found[8..24] == found[ALIGN..]),
+        Err(e) if e.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
 /// Every record of a file.
 fn records(file: &[u8]) -> Vec<Record<'_>> {
     let mut found = Vec::new();
@@ -427,6 +441,7 @@ pub(super) fn settle(root: &FsPath, run: u64, staging: &FsPath) -> io::Result<Se
             error => return Err(error.into()),
         }
     }
+    let file_system = File::open(root)?;
     let own = format!("{run:016x}-");
     let mut gone = Vec::new();
     for entry in fs::read_dir(&directory)? {
@@ -443,7 +458,7 @@ pub(super) fn settle(root: &FsPath, run: u64, staging: &FsPath) -> io::Result<Se
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let age = file.metadata()?.modified()?.elapsed().unwrap_or_default();
-                settled.is_stalled |= age > STALLED;
+                settled.is_stalled |= age > STALLED && has_records(&file)?;
                 continue;
             }
             Err(TryLockError::Error(e)) => return Err(e),
@@ -455,7 +470,7 @@ pub(super) fn settle(root: &FsPath, run: u64, staging: &FsPath) -> io::Result<Se
         gone.push((entry.path(), file));
     }
     if !gone.is_empty() {
-        sync_file_system(root)?;
+        sync_file_system(&file_system)?;
     }
     for (path, file) in gone {
         // Its removal is not synced: it must not come back with anything in it.
@@ -506,12 +521,12 @@ fn is_local(_: &FsPath) -> bool {
 }
 
 #[cfg(target_os = "linux")]
-fn sync_file_system(root: &FsPath) -> io::Result<()> {
-    Ok(rustix::fs::syncfs(File::open(root)?)?)
+fn sync_file_system(file_system: &File) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(file_system)?)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn sync_file_system(_: &FsPath) -> io::Result<()> {
+fn sync_file_system(_: &File) -> io::Result<()> {
     Err(ErrorKind::Unsupported.into())
 }
 
@@ -674,10 +689,18 @@ mod tests {
         let files = || fs::read_dir(&directory).unwrap().filter(|e| e.as_ref().unwrap().file_name() != TURN).count();
         assert_eq!(settled(all.path()), Settled::default());
         assert!(files() > 0);
-        for entry in fs::read_dir(&directory).unwrap() {
-            let file = File::options().write(true).open(entry.unwrap().path()).unwrap();
-            file.set_modified(SystemTime::now() - 2 * STALLED).unwrap();
-        }
+        let age = |which: fn(&[Record<'_>]) -> bool| {
+            for entry in fs::read_dir(&directory).unwrap() {
+                let path = entry.unwrap().path();
+                if which(&records(&fs::read(&path).unwrap())) {
+                    let file = File::options().write(true).open(path).unwrap();
+                    file.set_modified(SystemTime::now() - 2 * STALLED).unwrap();
+                }
+            }
+        };
+        age(|records| records.is_empty());
+        assert_eq!(settled(all.path()), Settled::default());
+        age(|records| !records.is_empty());
         assert_eq!(settled(all.path()), Settled { restored: 0, is_stalled: true });
         drop(journal);
         let begun = Instant::now();

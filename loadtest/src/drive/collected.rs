@@ -110,10 +110,6 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).with_context(|| format!("read directory {}", directory.display()))? {
         let entry = entry?;
-        // Staging files and journals are no objects.
-        if entry.file_name().to_string_lossy().starts_with('.') {
-            continue;
-        }
         if entry.file_type()?.is_dir() {
             found.extend(files(&entry.path())?);
         } else {
