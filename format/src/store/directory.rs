@@ -38,6 +38,7 @@ use tokio::runtime::RuntimeFlavor;
 use super::{
     direct::FileWriter,
     journal::{self, JOURNAL, Journal, Settled},
+    naming::{path_in, publish},
 };
 use crate::layout::LOG;
 
@@ -158,9 +159,7 @@ impl Directory {
 
 impl Inner {
     fn path(&self, location: &Path) -> PathBuf {
-        let mut path = self.root.clone();
-        path.extend(location.parts().map(|p| p.as_ref().to_owned()));
-        path
+        path_in(&self.root, location)
     }
 
     fn collect_staging(&self) {
@@ -442,23 +441,6 @@ impl Directory {
             })
             .boxed()
     }
-}
-
-/// Gives a staging file the name of an object, unless that is taken.
-fn publish(staging: &FsPath, target: &FsPath) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::fs::{CWD, RenameFlags, renameat_with};
-        match renameat_with(CWD, staging, CWD, target, RenameFlags::NOREPLACE) {
-            // Not every file system has this.
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
-            done => return Ok(done?),
-        }
-    }
-    fs::hard_link(staging, target)?;
-    // The link stays; a leftover is collected when the root is opened.
-    let _ = fs::remove_file(staging);
-    Ok(())
 }
 
 /// A segment's writer has nothing else to do meanwhile; who creates other objects may have several on the way.

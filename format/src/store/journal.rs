@@ -25,7 +25,10 @@ use std::{
 use object_store::{PutPayload, path::Path};
 use parking_lot::{Condvar, Mutex};
 
-use super::direct::{ALIGN, Aligned, FLAGS};
+use super::{
+    direct::{ALIGN, Aligned, FLAGS},
+    naming::{path_in, publish},
+};
 use crate::layout::LOG;
 
 /// Where journals lie, below `log/`, so that they go with the segments that they speak of; never listed.
@@ -487,8 +490,7 @@ pub(super) fn settle(root: &FsPath, run: u64, staging: &FsPath) -> io::Result<Se
 
 /// Puts a segment back unless it is there, or another object in its place.
 fn restore(root: &FsPath, record: &Record<'_>, staging: &FsPath) -> io::Result<bool> {
-    let key = Path::parse(record.key).map_err(io::Error::other)?;
-    let target = key.parts().fold(root.to_owned(), |path, part| path.join(part.as_ref()));
+    let target = path_in(root, &Path::parse(record.key).map_err(io::Error::other)?);
     match fs::read(&target) {
         Ok(found) if is_torn(&found, record.bytes) => fs::remove_file(&target)?,
         Ok(_) => return Ok(false),
@@ -498,8 +500,7 @@ fn restore(root: &FsPath, record: &Record<'_>, staging: &FsPath) -> io::Result<b
     fs::write(staging, record.bytes)?;
     File::options().write(true).open(staging)?.set_modified(record.modified)?;
     fs::create_dir_all(target.parent().expect("a segment has a name below the root"))?;
-    fs::hard_link(staging, &target)?;
-    fs::remove_file(staging)?;
+    publish(staging, &target)?;
     Ok(true)
 }
 

@@ -14,6 +14,7 @@ pub mod faults;
 mod hedge;
 mod journal;
 mod list;
+mod naming;
 mod open;
 mod retry;
 #[cfg(test)]
