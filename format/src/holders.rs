@@ -1,10 +1,7 @@
 //! Which objects of a root hold rows of a series and a range of time, whether or not a version still names them: the
 //! proof that deleted rows are gone, or what they wait for.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashSet};
 
 use arrow::array::AsArray;
 use futures::TryStreamExt;
@@ -13,12 +10,12 @@ use serde::Serialize;
 use crate::{
     error::{Kind, Result},
     file::DataFile,
-    ids::{ColumnId, FileId, TableId},
+    ids::{FileId, TableId},
     layout::{self, Part},
     merge::{series_of, ticks_of},
     meta::{FileEntry, Root},
     rows::tbname_field,
-    schema::{Supertable, field_with_id},
+    schema::Supertable,
     segment,
     store::Store,
     tags::TagManifest,
@@ -145,8 +142,7 @@ async fn in_file(
     wanted: &Wanted,
 ) -> Result<u64> {
     let file = DataFile::open(store, key, bytes).await?;
-    let time = field_with_id(&table.time().name, precision.data_type(), false, ColumnId::TS);
-    let fields = [Arc::new(tbname_field()), Arc::new(time)];
+    let fields = [tbname_field(), table.time().field(precision)];
     let mut batches = std::pin::pin!(file.read(store, vec![0..file.rows()], &fields, BATCH)?);
     let mut rows = 0;
     while let Some(batch) = batches.try_next().await? {

@@ -1,10 +1,10 @@
 //! Rows in memory: the columnar shape shared by log segments, folding, merging and the scan of the log's tail.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array},
-    datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type},
+    datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, UInt32Type},
 };
 
 use crate::{
@@ -74,7 +74,7 @@ impl SeriesSet {
 
     /// The schema of a series set with every tag of a table.
     pub fn schema_of(table: &Supertable, precision: Precision) -> SchemaRef {
-        let tags = table.tags().map(|c| field_with_id(&c.name, c.ty.data_type(precision), true, c.id));
+        let tags = table.tags().map(|c| c.field(precision));
         Arc::new(Schema::new(std::iter::once(tbname_field()).chain(tags).collect::<Vec<_>>()))
     }
 }
@@ -97,9 +97,17 @@ pub fn batch_bytes(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(column).sum()
 }
 
-/// The field `tbname`: Utf8, not null.
-pub fn tbname_field() -> Field {
-    field_with_id(TBNAME, DataType::Utf8, false, ColumnId::TBNAME)
+/// The field `tbname`: Utf8, not null; always the same one, so that two of them are compared at once.
+pub fn tbname_field() -> FieldRef {
+    static MADE: LazyLock<FieldRef> =
+        LazyLock::new(|| Arc::new(field_with_id(TBNAME, DataType::Utf8, false, ColumnId::TBNAME)));
+    MADE.clone()
+}
+
+/// The field `series` of rows: UInt32, not null; always the same one.
+pub fn series_field() -> FieldRef {
+    static MADE: LazyLock<FieldRef> = LazyLock::new(|| Arc::new(Field::new(SERIES, DataType::UInt32, false)));
+    MADE.clone()
 }
 
 /// Rows of one supertable in arrival order, later ones newer.
@@ -164,10 +172,9 @@ impl Block {
 
     /// The schema of rows with every field of a table: `series`, ts, fields.
     pub fn rows_schema(table: &Supertable, precision: Precision) -> SchemaRef {
-        let series = Field::new(SERIES, DataType::UInt32, false);
-        let time = field_with_id(&table.time().name, precision.data_type(), false, ColumnId::TS);
-        let fields = table.fields().map(|c| field_with_id(&c.name, c.ty.data_type(precision), true, c.id));
-        Arc::new(Schema::new([series, time].into_iter().chain(fields).collect::<Vec<_>>()))
+        let fields = table.fields().map(|c| c.field(precision));
+        let fields = [series_field(), table.time().field(precision)].into_iter().chain(fields);
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
     }
 }
 

@@ -336,7 +336,7 @@ impl Supertable {
     /// The Arrow schema of the table as queries see it: ts (not null), fields, tags, each with its
     /// [`FIELD_ID`]; `tbname` is not in it.
     pub fn arrow_schema(&self, precision: Precision) -> SchemaRef {
-        Arc::new(Schema::new(self.columns.iter().map(|c| arrow_field(c, precision)).collect::<Vec<_>>()))
+        Arc::new(Schema::new(self.columns.iter().map(|c| c.field(precision)).collect::<Vec<_>>()))
     }
 }
 

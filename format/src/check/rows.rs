@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array},
     compute::kernels::cmp::not_distinct,
-    datatypes::{DataType, Field, FieldRef, Float64Type, Schema},
+    datatypes::{Field, FieldRef, Float64Type, Schema},
     util::display::{ArrayFormatter, FormatOptions},
 };
 use futures::TryStreamExt;
@@ -18,7 +18,7 @@ use crate::{
     merge::{content_hash, ticks},
     meta::FileEntry,
     rollup::RollupBuilder,
-    rows::SERIES,
+    rows::series_field,
     schema::{Database, Supertable, field_id},
     store::Store,
     tags::{Aggregate, ManifestBuilder, TagManifest},
@@ -249,7 +249,7 @@ impl Pass {
     /// The conservation sum of a batch.
     fn hash_of(&self, batch: &RecordBatch, series: Vec<u32>, manifest: &TagManifest) -> Result<u64> {
         let schema = batch.schema();
-        let mut fields = vec![Arc::new(Field::new(SERIES, DataType::UInt32, false))];
+        let mut fields = vec![series_field()];
         fields.push(schema.fields()[self.time].clone());
         fields.extend(self.fields.iter().map(|(_, at)| schema.fields()[*at].clone()));
         let mut columns: Vec<ArrayRef> = vec![Arc::new(UInt32Array::from(series)), batch.column(self.time).clone()];

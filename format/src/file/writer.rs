@@ -5,7 +5,7 @@ use std::{fmt, ops::Range, sync::Arc};
 use arrow::{
     array::{ArrayRef, RecordBatch, UInt32Array, new_null_array},
     compute::{CastOptions, cast_with_options, concat_batches, take},
-    datatypes::{Field, Schema, SchemaRef},
+    datatypes::{FieldRef, Schema, SchemaRef},
 };
 use bytes::Bytes;
 use parquet::{
@@ -24,7 +24,7 @@ use crate::{
     merge::{content_hash, series_of, ticks_of},
     rollup::{EncodedRollup, RollupBuilder, RollupOptions},
     rows::{Block, SeriesSet, batch_bytes, tbname_field},
-    schema::{Supertable, arrow_field, field_id},
+    schema::{Supertable, field_id},
     tags::{ManifestBuilder, TagManifest, conform},
     types::Precision,
 };
@@ -152,8 +152,7 @@ impl DataFileWriter {
             return Err(Error::invalid("1 ≤ page_rows ≤ page_rows_max ≤ 65536 and 1 ≤ row_group_rows ≤ 2^30")
                 .with("found", format!("{options:?}")));
         }
-        let fields: Vec<Field> =
-            table.columns.iter().map(|c| arrow_field(c, precision)).chain([tbname_field()]).collect();
+        let fields: Vec<FieldRef> = table.columns.iter().map(|c| c.field(precision)).chain([tbname_field()]).collect();
         let parquet_schema = ArrowSchemaConverter::new().convert(&Schema::new(fields))?;
         let rollup = options.rollup.map(|when| RollupBuilder::new(table.id, &table.columns, precision, when));
         let rollup = rollup.transpose()?.flatten();

@@ -13,7 +13,7 @@ use crate::{
     meta::{Root, tests::root_with_table},
     rows::{Block, SeriesSet},
     segment::{self, SegmentHeader},
-    store::{Ambient, Store, System},
+    store::{Ambient, Durable, Store, System},
     types::Precision,
 };
 
@@ -205,6 +205,33 @@ async fn a_watermark_is_forgotten_three_days_after_its_writer_once_its_segments_
     let catalog = fold(&place.root, &cut).await.unwrap();
     assert_eq!((catalog.version, catalog.watermark(gone)), (Version(3), None));
     assert!(catalog.watermark(A).is_some());
+}
+
+/// A log that cannot be synced.
+#[derive(Debug)]
+struct Unsynced;
+
+#[async_trait::async_trait]
+impl Durable for Unsynced {
+    async fn sync(&self, prefix: &object_store::path::Path) -> object_store::Result<()> {
+        if prefix.as_ref() != layout::LOG {
+            return Ok(());
+        }
+        Err(object_store::Error::Generic { store: "test", source: "a journal may bring segments back".into() })
+    }
+}
+
+#[tokio::test]
+async fn watermarks_stay_while_segments_may_come_back() {
+    let store = Store::in_memory();
+    let (root, _) = root_with_table(store.clone()).await;
+    let old = root.store().ambient().wall_ms() - 4 * 86_400_000;
+    let gone = Watermark { next: 1, time_ms: old, ..Watermark::unfolded(old) };
+    root.commit(&[], |d| Ok(d.set_watermark(WriterId(1), gone.clone()))).await.unwrap();
+    let retired = async |root: &Root| cut(root, MARGIN, u64::MAX).await.unwrap().retired;
+    assert_eq!(retired(&root).await, [WriterId(1)]);
+    let unsynced = Root::open(store.with_durable(Arc::new(Unsynced))).await.unwrap();
+    assert_eq!(retired(&unsynced).await, []);
 }
 
 #[tokio::test]

@@ -188,7 +188,7 @@ fn the_content_hash_ignores_order_width_and_columns_of_nulls_but_no_value() {
 fn set(names: &[&str], grp: Vec<Option<i32>>, label: Option<Vec<Option<&str>>>) -> SeriesSet {
     let t = table();
     let id = |name| t.column(name).unwrap().id;
-    let mut fields = vec![tbname_field(), field_with_id("grp", DataType::Int32, true, id("grp"))];
+    let mut fields = vec![tbname_field().as_ref().clone(), field_with_id("grp", DataType::Int32, true, id("grp"))];
     let mut columns: Vec<ArrayRef> =
         vec![Arc::new(StringArray::from_iter_values(names)), Arc::new(Int32Array::from(grp))];
     if let Some(label) = label {

@@ -57,7 +57,7 @@ pub(crate) fn unite_series(sets: &[&SeriesSet]) -> Result<(SeriesSet, Vec<Vec<u3
     }
     let names: Vec<&dyn Array> = sets.iter().map(|s| s.names() as &dyn Array).collect();
     let names = if names.is_empty() { arrow::array::new_empty_array(&DataType::Utf8) } else { concat(&names)? };
-    fields.insert(0, Arc::new(tbname_field()));
+    fields.insert(0, tbname_field());
     columns.insert(0, take(&names, &UInt32Array::from(first), None)?);
     let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?;
     Ok((SeriesSet::try_new(batch)?, ranks))

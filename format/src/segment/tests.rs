@@ -20,7 +20,7 @@ fn header() -> SegmentHeader {
 }
 
 fn series(names: &[&str], tags: Vec<(u32, ArrayRef)>) -> SeriesSet {
-    let mut fields = vec![crate::rows::tbname_field()];
+    let mut fields = vec![crate::rows::tbname_field().as_ref().clone()];
     let mut columns: Vec<ArrayRef> = vec![Arc::new(StringArray::from_iter_values(names))];
     for (id, values) in tags {
         fields.push(field_with_id(&format!("tag{id}"), values.data_type().clone(), true, ColumnId(id)));

@@ -26,9 +26,8 @@ use chrono_tz::Tz;
 use hashbrown::HashMap;
 use tidelake_format::{
     Error, Result,
-    ids::ColumnId,
-    rows::{Block, SERIES},
-    schema::{Column, Database, Role, Supertable, TBNAME, check_name, field_with_id},
+    rows::{Block, series_field},
+    schema::{Column, Database, Role, Supertable, TBNAME, check_name},
     types::Type,
 };
 
@@ -58,11 +57,10 @@ pub fn decode(batch: &RecordBatch, table: &Supertable, database: &Database, now:
     let ts = cast::column(&columns.time.1, columns.time.0, clock)?;
     check_times(&ts, table, time::oldest_kept(table.kept_ms(database), database.precision, now), clock)?;
     let (series, set) = series(&columns, table, clock, rows)?;
-    let time_field = field_with_id(&table.time().name, database.precision.data_type(), false, ColumnId::TS);
-    let mut fields = vec![Field::new(SERIES, DataType::UInt32, false), time_field];
+    let mut fields = vec![series_field(), table.time().field(database.precision)];
     let mut arrays: Vec<ArrayRef> = vec![Arc::new(series), ts];
     for (column, array) in &columns.fields {
-        fields.push(field_with_id(&column.name, column.ty.data_type(database.precision), true, column.id));
+        fields.push(column.field(database.precision));
         arrays.push(cast::column(array, column, clock)?);
     }
     let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;

@@ -7,16 +7,16 @@
 mod column;
 mod series;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use arrow::{
     array::{ArrayRef, RecordBatch, UInt32Array},
-    datatypes::{DataType, Field, FieldRef, Schema},
+    datatypes::{FieldRef, Schema},
 };
 use tidelake_format::{
     Result,
     ids::TableId,
-    rows::{Block, SERIES, SeriesSet, tbname_field},
+    rows::{Block, SeriesSet, series_field, tbname_field},
     schema::{Column, Supertable},
     types::{Precision, Type},
 };
@@ -137,7 +137,7 @@ impl BlockBuilder {
     /// [`Kind::Invalid`](crate::Kind::Invalid) when a text is not UTF-8.
     pub fn finish(self) -> Result<Block> {
         let rows = self.ts.len();
-        let mut fields = vec![SERIES_FIELD.clone(), self.time];
+        let mut fields = vec![series_field(), self.time];
         let mut arrays: Vec<ArrayRef> =
             vec![Arc::new(UInt32Array::from(self.row_series)), timestamps(self.ts, None, self.precision)];
         for (column, field) in self.columns.into_iter().zip(self.fields) {
@@ -154,13 +154,9 @@ impl BlockBuilder {
 
 /// Wraps columns as a series set.
 fn series_set(tags: Vec<FieldRef>, columns: Vec<ArrayRef>) -> Result<SeriesSet> {
-    let fields = [TBNAME_FIELD.clone()].into_iter().chain(tags).collect::<Vec<_>>();
+    let fields = [tbname_field()].into_iter().chain(tags).collect::<Vec<_>>();
     SeriesSet::try_new(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
 }
-
-// One for all blocks: those that are the same are compared at once.
-static SERIES_FIELD: LazyLock<FieldRef> = LazyLock::new(|| Arc::new(Field::new(SERIES, DataType::UInt32, false)));
-static TBNAME_FIELD: LazyLock<FieldRef> = LazyLock::new(|| Arc::new(tbname_field()));
 
 #[cfg(test)]
 mod tests;

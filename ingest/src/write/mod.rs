@@ -29,7 +29,7 @@ use chrono_tz::Tz;
 use futures::FutureExt;
 use parking_lot::Mutex;
 use tidelake_format::{
-    Result,
+    Error, Result,
     ids::Token,
     meta::Root,
     snapshot::{SnapshotOptions, SnapshotReader},
@@ -158,11 +158,14 @@ async fn write_forever(shared: Arc<Shared>, takes: Takes) {
 
 /// Starts a lane; it ends when its task is aborted. One that waits for a disk has a thread of its own: to hand the other
 /// tasks of a thread of the runtime to another one takes half as long as the disk.
-fn spawn_lane(shared: Arc<Shared>, takes: Takes) -> JoinHandle<()> {
+///
+/// # Errors
+/// Unavailable when the system gives no thread.
+fn spawn_lane(shared: Arc<Shared>, takes: Takes) -> Result<JoinHandle<()>> {
     let runtime = Handle::current();
     let is_directory = shared.root.store().is_directory();
     if !is_directory || runtime.runtime_flavor() != RuntimeFlavor::MultiThread {
-        return tokio::spawn(write_forever(shared, takes));
+        return Ok(tokio::spawn(write_forever(shared, takes)));
     }
     let (mut running, ended) = oneshot::channel::<()>();
     let lane = async move {
@@ -175,17 +178,17 @@ fn spawn_lane(shared: Arc<Shared>, takes: Takes) -> JoinHandle<()> {
     thread::Builder::new()
         .name("log-writer".to_owned())
         .spawn(move || runtime.block_on(lane))
-        .expect("a process that starts has threads to start");
-    tokio::spawn(async move {
+        .map_err(|e| Error::unavailable("no thread for a writer of the log").with("reason", &e).source(e))?;
+    Ok(tokio::spawn(async move {
         let _ = ended.await; // an error is its end
-    })
+    }))
 }
 
 impl Ingest {
     /// Starts writers under new ids and, when the settings say so, background compaction.
     ///
     /// # Errors
-    /// Invalid, naming every setting that cannot work.
+    /// Invalid, naming every setting that cannot work; Unavailable when the system gives no thread.
     pub async fn open(root: Root, config: IngestConfig) -> Result<Ingest> {
         config.check()?;
         let config = Arc::new(config);
@@ -217,7 +220,7 @@ impl Ingest {
             Some(writers) => vec![Takes::Any; writers],
         };
         for takes in takes {
-            tasks.lanes.lock().push(spawn_lane(shared.clone(), takes));
+            tasks.lanes.lock().push(spawn_lane(shared.clone(), takes)?);
         }
         if shared.config.compact.background {
             tasks.background.lock().extend(shared.compactor.spawn());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::{
     array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array},
     compute::concat_batches,
-    datatypes::{DataType, Field, FieldRef, Schema, UInt32Type},
+    datatypes::{FieldRef, Schema, UInt32Type},
 };
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use futures::TryStreamExt;
@@ -13,7 +13,7 @@ use tidelake_format::{
     Result,
     ids::ColumnId,
     merge::{merge_sorted, sort_newest},
-    rows::{SERIES, batch_bytes},
+    rows::{batch_bytes, series_field},
 };
 
 use super::{
@@ -48,7 +48,7 @@ pub(super) async fn merge(
         .collect();
     let read = Columns::new(std::iter::once(reading.time.clone()).chain(fields.iter().cloned()).collect());
     let read = Asked { columns: read, batch_rows: BATCH_ROWS, store: asked.store.clone() };
-    let series = Arc::new(Field::new(SERIES, DataType::UInt32, false));
+    let series = series_field();
     let schema = Arc::new(Schema::new(
         std::iter::once(series).chain(read.columns.schema().fields().iter().cloned()).collect::<Vec<_>>(),
     ));

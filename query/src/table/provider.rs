@@ -56,7 +56,7 @@ impl SeriesTable {
     pub(crate) fn new(database: Arc<Database>, table: Arc<Supertable>, scope: Scope) -> Self {
         let precision = database.precision;
         let columns = table.columns.iter().map(|c| describe(arrow_field(c, precision), c.ty, precision));
-        let schema = Arc::new(Schema::new(columns.chain([tbname_field()]).collect::<Vec<_>>()));
+        let schema = Arc::new(Schema::new(columns.chain([tbname_field().as_ref().clone()]).collect::<Vec<_>>()));
         Self { database, table, scope, schema }
     }
 

@@ -148,12 +148,8 @@ pub(crate) fn encode(
 
 /// What the file should hold: ts, fields, tags, `tbname`, row by row.
 pub(crate) fn whole(table: &Supertable, series: &SeriesSet, rows: &RecordBatch) -> RecordBatch {
-    let fields: Vec<FieldRef> = table
-        .columns
-        .iter()
-        .map(|c| Arc::new(arrow_field(c, Precision::Milli)))
-        .chain([Arc::new(tbname_field())])
-        .collect();
+    let fields: Vec<FieldRef> =
+        table.columns.iter().map(|c| Arc::new(arrow_field(c, Precision::Milli))).chain([tbname_field()]).collect();
     let index = rows.column(0);
     let of = |values: &ArrayRef| arrow::compute::take(values, index, None).unwrap();
     let mut columns = rows.columns()[1..].to_vec();

@@ -7,18 +7,18 @@ use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, RecordBatch, UInt32Array},
-    datatypes::{DataType, Field, FieldRef, Schema},
+    datatypes::{FieldRef, Schema},
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use tidelake_format::{
     Error, Result,
     file::DataFile,
-    ids::{ColumnId, Position},
+    ids::Position,
     layout::{data_key, tags_key},
     merge::{Deletes, series_order, ticks},
     meta::FileEntry,
-    rows::{Block, SERIES, SeriesSet},
-    schema::{Database, Supertable, field_with_id},
+    rows::{Block, SeriesSet, series_field},
+    schema::{Database, Supertable},
     snapshot::Snapshot,
     tags::TagManifest,
 };
@@ -272,10 +272,8 @@ impl Source<'_> {
             Origin::File(file, _) => (file, data_key(table.id, file.partition, file.data.id)),
         };
         let data = DataFile::open(root.store(), &key, file.data.bytes).await?;
-        let time = field_with_id(&table.time().name, database.precision.data_type(), false, ColumnId::TS);
-        let columns: [FieldRef; 1] = [Arc::new(time)];
-        let schema =
-            Arc::new(Schema::new(vec![Arc::new(Field::new(SERIES, DataType::UInt32, false)), columns[0].clone()]));
+        let columns: [FieldRef; 1] = [table.time().field(database.precision)];
+        let schema = Arc::new(Schema::new(vec![series_field(), columns[0].clone()]));
         let ranges = chunks.iter().map(|c| c.rows.clone()).collect();
         let mut batches = std::pin::pin!(data.read(root.store(), ranges, &columns, BATCH_ROWS)?);
         let (mut at, mut done) = (0, 0u64);

@@ -87,7 +87,7 @@ impl CatalogInfo for World {
         let tags: Vec<_> = table.tags().collect();
         let names: Vec<String> = (0..DEVICES).map(|d| format!("dev{d}")).collect();
         let fields = [
-            tidelake_format::rows::tbname_field(),
+            tidelake_format::rows::tbname_field().as_ref().clone(),
             field_with_id("devid", tags[0].ty.data_type(Precision::Milli), true, tags[0].id),
             field_with_id("devname", tags[1].ty.data_type(Precision::Milli), true, tags[1].id),
         ];
@@ -158,7 +158,7 @@ pub(super) fn world() -> World {
 fn register(schema: &MemorySchemaProvider, table: &Supertable, precision: Precision, columns: Vec<ArrayRef>) {
     let fields = table.arrow_schema(precision);
     let mut fields: Vec<_> = fields.fields().iter().cloned().collect();
-    fields.push(Arc::new(tidelake_format::rows::tbname_field()));
+    fields.push(tidelake_format::rows::tbname_field());
     let batch = RecordBatch::try_new(Arc::new(arrow::datatypes::Schema::new(fields)), columns).unwrap();
     let (first, second) = (
         batch.slice(0, batch.num_rows() / 3),
