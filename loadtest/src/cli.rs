@@ -14,6 +14,7 @@ mod peers;
 mod query;
 mod run;
 mod statements;
+mod udp;
 mod wide;
 mod write;
 
@@ -50,6 +51,8 @@ enum What {
     },
     /// Create database and supertable, and write the data set over one protocol
     Write(write::Write),
+    /// Write the data set in UDP datagrams, and count what arrived
+    Udp(udp::Udp),
     /// Ask the papers' questions, or the statements of a file, and time the answers
     Query(query::Query),
     /// Run the statements of a file one by one, each once
@@ -109,6 +112,7 @@ impl Command {
                 Ok(())
             }
             What::Write(write) => write.run().await,
+            What::Udp(udp) => udp.run().await,
             What::Query(query) => query.run().await,
             What::Statements(statements) => statements.run().await,
             What::Matrix(matrix) => matrix.run().await,

@@ -191,6 +191,11 @@ impl Feed {
         Self { fleet, sources: sources.collect(), step: 0, source: 0 }
     }
 
+    /// Lines of `hosts` after those of the fleet, without an end; their values begin anew.
+    pub fn later(fleet: Fleet, hosts: Range<u32>) -> Self {
+        Self { fleet: Fleet { steps: u32::MAX, ..fleet }, step: fleet.steps, ..Self::new(fleet, hosts) }
+    }
+
     /// Appends up to `lines` lines to a body; gives how many, and how many values they hold.
     pub fn next(&mut self, lines: usize, body: &mut Vec<u8>) -> (usize, usize) {
         use std::io::Write as _;

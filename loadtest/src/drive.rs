@@ -26,6 +26,7 @@ pub mod query;
 pub mod send;
 pub mod server;
 pub mod statements;
+pub mod udp;
 pub mod wide;
 pub mod write;
 

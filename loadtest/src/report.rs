@@ -14,9 +14,11 @@ use crate::drive::cold::ColdSample;
 use crate::drive::collected::CollectedSample;
 use crate::drive::compact::CompactSample;
 use crate::drive::growth::GrowthSample;
+use crate::drive::send::SendSample;
 use crate::drive::{QuerySample, WriteSample};
 use crate::generate::{Devices, Order};
 use crate::measure::{Machine, Memory, Size};
+use crate::workload::part::Part;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -99,7 +101,7 @@ pub struct Verified {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PartSample {
     /// Which part.
-    pub part: String,
+    pub part: Part,
     /// The statement, by its family.
     pub query: QuerySample,
 }
@@ -113,6 +115,20 @@ pub struct Cold {
     pub first_byte_p99_ms: f64,
     /// Bytes a second of one connection.
     pub bytes_per_second: u64,
+    /// The questions, when all is quiet.
+    pub samples: Vec<ColdSample>,
+    /// The same while another process writes into the root.
+    #[serde(default)]
+    pub beside: Option<ColdBeside>,
+}
+
+/// Questions to new processes over a distant store, into which another process writes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ColdBeside {
+    /// Rows a second that the writer was to send.
+    pub asked_rows_per_second: f64,
+    /// What it did.
+    pub writer: SendSample,
     /// The questions.
     pub samples: Vec<ColdSample>,
 }

@@ -1,6 +1,7 @@
 //! The papers' statements and write matrix, as data with names.
 
 pub mod figures;
+pub mod part;
 
 use serde::{Deserialize, Serialize};
 use std::ops::Range;

@@ -5,6 +5,8 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tidelake_loadtest::drive::HttpOptions;
+use tidelake_loadtest::drive::beside::writer::WriterOptions;
 use tidelake_loadtest::drive::beside::{BesideOptions, BesideSample, ask_beside};
 use tidelake_loadtest::drive::query::median;
 use tidelake_loadtest::oracle::Oracle;
@@ -54,19 +56,30 @@ impl Beside {
     }
 }
 
-/// Asks the questions quiet and beside the writer: two connections, 1000 rows a request.
+/// Asks the questions quiet and beside the writer.
 pub(crate) async fn ask(server: &Server, writer: &Writer, oracle: &Oracle, repeat: usize) -> Result<BesideSample> {
-    ensure!(writer.rate > 0.0, "expected --beside-rate above 0, found {}", writer.rate);
     let options = BesideOptions {
         addresses: server.addresses(),
         http: server.options(),
-        rows_per_second: writer.rate,
-        writers: 2,
-        rows_per_request: 1_000,
-        lead: Duration::try_from_secs_f64(writer.lead).context("--beside-lead takes seconds")?,
+        writer: writer.options(&server.url, server.options())?,
+        lead: writer.lead()?,
         repeat: repeat.max(5),
     };
     ask_beside(&options, oracle).await
+}
+
+impl Writer {
+    /// Two connections, 1000 rows a request.
+    pub(crate) fn options(&self, url: &str, http: HttpOptions) -> Result<WriterOptions> {
+        ensure!(self.rate > 0.0, "expected --beside-rate above 0, found {}", self.rate);
+        let (url, rows_per_second) = (url.to_owned(), self.rate);
+        Ok(WriterOptions { url, http, rows_per_second, clients: 2, rows_per_request: 1_000 })
+    }
+
+    /// How long it writes before the first question.
+    pub(crate) fn lead(&self) -> Result<Duration> {
+        Duration::try_from_secs_f64(self.lead).context("--beside-lead takes seconds")
+    }
 }
 
 /// A sample in a line for each question.
@@ -74,10 +87,10 @@ pub(crate) fn lines(sample: &BesideSample) -> Vec<String> {
     let (rows, seconds) = (sample.writer.rows, sample.writer.seconds);
     let writer = format!("writer: {rows} rows in {seconds:.1} s = {:.0} rows/s", sample.writer.rows_per_second());
     let questions = sample.questions.iter().map(|question| {
-        let rows = if question.old_rows { "old rows" } else { "all rows" };
+        let part = question.part.name();
         let (quiet, beside) = (median(&question.quiet_millis), median(&question.millis));
         let ratio = question.ratio();
-        format!("{:12} {rows}: {quiet:.2} ms quiet, {beside:.2} ms beside the writer: {ratio:.2} times", question.name)
+        format!("{:12} {part}: {quiet:.2} ms quiet, {beside:.2} ms beside the writer: {ratio:.2} times", question.name)
     });
     std::iter::once(writer).chain(questions).collect()
 }

@@ -1,13 +1,16 @@
 //! `cold` and `distant`: questions to new processes over a distant store, and the distance alone.
 
 use super::args::Data;
+use super::beside::Writer;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tidelake_loadtest::distant::{self, Distance, Passed};
-use tidelake_loadtest::drive::cold::{ColdOptions, ColdSample, ask_cold};
+use tidelake_loadtest::drive::HttpOptions;
+use tidelake_loadtest::drive::beside::writer::WriterOptions;
+use tidelake_loadtest::drive::cold::{ColdOptions, ColdSample, ask_cold, ask_cold_beside};
 use tidelake_loadtest::oracle::Oracle;
 use tidelake_loadtest::report::{self, Report};
 use tidelake_loadtest::workload::{Function, Question};
@@ -98,6 +101,11 @@ pub(crate) struct Cold {
     /// Percentages of the questions
     #[arg(long, default_value = "100")]
     percent: String,
+    /// Ask again while another process takes rows into the root
+    #[arg(long, conflicts_with = "unverified")]
+    beside: bool,
+    #[command(flatten)]
+    writer: Writer,
     /// Do not compute the answers to compare with
     #[arg(long)]
     unverified: bool,
@@ -132,6 +140,20 @@ impl Cold {
         };
         let samples = ask_cold(&options, &questions, oracle.as_ref()).await?;
         samples.iter().for_each(|sample| println!("{}", line(sample)));
+        let beside = match oracle.as_ref().filter(|_| self.beside) {
+            None => None,
+            Some(oracle) => {
+                let lead = self.writer.lead()?;
+                // A request waits for the distant store, so more of them at once are needed than beside a directory.
+                let writer = WriterOptions { clients: 8, ..self.writer.options("", HttpOptions::default())? };
+                let asked_rows_per_second = writer.rows_per_second;
+                let (writer, samples) = ask_cold_beside(&options, writer, lead, &questions, oracle).await?;
+                let rate = writer.rows_per_second();
+                println!("beside a writer: {} rows in {:.1} s = {rate:.0} rows/s", writer.rows, writer.seconds);
+                samples.iter().for_each(|sample| println!("{}", line(sample)));
+                Some(report::ColdBeside { asked_rows_per_second, writer, samples })
+            }
+        };
         if let Some(path) = &self.into {
             let mut report = Report::read(path)?;
             report.cold = Some(report::Cold {
@@ -139,6 +161,7 @@ impl Cold {
                 first_byte_p99_ms: self.away.first_byte_p99,
                 bytes_per_second: distance.bytes_per_second,
                 samples,
+                beside,
             });
             report.write(path.parent().unwrap_or(Path::new("")))?;
         }

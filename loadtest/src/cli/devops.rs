@@ -1,6 +1,7 @@
 //! `devops`: the fleet of servers, loaded, measured and asked; on request beside InfluxDB.
 
 use super::args::Server;
+use super::beside::Writer;
 use super::peers::{Adapters, Engine};
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -12,7 +13,8 @@ use tidelake_loadtest::drive::compact::compact;
 use tidelake_loadtest::drive::devops::{FormSample, LoadSample, Words, ask, load};
 use tidelake_loadtest::drive::files::live_bytes;
 use tidelake_loadtest::drive::peers::{served, settled};
-use tidelake_loadtest::drive::{Client, HttpOptions};
+use tidelake_loadtest::drive::send::SendSample;
+use tidelake_loadtest::drive::{self, Client, HttpOptions};
 use tidelake_loadtest::measure::{self, Size};
 
 /// Arguments of `devops`.
@@ -47,6 +49,11 @@ pub(crate) struct Devops {
     /// Root directory of the server, to measure sizes
     #[arg(long)]
     root: Option<PathBuf>,
+    /// Ask for one host and hour again beside a writer of later lines of the same hosts
+    #[arg(long)]
+    beside: bool,
+    #[command(flatten)]
+    writer: Writer,
     /// Load and ask InfluxDB too, with the same lines and the same hosts and hours
     #[arg(long)]
     influxdb: bool,
@@ -65,7 +72,18 @@ struct Measured {
     /// Of the live data files and their tag manifests.
     live_bytes: u64,
     forms: Vec<FormSample>,
+    beside: Option<Beside>,
     influxdb: Option<Rival>,
+}
+
+/// One host and hour beside a writer.
+#[derive(Debug, Serialize)]
+struct Beside {
+    /// Lines a second that the writer was to send.
+    asked_lines_per_second: f64,
+    /// What it did.
+    writer: SendSample,
+    forms: Vec<FormSample>,
 }
 
 /// The same of InfluxDB.
@@ -86,7 +104,8 @@ impl Devops {
     pub(crate) async fn run(self) -> Result<()> {
         let fleet = Fleet { hosts: self.hosts, steps: self.hours * 360, seed: self.seed };
         let (url, http) = (&self.server.url, self.server.options());
-        let mut measured = Measured { load: None, size: None, live_bytes: 0, forms: Vec::new(), influxdb: None };
+        let mut measured =
+            Measured { load: None, size: None, live_bytes: 0, forms: Vec::new(), beside: None, influxdb: None };
         if !self.loaded {
             measured.load = Some(self.load(&fleet).await?);
         }
@@ -108,9 +127,12 @@ impl Devops {
         for form in Form::ALL {
             for words in [Words::Text, Words::Parameters] {
                 let sample = ask(&fleet, form, words, url, &http, self.workers, asked.clone()).await?;
-                print_form(if words == Words::Text { "text" } else { "parameters" }, &sample);
+                print_form(words.name(), &sample);
                 measured.forms.push(sample);
             }
+        }
+        if self.beside {
+            measured.beside = Some(self.beside(&fleet).await?);
         }
         if self.influxdb {
             let rival = self.influxdb(&fleet).await.context("InfluxDB")?;
@@ -143,6 +165,29 @@ impl Devops {
         Ok(sample)
     }
 
+    /// Asks for one host and hour while lines come in.
+    #[expect(clippy::print_stdout, reason = "a command prints its result")]
+    async fn beside(&self, fleet: &Fleet) -> Result<Beside> {
+        let (url, http) = (&self.server.url, self.server.options());
+        let options = self.writer.options(url, http.clone())?;
+        let mut writer = drive::beside::writer::Writer::of_fleet(*fleet, &options);
+        let lead = self.writer.lead()?;
+        writer.beside(async { Ok(tokio::time::sleep(lead).await) }).await?;
+        // Questions that did not come before.
+        let questions = self.questions.saturating_mul(2)..self.questions.saturating_mul(3);
+        let mut forms = Vec::new();
+        for words in [Words::Text, Words::Parameters] {
+            let asked = ask(fleet, Form::OneHostOneHour, words, url, &http, self.workers, questions.clone());
+            let sample = writer.beside(asked).await?;
+            print_form(words.name(), &sample);
+            forms.push(sample);
+        }
+        let writer = writer.stop().await?;
+        let rate = writer.rows_per_second();
+        println!("beside a writer: {} lines in {:.1} s = {rate:.0} lines/s", writer.rows, writer.seconds);
+        Ok(Beside { asked_lines_per_second: options.rows_per_second, writer, forms })
+    }
+
     /// Loads InfluxDB with the same lines, waits until it has compacted them, and asks for one host and hour.
     #[expect(clippy::print_stdout, reason = "a command prints its result")]
     async fn influxdb(&self, fleet: &Fleet) -> Result<Rival> {
@@ -168,7 +213,7 @@ impl Devops {
             form = Some(asked.await?);
         }
         let form = form.context("asked twice")?;
-        print_form("InfluxQL", &form);
+        print_form(Words::Influxql.name(), &form);
         tokio::task::spawn_blocking(move || adapter.stop()).await??;
         drop(work);
         let (settle_seconds, disk_bytes) = (settled.seconds, settled.bytes);

@@ -1,7 +1,7 @@
 //! `write`: one run of writing.
 
 use super::args::{Data, Server, bar_for, durability};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
 use tidelake_loadtest::drive::{Durability, Existing, Protocol, WriteOptions, WriteSample, create_database, write};
@@ -84,9 +84,24 @@ impl Write {
 /// Writes with a bar.
 pub(crate) async fn load(source: &Source, options: &WriteOptions) -> Result<WriteSample> {
     let bar = bar_for(source.len());
-    let result = write(source, options, &|rows| bar.set_position(rows)).await;
+    let tell = |rows| bar.set_position(rows);
+    let writing = write(source, options, &tell);
+    let result = match options.protocol {
+        // Encoding and sending of streams go to threads of their own.
+        Protocol::Flight => writing.await,
+        _ => on_this_thread(writing),
+    };
     bar.finish_and_clear();
     result
+}
+
+/// Does work that is done by one thread anyway in a runtime that has no other: where one thread waits for replies and
+/// another reads them, each costs a hand-over, as much again as sending and reading.
+fn on_this_thread<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::task::block_in_place(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("make a runtime")?;
+        runtime.block_on(work)
+    })
 }
 
 /// A sample in one line.

@@ -1,14 +1,20 @@
 //! Cold queries: a new server process over a distant store, one question, its answer; again for each run.
 
-use std::{path::PathBuf, sync::Arc, time::Instant};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, task::JoinHandle};
 
 use super::{
+    beside::writer::{Writer, WriterOptions, check_rows},
     http::HttpOptions,
     query::{Addresses, Asker, Door, median},
+    send::SendSample,
     server::{Server, ServerOptions},
 };
 use crate::{
@@ -61,6 +67,42 @@ impl ColdSample {
     }
 }
 
+/// The proxy that makes a store distant, at work; it ends when it is dropped.
+struct Proxy {
+    endpoint: String,
+    passed: Arc<Passed>,
+    task: JoinHandle<Result<()>>,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Proxy {
+    async fn start(options: &ColdOptions, seed: u64) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("listen for the proxy")?;
+        let endpoint = format!("http://{}", listener.local_addr()?);
+        let passed = Arc::new(Passed::default());
+        let (s3, distance, counted) = (options.s3.clone(), options.distance, passed.clone());
+        let task = tokio::spawn(async move { distant::serve(listener, &s3, distance, seed, counted).await });
+        Ok(Self { endpoint, passed, task })
+    }
+
+    /// A new server process whose store is behind the proxy.
+    async fn server(&self, options: &ColdOptions) -> Result<Server> {
+        let environment = options.environment.iter().cloned();
+        Server::start(&ServerOptions {
+            program: options.program.clone(),
+            store: options.store.clone(),
+            environment: environment.chain([("AWS_ENDPOINT_URL".to_owned(), self.endpoint.clone())]).collect(),
+            cores: None,
+        })
+        .await
+    }
+}
+
 /// Asks each question of new processes, and compares every answer with the oracle's.
 ///
 /// # Errors
@@ -70,26 +112,47 @@ pub async fn ask_cold(
     questions: &[Question],
     oracle: Option<&Oracle>,
 ) -> Result<Vec<ColdSample>> {
-    let listener = TcpListener::bind("127.0.0.1:0").await.context("listen for the proxy")?;
-    let endpoint = format!("http://{}", listener.local_addr()?);
-    let passed = Arc::new(Passed::default());
-    let (s3, distance, counted) = (options.s3.clone(), options.distance, passed.clone());
-    let proxy = tokio::spawn(async move { distant::serve(listener, &s3, distance, 1, counted).await });
+    let proxy = Proxy::start(options, 1).await?;
     let mut samples = Vec::new();
     for question in questions {
-        samples.push(sample(options, question, &endpoint, &passed, oracle).await?);
+        samples.push(sample(options, question, &proxy, oracle, None).await?);
     }
-    proxy.abort();
     Ok(samples)
+}
+
+/// [`ask_cold`] while a process of its own, as far from the store, takes later rows of the same devices; answers about all
+/// rows are compared with what had been acknowledged and sent. `lead` is how long it does so before the first question.
+///
+/// # Errors
+/// As [`ask_cold`], those of the writer, an answer that misses rows that had been acknowledged.
+pub async fn ask_cold_beside(
+    options: &ColdOptions,
+    writer: WriterOptions,
+    lead: Duration,
+    questions: &[Question],
+    oracle: &Oracle,
+) -> Result<(SendSample, Vec<ColdSample>)> {
+    let [proxy, of_writer] = [Proxy::start(options, 1).await?, Proxy::start(options, 2).await?];
+    let server = of_writer.server(options).await?;
+    let mut writer = Writer::of_devices(*oracle.devices(), &WriterOptions { url: server.url.clone(), ..writer });
+    writer.beside(async { Ok(tokio::time::sleep(lead).await) }).await?;
+    let mut samples = Vec::new();
+    for question in questions {
+        samples.push(sample(options, question, &proxy, Some(oracle), Some(&mut writer)).await?);
+    }
+    let written = writer.stop().await?;
+    server.kill().await?;
+    Ok((written, samples))
 }
 
 async fn sample(
     options: &ColdOptions,
     question: &Question,
-    endpoint: &str,
-    passed: &Passed,
+    proxy: &Proxy,
     oracle: Option<&Oracle>,
+    mut writer: Option<&mut Writer>,
 ) -> Result<ColdSample> {
+    let passed = &proxy.passed;
     let mut sample = ColdSample {
         name: question.name(),
         sql: question.sql(),
@@ -101,26 +164,27 @@ async fn sample(
     };
     for _ in 0..options.repeat.max(1) {
         let (requests, bytes, begun) = (passed.requests(), passed.bytes(), Instant::now());
-        let environment = options.environment.iter().cloned();
-        let server = Server::start(&ServerOptions {
-            program: options.program.clone(),
-            store: options.store.clone(),
-            environment: environment.chain([("AWS_ENDPOINT_URL".to_owned(), endpoint.to_owned())]).collect(),
-            cores: None,
-        })
-        .await?;
+        let server = proxy.server(options).await?;
         let before = passed.requests();
         let addresses = Addresses { url: server.url.clone(), flight: None };
         let mut asker = Asker::connect(Door::HttpArrow, &addresses, &HttpOptions::default()).await?;
-        let (raw, took) = asker.ask(&sample.sql).await?;
+        let least = writer.as_ref().map_or(0, |writer| writer.acknowledged());
+        let (raw, took) = match &mut writer {
+            Some(writer) => writer.beside(asker.ask(&sample.sql)).await?,
+            None => asker.ask(&sample.sql).await?,
+        };
+        let most = writer.as_ref().map(|writer| writer.begun());
         sample.from_start_millis.push(begun.elapsed().as_secs_f64() * 1e3);
         sample.millis.push(took.as_secs_f64() * 1e3);
         sample.requests.push(passed.requests() - before);
         sample.from_start_requests.push(passed.requests() - requests);
         sample.bytes.push(passed.bytes() - bytes);
         server.kill().await?;
-        if let Some(oracle) = oracle {
-            verify(oracle, question, &raw.into_answer()?)?;
+        let Some(oracle) = oracle else { continue };
+        let answer = raw.into_answer()?;
+        match most {
+            None => verify(oracle, question, &answer)?,
+            Some(most) => check_rows(oracle, question, &answer, least, most)?,
         }
     }
     Ok(sample)

@@ -113,6 +113,15 @@ pub enum Words {
 }
 
 impl Words {
+    /// The name in what is printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Parameters => "parameters",
+            Self::Influxql => "InfluxQL",
+        }
+    }
+
     /// Method, target, content type and body of the request.
     fn request(self, asked: &Asked) -> Result<(&'static str, String, &'static str, String)> {
         let ours = "/api/v1/sql?format=arrow".to_owned();

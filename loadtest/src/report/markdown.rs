@@ -6,9 +6,11 @@ use super::Report;
 use super::plots::plots;
 use super::text::{bullet, bytes, grouped, millis, paragraph, section, table};
 use super::writing::{load, matrix};
+use crate::drive::cold::ColdSample;
 use crate::drive::query::median;
 use crate::drive::{Door, QuerySample};
 use crate::workload::figures;
+use crate::workload::part::Part;
 use crate::workload::{PERCENTS, Q1_GROUPS, Question, all_queries};
 use std::collections::BTreeSet;
 
@@ -171,20 +173,21 @@ fn parts(page: &mut String, report: &Report) {
         "Over Flight SQL, all groups. A range that cuts minutes needs the rows of the minutes at its ends; `none but the scan` \
          switches tag manifests and rollups off (`aggregate-levels: scan`).",
     );
-    let mut names: Vec<&str> = Vec::new();
+    let mut parts: Vec<Part> = Vec::new();
     for sample in &report.parts {
-        if !names.contains(&sample.part.as_str()) {
-            names.push(&sample.part);
+        if !parts.contains(&sample.part) {
+            parts.push(sample.part);
         }
     }
-    let header: Vec<String> = std::iter::once("").chain(names.iter().copied()).map(str::to_owned).collect();
-    let families = report.parts.iter().filter(|s| s.part == names[0]).map(|s| s.query.name.clone());
+    let names = parts.iter().map(|part| part.name());
+    let header: Vec<String> = std::iter::once("").chain(names).map(str::to_owned).collect();
+    let families = report.parts.iter().filter(|s| s.part == parts[0]).map(|s| s.query.name.clone());
     let rows = families.map(|family| {
-        let of = |name: &&str| {
-            let sample = report.parts.iter().find(|s| s.part == **name && s.query.name == family);
+        let of = |part: &Part| {
+            let sample = report.parts.iter().find(|s| s.part == *part && s.query.name == family);
             sample.map_or(String::new(), |s| millis(s.query.median_ms()))
         };
-        std::iter::once(family.clone()).chain(names.iter().map(of)).collect()
+        std::iter::once(family.clone()).chain(parts.iter().map(of)).collect()
     });
     table(page, &header, rows);
 }
@@ -219,8 +222,8 @@ fn beside(page: &mut String, report: &Report) {
         page,
         &format!(
             "Over Flight SQL, medians. The writer was to send {} rows/s of later rows of the same devices and sent {} ({} rows in \
-             {:.1} s, p99 {:.1} ms); what was asked about old rows is compared with the right answer, and counts of all rows \
-             with what had been acknowledged and sent.",
+             {:.1} s, p99 {:.1} ms); what was asked about a span of the data set is compared with the right answer, and counts of \
+             all rows with what had been acknowledged and sent.",
             grouped(beside.asked_rows_per_second as u64),
             grouped(writer.rows_per_second() as u64),
             grouped(writer.rows),
@@ -232,7 +235,7 @@ fn beside(page: &mut String, report: &Report) {
     let rows = beside.questions.iter().map(|question| {
         vec![
             question.name.clone(),
-            if question.old_rows { "old" } else { "all" }.to_owned(),
+            question.part.name().to_owned(),
             millis(median(&question.quiet_millis)),
             format!("**{}**", millis(median(&question.millis))),
             format!("{:.2}", question.ratio()),
@@ -279,9 +282,28 @@ fn cold(page: &mut String, report: &Report) {
             bytes(cold.bytes_per_second)
         ),
     );
+    cold_table(page, &cold.samples);
+    let Some(beside) = &cold.beside else { return };
+    let writer = &beside.writer;
+    paragraph(
+        page,
+        &format!(
+            "The same while another process, as far from the store, takes {} rows/s of later rows of the same devices (it got {}: {} \
+             rows in {:.1} s, p99 {:.1} ms); counts of all rows are compared with what had been acknowledged and sent.",
+            grouped(beside.asked_rows_per_second as u64),
+            grouped(writer.rows_per_second() as u64),
+            grouped(writer.rows),
+            writer.seconds,
+            writer.latency.p99_ms,
+        ),
+    );
+    cold_table(page, &beside.samples);
+}
+
+fn cold_table(page: &mut String, samples: &[ColdSample]) {
     let header = ["", "median ms", "all runs", "requests", "from the start of the process: ms", "requests", "bytes"];
     let most = |counts: &[u64]| counts.iter().max().copied().unwrap_or_default();
-    let rows = cold.samples.iter().map(|sample| {
+    let rows = samples.iter().map(|sample| {
         vec![
             sample.name.clone(),
             millis(sample.median_ms()),

@@ -1,0 +1,270 @@
+//! Clients that write at a steady pace until they are told to stop, and count what they sent and what was acknowledged.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+};
+
+use anyhow::{Context, Result, bail};
+use tokio::task::JoinHandle;
+
+use crate::{
+    answer::{Answer, Value},
+    devops::{self, Feed, Fleet},
+    drive::{
+        encode::Text,
+        http::HttpOptions,
+        send::{Acknowledgement, Bodies, SendOptions, SendSample, TEXT, send},
+    },
+    generate::{Device, Devices},
+    oracle::Oracle,
+    workload::{DATABASE, Function, Question},
+};
+
+/// How the writer writes.
+#[derive(Debug, Clone)]
+pub struct WriterOptions {
+    /// The server's HTTP endpoint, `http://host:port`.
+    pub url: String,
+    /// Bounds of the clients.
+    pub http: HttpOptions,
+    /// Rows a second of all clients together.
+    pub rows_per_second: f64,
+    /// Clients at once.
+    pub clients: usize,
+    /// Rows of one request.
+    pub rows_per_request: usize,
+}
+
+impl WriterOptions {
+    /// Line protocol with times of this precision.
+    fn sending(&self, database: &str, precision: &str) -> SendOptions {
+        SendOptions {
+            url: self.url.clone(),
+            http: self.http.clone(),
+            target: format!("/write?db={database}&precision={precision}"),
+            content_type: TEXT,
+            acknowledgement: Acknowledgement::Status,
+            pace: Some(self.rows_per_second / self.clients.max(1) as f64),
+        }
+    }
+}
+
+/// What has been written so far.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Rows that are on their way or arrived.
+    begun: AtomicU64,
+    /// Rows that were acknowledged.
+    acknowledged: AtomicU64,
+    is_over: AtomicBool,
+}
+
+/// A writer at work; its clients end when it is dropped.
+#[derive(Debug)]
+pub struct Writer {
+    counts: Arc<Counts>,
+    task: JoinHandle<Result<SendSample>>,
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Writer {
+    /// Adds rows to the devices of a data set, later than all of theirs, a second of every device after the other.
+    pub fn of_devices(set: Devices, options: &WriterOptions) -> Self {
+        let clients = options.clients.max(1) as u64;
+        let share = |client: u64| 1 + (u64::from(set.devices) * client / clients) as u32;
+        let sources = (0..clients).map(|client| later_rows(set, share(client)..share(client + 1), options));
+        Self::start(options.sending(DATABASE, "ms"), sources.collect())
+    }
+
+    /// Adds lines to the hosts of a fleet, later than all of theirs.
+    pub fn of_fleet(fleet: Fleet, options: &WriterOptions) -> Self {
+        let clients = options.clients.max(1) as u64;
+        let share = |client: u64| (u64::from(fleet.hosts) * client / clients) as u32;
+        let lines = options.rows_per_request;
+        let sources = (0..clients).map(|client| {
+            let mut feed = Feed::later(fleet, share(client)..share(client + 1));
+            Box::new(move |body: &mut Vec<u8>| feed.next(lines, body).0 as u64) as Bodies
+        });
+        Self::start(options.sending(devops::DATABASE, "ns"), sources.collect())
+    }
+
+    /// Sends what each source gives from a client of its own. A task of its own: an answer beside is read by one thread,
+    /// which the writers should not wait for.
+    fn start(sending: SendOptions, sources: Vec<Bodies>) -> Self {
+        let counts = Arc::new(Counts::default());
+        let sources = sources.into_iter().map(|source| until_over(source, counts.clone())).collect();
+        let acknowledged = counts.clone();
+        let task = tokio::spawn(async move {
+            send(&sending, sources, &|rows| acknowledged.acknowledged.store(rows, SeqCst)).await
+        });
+        Self { counts, task }
+    }
+
+    /// The work's result.
+    ///
+    /// # Errors
+    /// Those of the work; those of the writer, and its end, when that comes first.
+    pub async fn beside<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            done = work => done,
+            ended = &mut self.task => match ended.context("the writer ended")? {
+                Ok(_) => bail!("the writer ended before the questions did"),
+                Err(error) => Err(error.context("the writer")),
+            },
+        }
+    }
+
+    /// Rows that are on their way or arrived.
+    pub fn begun(&self) -> u64 {
+        self.counts.begun.load(SeqCst)
+    }
+
+    /// Rows that were acknowledged.
+    pub fn acknowledged(&self) -> u64 {
+        self.counts.acknowledged.load(SeqCst)
+    }
+
+    /// Has the clients end after the request that they are at.
+    ///
+    /// # Errors
+    /// What the server refused.
+    pub async fn stop(mut self) -> Result<SendSample> {
+        self.counts.is_over.store(true, SeqCst);
+        (&mut self.task).await.context("the writer ended")?
+    }
+}
+
+/// A source that ends when it is over, and counts.
+fn until_over(mut source: Bodies, counts: Arc<Counts>) -> Bodies {
+    Box::new(move |body| {
+        if counts.is_over.load(SeqCst) {
+            return 0;
+        }
+        let rows = source(body);
+        counts.begun.fetch_add(rows, SeqCst);
+        rows
+    })
+}
+
+/// Rows of devices after those of the data set.
+fn later_rows(set: Devices, ids: std::ops::Range<u32>, options: &WriterOptions) -> Bodies {
+    let devices: Vec<Device> = ids.map(Device::numbered).collect();
+    let (rows, mut written) = (options.rows_per_request, 0);
+    Box::new(move |body: &mut Vec<u8>| {
+        if devices.is_empty() {
+            return 0;
+        }
+        for at in written..written + rows {
+            let device = &devices[at % devices.len()];
+            let number = u64::from(set.rows) + (at / devices.len()) as u64;
+            let row = set.row(device.devid, u32::try_from(number).unwrap_or(u32::MAX));
+            Text::Line.push(body, device, &[row]);
+        }
+        written += rows;
+        rows as u64
+    })
+}
+
+/// Compares what an answer about all rows tells of their number with the oracle's rows and between `least` and `most` more;
+/// some answers, as an average, tell nothing.
+///
+/// # Errors
+/// Fewer rows or more, an answer of another shape.
+pub fn check_rows(oracle: &Oracle, question: &Question, answer: &Answer, least: u64, most: u64) -> Result<()> {
+    let sum = |name: &str| -> Result<u64> {
+        let column = answer.column(name)?;
+        let counts = (0..column.len()).map(|row| match column.value(row) {
+            Value::Int(count) => u64::try_from(count).with_context(|| format!("a count of {count}")),
+            other => bail!("expected a count, found {other:?}"),
+        });
+        counts.sum()
+    };
+    let all = oracle.devices().len();
+    let (found, expected) = match question {
+        // How many of the new rows are of one group is known to within a second of all devices: nothing is asked of
+        // them but that no old row is missing.
+        Question::Q1 { group } => {
+            let old = oracle.rows_of_group(*group);
+            (answer.rows() as u64, old..=old + most)
+        }
+        Question::Q2 { function: Function::Count, .. } => (sum("count(*)")?, all + least..=all + most),
+        Question::Q2 { .. } => return Ok(()),
+        Question::Q3 { .. } | Question::Q4 { .. } => (sum("count(temperature)")?, all + least..=all + most),
+    };
+    if !expected.contains(&found) {
+        bail!("expected {} to {} rows, found {found}", expected.start(), expected.end());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::{
+        answer::Column,
+        generate::{FIRST_TS, STEP_MS},
+    };
+    use std::collections::BTreeSet;
+
+    const SET: Devices = Devices { devices: 5, rows: 10, seed: 1 };
+
+    #[test]
+    fn sources_add_later_rows_of_devices_of_their_own_until_it_is_over() {
+        let options = WriterOptions {
+            url: "http://127.0.0.1:1".into(),
+            http: HttpOptions::default(),
+            rows_per_second: 1e5,
+            clients: 2,
+            rows_per_request: 7,
+        };
+        let counts = Arc::new(Counts::default());
+        let sources = [1..3, 3..6].map(|ids| until_over(later_rows(SET, ids, &options), counts.clone()));
+        let mut sources = Vec::from(sources);
+        let mut body = Vec::new();
+        for _ in 0..3 {
+            assert_eq!(sources.iter_mut().map(|source| source(&mut body)).sum::<u64>(), 14);
+        }
+        assert_eq!(counts.begun.load(SeqCst), 42);
+        counts.is_over.store(true, SeqCst);
+        assert_eq!(sources.iter_mut().map(|source| source(&mut body)).sum::<u64>(), 0);
+        let text = String::from_utf8(body).unwrap();
+        let keys: BTreeSet<(&str, i64)> = text
+            .lines()
+            .map(|line| (line.split(' ').next().unwrap(), line.rsplit(' ').next().unwrap().parse().unwrap()))
+            .collect();
+        let end = FIRST_TS + i64::from(SET.rows) * STEP_MS;
+        assert_eq!((keys.len(), text.lines().count()), (42, 42));
+        assert!(keys.iter().all(|(_, ts)| *ts >= end));
+        assert_eq!(keys.iter().filter(|(_, ts)| *ts == end).count(), 5);
+    }
+
+    #[test]
+    fn an_answer_is_about_all_old_rows_and_as_many_new_ones_as_there_may_be() {
+        let oracle = Oracle::new(SET);
+        let three = |counts: Vec<Option<i64>>| Answer {
+            names: vec!["count(temperature)".into()],
+            columns: vec![Column::Int(counts)],
+        };
+        let q4 = Question::Q4 { percent: 100 };
+        for (count, is_right) in [(51, false), (52, true), (57, true), (58, false)] {
+            let found = check_rows(&oracle, &q4, &three(vec![Some(40), Some(count - 40)]), 2, 7);
+            assert_eq!(found.is_ok(), is_right, "{count}: {found:?}");
+        }
+        // Device 3 alone.
+        let q1 = Question::Q1 { group: 3 };
+        for (rows, is_right) in [(9, false), (10, true), (17, true), (18, false)] {
+            assert_eq!(check_rows(&oracle, &q1, &three(vec![Some(1); rows]), 2, 7).is_ok(), is_right, "{rows}");
+        }
+        let [average, count] = [Function::Avg, Function::Count].map(|function| Question::Q2 { function, percent: 100 });
+        check_rows(&oracle, &average, &three(vec![]), 2, 7).unwrap();
+        check_rows(&oracle, &count, &three(vec![]), 2, 7).unwrap_err();
+    }
+}
