@@ -1,6 +1,6 @@
 //! How records enter a Tidelake root: decoding, group commit into the log, folding and merging into data files.
 //!
-//! The path: [`http`] → [`decode`] → [`mod@write`] → log segment → [`compact`] → data file and tag manifest.
+//! The path: [`http`] or [`udp`] → [`decode`] → [`mod@write`] → log segment → [`compact`] → data file and tag manifest.
 
 pub mod compact;
 pub mod config;
@@ -10,6 +10,7 @@ pub mod metrics;
 mod scalar;
 #[cfg(test)]
 mod testing;
+pub mod udp;
 pub mod write;
 
 pub use tidelake_format::{Error, Kind, Result};

@@ -4,6 +4,12 @@
 pub const ROWS: &str = "tidelake_ingest_rows_total";
 /// Counter: lines, points or rows that were reported back as wrong. Sum.
 pub const REJECTED: &str = "tidelake_ingest_rejected_total";
+/// Counter: datagrams of line protocol that arrived. Sum.
+pub const UDP_DATAGRAMS: &str = "tidelake_ingest_udp_datagrams_total";
+/// Counter: their bytes. Sum.
+pub const UDP_BYTES: &str = "tidelake_ingest_udp_bytes_total";
+/// Counter: bytes of datagrams that arrived and were not written; those that the system dropped are not among them. Sum.
+pub const UDP_LOST_BYTES: &str = "tidelake_ingest_udp_lost_bytes_total";
 /// Counter: bytes of request bodies after decompression. Sum.
 pub const BODY_BYTES: &str = "tidelake_ingest_body_bytes_total";
 /// Counter: requests that were refused because the buffer was full. Sum.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt, net::SocketAddr, path::Path, path::PathBuf, str::FromStr, time::Duration};
 
 use serde::Deserialize;
+use tidelake_ingest::decode::line_protocol::LinePrecision;
 
 use crate::memory;
 
@@ -28,6 +29,15 @@ pub(crate) struct Layer {
     /// A second address that serves Flight SQL alone
     #[arg(long, env = "TIDELAKE_FLIGHT_LISTEN", value_name = "ADDR")]
     pub(crate) flight_listen: Option<Text>,
+    /// Address that takes line protocol in UDP datagrams, unacknowledged [default: none]
+    #[arg(long, env = "TIDELAKE_UDP_LISTEN", value_name = "ADDR")]
+    pub(crate) udp_listen: Option<Text>,
+    /// The database of those lines [default: udp]
+    #[arg(long, env = "TIDELAKE_UDP_DATABASE", value_name = "NAME")]
+    pub(crate) udp_database: Option<Text>,
+    /// The unit of their timestamps: ns, us, ms, s, m or h [default: ns]
+    #[arg(long, env = "TIDELAKE_UDP_PRECISION", value_name = "UNIT")]
+    pub(crate) udp_precision: Option<Text>,
     /// Whether a write to an unknown database creates it [default: true]
     #[arg(long, env = "TIDELAKE_AUTO_CREATE_DATABASE", value_name = "BOOL")]
     pub(crate) auto_create_database: Option<Text>,
@@ -133,6 +143,9 @@ pub(crate) struct Settings {
     pub(crate) store_options: Vec<(String, String)>,
     pub(crate) listen: SocketAddr,
     pub(crate) flight_listen: Option<SocketAddr>,
+    pub(crate) udp_listen: Option<SocketAddr>,
+    pub(crate) udp_database: String,
+    pub(crate) udp_precision: LinePrecision,
     pub(crate) auto_create_database: bool,
     pub(crate) max_body: usize,
     pub(crate) max_line: usize,
@@ -219,6 +232,10 @@ impl Settings {
             listen: setting!(listen, "127.0.0.1:8086", address),
             flight_listen: pick(&flags.flight_listen, &below.flight_listen)
                 .map(|v| check.or("flight_listen", Some(v), "127.0.0.1:0", address)),
+            udp_listen: pick(&flags.udp_listen, &below.udp_listen)
+                .map(|v| check.or("udp_listen", Some(v), "127.0.0.1:0", address)),
+            udp_database: setting!(udp_database, "udp", name),
+            udp_precision: setting!(udp_precision, "ns", line_precision),
             auto_create_database: setting!(auto_create_database, "true", boolean),
             max_body: setting!(max_body, "64MiB", size),
             ingest_buffer: setting!(ingest_buffer, &memory.share(1, 8, 256 << 20).to_string(), size),
@@ -307,6 +324,14 @@ fn boolean(s: &str) -> Result<bool, &'static str> {
 
 fn count(s: &str) -> Result<usize, &'static str> {
     s.parse().ok().filter(|n| *n > 0).ok_or("a whole number above 0")
+}
+
+fn name(s: &str) -> Result<String, &'static str> {
+    if s.is_empty() { Err("a name") } else { Ok(s.to_owned()) }
+}
+
+fn line_precision(s: &str) -> Result<LinePrecision, &'static str> {
+    s.parse().map_err(|_| "ns, us, ms, s, m or h")
 }
 
 fn log_format(s: &str) -> Result<LogFormat, &'static str> {

@@ -9,14 +9,15 @@
 //! closed spoils its own line only; text is UTF-8; a field may be written as another number type than the
 //! column has, where the column holds the very value (`40i` in INT or DOUBLE, but never `40` in INT).
 
+mod gathered;
 mod parse;
+mod span;
 
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
 
-use hashbrown::HashMap;
 use memchr::{memchr, memchr_iter};
 use tidelake_format::{
     Error, Result,
@@ -31,7 +32,9 @@ use super::{
     request::{Mark, Request},
     time,
 };
+pub use gathered::Gathered;
 use parse::{Literal, Refused, key_end, line_end, split_key, syntax, unescape};
+use span::{Span, SpanMap};
 
 /// The unit of a request's timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -104,20 +107,10 @@ pub fn decode_within(
     now: i64,
     longest: usize,
 ) -> Decoded {
-    let mut decoder = Decoder {
-        body,
-        longest,
-        request: Request::new(lookup, database, now),
-        places: Vec::new(),
-        cache: HashMap::new(),
-        measurements: HashMap::new(),
-        last: 0,
-        fields: Vec::new(),
-        tags: Vec::new(),
-        scale: Scale::new(precision, database.precision),
-        now,
-    };
-    decoder.run();
+    let request = Request::new(lookup, database, now);
+    let scale = Scale::new(precision, database.precision);
+    let mut decoder = Decoder { body, request, seen: Seen::default(), tags: Vec::new(), scale, now, longest };
+    decoder.run(0);
     decoder.request.finish()
 }
 
@@ -148,10 +141,10 @@ impl Scale {
     }
 }
 
-/// One key of the request (measurement and tags as they stand in the body), and where its rows go.
+/// One key of the body (measurement and tags as they stand there), and where its rows go.
 #[derive(Clone, Copy)]
-struct Place<'a> {
-    key: &'a [u8],
+struct Place {
+    key: Span,
     target: usize,
     series: u32,
     /// The place whose line came after a line of this one the last time.
@@ -160,25 +153,31 @@ struct Place<'a> {
 
 /// The field keys of a target, as they stand in the body, and the columns that they mean.
 #[derive(Default)]
-struct Fields<'a> {
+struct Fields {
     /// By place in the line: the key that stood there last.
-    in_line: Vec<(&'a [u8], usize)>,
-    /// All of the request.
-    known: HashMap<&'a [u8], usize>,
+    in_line: Vec<(Span, usize)>,
+    /// All of the body.
+    known: SpanMap,
+}
+
+/// What the lines so far have told of the keys in a body.
+#[derive(Default)]
+struct Seen {
+    places: Vec<Place>,
+    /// Places by key.
+    cache: SpanMap,
+    /// Targets by measurement.
+    measurements: SpanMap,
+    /// The place of the line before.
+    last: usize,
+    /// The fields of each target, as they are written.
+    fields: Vec<Fields>,
 }
 
 struct Decoder<'a> {
     body: &'a [u8],
     request: Request<'a>,
-    places: Vec<Place<'a>>,
-    /// Places by key.
-    cache: HashMap<&'a [u8], usize>,
-    /// Measurements as they stand in the body, and their targets.
-    measurements: HashMap<&'a [u8], usize>,
-    /// The place of the line before.
-    last: usize,
-    /// The fields of each target, as they are written.
-    fields: Vec<Fields<'a>>,
+    seen: Seen,
     /// The tags of the key that is being read.
     tags: Vec<(ColumnId, Type, Cow<'a, str>)>,
     scale: Scale,
@@ -188,9 +187,10 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    fn run(&mut self) {
+    /// Reads the lines from `at` on.
+    fn run(&mut self, mut at: usize) {
         let body = self.body;
-        let (mut at, mut line) = (0, 1);
+        let mut line = 1;
         while at < body.len() {
             match body[at] {
                 b'\n' => {
@@ -253,11 +253,11 @@ impl<'a> Decoder<'a> {
             Some(place) => (place, start + place.key.len()),
             None => {
                 let key_end = key_end(self.body, start);
-                let Some(at) = self.cache.get(&self.body[start..key_end]).copied() else {
+                let Some(at) = self.seen.cache.get(self.body, &self.body[start..key_end]) else {
                     return self.first_line(start, key_end);
                 };
                 self.follow(at);
-                (self.places[at], key_end)
+                (self.seen.places[at], key_end)
             }
         };
         let mark = self.request.targets[place.target].mark();
@@ -272,25 +272,27 @@ impl<'a> Decoder<'a> {
     /// The place of the line at `start`, when it is that of the line before or the one that followed it earlier: most
     /// requests hold runs of a series, or go round their series in one order.
     #[inline]
-    fn expected(&mut self, start: usize) -> Option<Place<'a>> {
-        let last = *self.places.get(self.last)?;
-        if is_key(self.body, start, last.key) {
+    fn expected(&mut self, start: usize) -> Option<Place> {
+        let seen = &mut self.seen;
+        let last = *seen.places.get(seen.last)?;
+        if is_key(self.body, start, last.key.of(self.body)) {
             return Some(last);
         }
-        let next = *self.places.get(last.next)?;
-        if !is_key(self.body, start, next.key) {
+        let next = *seen.places.get(last.next)?;
+        if !is_key(self.body, start, next.key.of(self.body)) {
             return None;
         }
-        self.last = last.next;
+        seen.last = last.next;
         Some(next)
     }
 
     /// Remembers that a line of this place came after the last one.
     fn follow(&mut self, place: usize) {
-        if let Some(last) = self.places.get_mut(self.last) {
+        let seen = &mut self.seen;
+        if let Some(last) = seen.places.get_mut(seen.last) {
             last.next = place;
         }
-        self.last = place;
+        seen.last = place;
     }
 
     /// A line whose key is new to the request.
@@ -307,15 +309,17 @@ impl<'a> Decoder<'a> {
             while parts.next_tag()?.is_some() {}
             return Err(syntax("missing fields"));
         }
-        let target = match self.measurements.get(parts.measurement) {
-            Some(target) => *target,
+        let target = match self.seen.measurements.get(body, parts.measurement) {
+            Some(target) => target,
             None => {
                 let target = self.request.target(&unescape(self.str(parts.measurement)?))?;
-                self.measurements.insert(parts.measurement, target);
+                // A key begins with its measurement.
+                let measurement = Span::new(start, start + parts.measurement.len());
+                self.seen.measurements.insert(body, measurement, target);
                 target
             }
         };
-        self.fields.resize_with(self.request.targets.len(), Fields::default);
+        self.seen.fields.resize_with(self.request.targets.len(), Fields::default);
         let mark = self.request.targets[target].mark();
         tags.clear();
         let read = self.key_tags(target, &mut parts, &mut tags).and_then(|()| self.rest(target, key_end));
@@ -326,9 +330,9 @@ impl<'a> Decoder<'a> {
                 let row = &mut self.request.targets[target];
                 let series = row.series(&values, &mut self.request.name);
                 row.builder.end_row(series, read.ts);
-                let at = self.places.len();
-                self.places.push(Place { key, target, series, next: at });
-                self.cache.insert(key, at);
+                let (at, key) = (self.seen.places.len(), Span::new(start, key_end));
+                self.seen.places.push(Place { key, target, series, next: at });
+                self.seen.cache.insert(body, key, at);
                 self.follow(at);
             }
             Err(_) => self.roll_back(target, mark),
@@ -340,7 +344,7 @@ impl<'a> Decoder<'a> {
     fn roll_back(&mut self, target: usize, mark: Mark) {
         self.request.targets[target].roll_back(mark);
         // A key may mean a column that is gone.
-        self.fields[target] = Fields::default();
+        self.seen.fields[target] = Fields::default();
     }
 
     /// Reads the tags of a key; each is a value of its column's type afterwards.
@@ -410,19 +414,18 @@ impl<'a> Decoder<'a> {
     /// The column of the nth field, whose key is at `at` (none yet where the key is new), and where its value starts.
     #[inline]
     fn field_key(&mut self, target: usize, nth: usize, at: usize) -> Result<(Option<usize>, usize), Refused> {
-        let fields = &mut self.fields[target];
+        let fields = &mut self.seen.fields[target];
         if let Some((key, column)) = fields.in_line.get(nth) {
             let end = at + key.len();
-            if self.body.get(end) == Some(&b'=') && self.body[at..end] == **key {
+            if self.body.get(end) == Some(&b'=') && self.body[at..end] == *key.of(self.body) {
                 return Ok((Some(*column), end + 1));
             }
         }
         let end = parse::field_key_end(self.body, at)?;
-        let key = &self.body[at..end];
-        let column = fields.known.get(key).copied();
+        let column = fields.known.get(self.body, &self.body[at..end]);
         fields.in_line.truncate(nth);
         // The column of a new key follows when its value has told the type.
-        fields.in_line.push((key, column.unwrap_or(usize::MAX)));
+        fields.in_line.push((Span::new(at, end), column.unwrap_or(usize::MAX)));
         Ok((column, end + 1))
     }
 
@@ -461,18 +464,18 @@ impl<'a> Decoder<'a> {
     /// Finds or adds the column of the `nth` field, whose key was just read for the first time.
     #[cold]
     fn new_field(&mut self, target: usize, nth: usize, literal: Literal) -> Result<usize, Refused> {
-        let key = self.fields[target].in_line[nth].0;
-        let name = unescape(self.str(key)?);
+        let key = self.seen.fields[target].in_line[nth].0;
+        let name = unescape(self.str(key.of(self.body))?);
         let column = self.request.targets[target].field(&name, literal.column_type())?;
-        let fields = &mut self.fields[target];
+        let fields = &mut self.seen.fields[target];
         fields.in_line[nth].1 = column;
-        fields.known.insert(key, column);
+        fields.known.insert(self.body, key, column);
         Ok(column)
     }
 
     #[cold]
     fn conflict(&self, target: usize, nth: usize, column: usize, literal: Literal, fault: Fault) -> Refused {
-        let key = String::from_utf8_lossy(self.fields[target].in_line[nth].0);
+        let key = String::from_utf8_lossy(self.seen.fields[target].in_line[nth].0.of(self.body));
         let target = &self.request.targets[target];
         let ty = target.builder.column_type(column);
         let (name, table) = (unescape(&key), &target.table().name);

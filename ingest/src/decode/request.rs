@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use tidelake_format::{
     ids::{ColumnId, TableId},
+    rows::Block,
     schema::{Column, Database, Role, Supertable, check_name},
     types::Type,
 };
@@ -30,6 +31,8 @@ pub(super) struct Target {
     first_new: u32,
     /// The oldest timestamp that is kept, in ticks.
     oldest: i64,
+    /// Whether the schema may not grow.
+    is_fixed: bool,
     pub(super) builder: BlockBuilder,
 }
 
@@ -72,6 +75,9 @@ impl Target {
                 return Ok((column.id, column.ty));
             }
             return Err(self.clash(name, role, column.role));
+        }
+        if self.is_fixed {
+            return Err(FIXED.to_owned());
         }
         if let Schema::Known(known) = &self.schema {
             self.schema = Schema::Draft(Box::new(Supertable::clone(known)));
@@ -140,6 +146,8 @@ pub(super) struct Request<'a> {
     pub(super) database: &'a Database,
     /// The wall clock in ticks.
     now: i64,
+    /// Whether what the catalog lacks is refused.
+    is_fixed: bool,
     pub(super) targets: Vec<Target>,
     places: HashMap<Key, usize>,
     pub(super) accepted: usize,
@@ -148,12 +156,38 @@ pub(super) struct Request<'a> {
     pub(super) name: String,
 }
 
+/// The rows of requests that end and go on as one: the same database and catalog, whose schema may not grow.
+#[derive(Default)]
+pub(super) struct Rows {
+    targets: Vec<Target>,
+    places: HashMap<Key, usize>,
+    name: String,
+}
+
+impl Rows {
+    /// The request that goes on with them.
+    pub(super) fn resume<'a>(self, lookup: &'a dyn Lookup, database: &'a Database, now: i64) -> Request<'a> {
+        let Self { targets, places, name } = self;
+        Request { is_fixed: true, targets, places, name, ..Request::new(lookup, database, now) }
+    }
+
+    /// The blocks.
+    ///
+    /// # Errors
+    /// As [`BlockBuilder::finish`].
+    pub(super) fn finish(self) -> tidelake_format::Result<Vec<Block>> {
+        let targets = self.targets.into_iter().filter(|t| t.builder.rows() > 0);
+        targets.map(|target| target.builder.finish()).collect()
+    }
+}
+
 impl<'a> Request<'a> {
     pub(super) fn new(lookup: &'a dyn Lookup, database: &'a Database, now: i64) -> Self {
         Self {
             lookup,
             database,
             now,
+            is_fixed: false,
             targets: Vec::new(),
             places: HashMap::new(),
             accepted: 0,
@@ -181,17 +215,20 @@ impl<'a> Request<'a> {
         let target = match known {
             Some(table) => Target {
                 oldest,
+                is_fixed: self.is_fixed,
                 builder: BlockBuilder::new(&table, self.database.precision),
                 new: false,
                 first_new: table.next_column,
                 schema: Schema::Known(table),
             },
+            None if self.is_fixed => return Err(FIXED.to_owned()),
             None => {
                 check_name("measurement", name).map_err(|e| e.to_string())?;
                 let mut table = Supertable::without_columns(TableId(u32::MAX), self.database.id, name);
                 table.add_column(TIME, Role::Time, Type::Timestamp).map_err(|e| e.to_string())?;
                 Target {
                     oldest,
+                    is_fixed: false,
                     builder: BlockBuilder::new(&table, self.database.precision),
                     new: true,
                     first_new: 0,
@@ -202,6 +239,11 @@ impl<'a> Request<'a> {
         self.targets.push(target);
         self.places.insert(key, self.targets.len() - 1);
         Ok(self.targets.len() - 1)
+    }
+
+    /// Its rows, for a request that goes on with them.
+    pub(super) fn suspend(self) -> Rows {
+        Rows { targets: self.targets, places: self.places, name: self.name }
     }
 
     /// Checks that a table keeps rows of this time.
@@ -252,6 +294,9 @@ impl<'a> Request<'a> {
         Decoded { blocks, accepted: self.accepted, rejected: self.rejected, missing }
     }
 }
+
+/// Why a row is refused that needs what the catalog lacks, where the schema may not grow: nobody is told.
+const FIXED: &str = "the catalog lacks it";
 
 /// The time column of tables that a request creates.
 pub(super) const TIME: &str = "ts";

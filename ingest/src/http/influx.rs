@@ -1,7 +1,5 @@
 //! Line protocol over HTTP: InfluxDB's `/write` and `/api/v2/write`.
 
-use std::collections::HashMap;
-
 use axum::{
     body::Body,
     extract::State,
@@ -13,7 +11,7 @@ use tidelake_format::{Error, Kind};
 
 use super::{
     body::{self, Fault},
-    reply::{self, flag},
+    reply::{self, Parameters},
 };
 use crate::{
     decode::{Rejected, line_protocol::LinePrecision},
@@ -25,10 +23,7 @@ const NAMED: usize = 100;
 
 /// `POST /write?db=…[&precision=…][&no_sync=true]`; `rp`, `consistency`, `u` and `p` mean nothing here.
 pub(super) async fn write_v1(State(ingest): State<Ingest>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
-    let parameters = match reply::parameters(&uri) {
-        Ok(parameters) => parameters,
-        Err(message) => return refused_v1(StatusCode::BAD_REQUEST, &message),
-    };
+    let parameters = Parameters::of(&uri);
     let Some(database) = parameters.get("db").filter(|db| !db.is_empty()) else {
         return refused_v1(StatusCode::BAD_REQUEST, "database is required");
     };
@@ -47,11 +42,8 @@ pub(super) async fn write_v1(State(ingest): State<Ingest>, uri: Uri, headers: He
 
 /// `POST /api/v2/write?bucket=…[&precision=…]`; the bucket is the database (`db/rp` names `db`), `org` means nothing.
 pub(super) async fn write_v2(State(ingest): State<Ingest>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
-    let parameters = match reply::parameters(&uri) {
-        Ok(parameters) => parameters,
-        Err(message) => return refused_v2(StatusCode::BAD_REQUEST, &message),
-    };
-    let bucket = parameters.get("bucket").map_or("", String::as_str);
+    let parameters = Parameters::of(&uri);
+    let bucket = parameters.get("bucket").unwrap_or_default();
     let database = bucket.split_once('/').map_or(bucket, |(database, _)| database);
     if database.is_empty() {
         return refused_v2(StatusCode::BAD_REQUEST, "bucket is required");
@@ -71,12 +63,12 @@ pub(super) async fn write_v2(State(ingest): State<Ingest>, uri: Uri, headers: He
 async fn write(
     ingest: &Ingest,
     database: &str,
-    parameters: &HashMap<String, String>,
+    parameters: &Parameters<'_>,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Written, Fault> {
-    let precision: LinePrecision = parameters.get("precision").map_or("", String::as_str).parse()?;
-    let durability = if flag(parameters, "no_sync") { Durability::Buffered } else { Durability::Stored };
+    let precision: LinePrecision = parameters.get("precision").unwrap_or_default().parse()?;
+    let durability = if parameters.flag("no_sync") { Durability::Buffered } else { Durability::Stored };
     let (body, reservation) = body::read(headers, body, ingest.config().body_bytes, ingest.budget()).await?;
     let ingest = ingest.with_key(reply::key(headers)?);
     Ok(ingest.write_line_protocol_reserved(database, body, precision, durability, reservation).await?)

@@ -13,10 +13,9 @@ mod tests;
 
 use axum::{
     Router,
-    extract::Request,
-    middleware,
     routing::{get, post},
 };
+use tower::util::MapResponseLayer;
 
 use crate::write::Ingest;
 
@@ -31,11 +30,8 @@ pub const REPLAYED_HEADER: &str = "idempotency-replayed";
 
 /// `/write`, `/api/v2/write`, `/api/put`, `/query`, `/ping` and their aliases over one [`Ingest`].
 pub fn router(ingest: Ingest) -> Router {
-    let ids = ingest.clone();
-    let stamp = move |request: Request, next: middleware::Next| {
-        let id = ids.root().store().ambient().random_id();
-        async move { reply::stamp(next.run(request).await, id) }
-    };
+    let ambient = ingest.root().store().ambient().clone();
+    let stamp = move |response| reply::stamp(response, ambient.random_id());
     Router::new()
         .route("/write", post(influx::write_v1))
         .route("/influxdb/v1/write", post(influx::write_v1))
@@ -44,6 +40,6 @@ pub fn router(ingest: Ingest) -> Router {
         .route("/opentsdb/v1/put/json/{db}", post(opentsdb::put_into))
         .route("/query", get(query::get).post(query::post))
         .route("/ping", get(reply::ping))
-        .layer(middleware::from_fn(stamp))
+        .layer(MapResponseLayer::new(stamp))
         .with_state(ingest)
 }

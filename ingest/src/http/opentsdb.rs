@@ -11,7 +11,7 @@ use tidelake_format::Error;
 
 use super::{
     body::{self, Fault},
-    reply::{self, flag},
+    reply::{self, Parameters},
 };
 use crate::write::{Durability, Ingest, Written};
 
@@ -32,20 +32,17 @@ pub(super) async fn put_into(
 }
 
 async fn put_points(ingest: &Ingest, database: Option<String>, uri: &Uri, headers: &HeaderMap, body: Body) -> Response {
-    let parameters = match reply::parameters(uri) {
-        Ok(parameters) => parameters,
-        Err(message) => return refused(StatusCode::BAD_REQUEST, &message, None),
-    };
-    let database = database.or_else(|| parameters.get("db").cloned());
+    let parameters = Parameters::of(uri);
+    let database = database.or_else(|| parameters.get("db").map(str::to_owned));
     let database = database.unwrap_or_else(|| ingest.config().opentsdb_database.clone());
-    let durability = if flag(&parameters, "no_sync") { Durability::Buffered } else { Durability::Stored };
+    let durability = if parameters.flag("no_sync") { Durability::Buffered } else { Durability::Stored };
     let written = async {
         let (body, reservation) = body::read(headers, body, ingest.config().body_bytes, ingest.budget()).await?;
         let ingest = ingest.with_key(reply::key(headers)?);
         Ok(ingest.write_opentsdb_reserved(&database, body, durability, reservation).await?)
     };
     match written.await {
-        Ok(written) => answer(&written, flag(&parameters, "summary"), flag(&parameters, "details")),
+        Ok(written) => answer(&written, parameters.flag("summary"), parameters.flag("details")),
         Err(Fault::TooLarge { limit }) => {
             let message = format!("the body is larger than the limit of {limit} bytes");
             refused(StatusCode::PAYLOAD_TOO_LARGE, &message, None)

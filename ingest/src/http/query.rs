@@ -1,7 +1,5 @@
 //! The statements that InfluxDB's write clients send to `/query`: CREATE, DROP and SHOW DATABASES.
 
-use std::collections::HashMap;
-
 use axum::{
     body::Body,
     extract::State,
@@ -14,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{
     body::{self, Fault},
-    reply,
+    reply::{self, Parameters},
 };
 use crate::{decode::tdengine::CreateDatabase, write::Ingest};
 
@@ -31,18 +29,11 @@ enum Statement {
 
 /// `GET /query?q=…`.
 pub(super) async fn get(State(ingest): State<Ingest>, uri: Uri) -> Response {
-    match reply::parameters(&uri) {
-        Ok(parameters) => run(&ingest, &parameters).await,
-        Err(message) => refused(StatusCode::BAD_REQUEST, &message),
-    }
+    run(&ingest, Parameters::of(&uri).get("q")).await
 }
 
 /// `POST /query`, `q` in the URL or in a form.
 pub(super) async fn post(State(ingest): State<Ingest>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
-    let mut parameters = match reply::parameters(&uri) {
-        Ok(parameters) => parameters,
-        Err(message) => return refused(StatusCode::BAD_REQUEST, &message),
-    };
     let form = match body::read(&headers, body, FORM_BYTES, ingest.budget()).await {
         Ok((form, _)) => form,
         Err(Fault::TooLarge { limit }) => {
@@ -50,20 +41,13 @@ pub(super) async fn post(State(ingest): State<Ingest>, uri: Uri, headers: Header
         }
         Err(Fault::Error(error)) => return refused(reply::status(error.kind()), &error.to_string()),
     };
-    if !parameters.contains_key("q") {
-        // A form is written like the query of a URL.
-        let form = String::from_utf8_lossy(&form);
-        match format!("/?{}", form.trim()).parse::<Uri>().map_err(|e| e.to_string()).and_then(|u| reply::parameters(&u))
-        {
-            Ok(fields) => parameters.extend(fields),
-            Err(message) => return refused(StatusCode::BAD_REQUEST, &message),
-        }
-    }
-    run(&ingest, &parameters).await
+    let form = String::from_utf8_lossy(&form);
+    let (in_url, in_form) = (Parameters::of(&uri), Parameters::read(form.trim()));
+    run(&ingest, in_url.get("q").or_else(|| in_form.get("q"))).await
 }
 
-async fn run(ingest: &Ingest, parameters: &HashMap<String, String>) -> Response {
-    let Some(text) = parameters.get("q").filter(|q| !q.trim().is_empty()) else {
+async fn run(ingest: &Ingest, text: Option<&str>) -> Response {
+    let Some(text) = text.filter(|q| !q.trim().is_empty()) else {
         return refused(StatusCode::BAD_REQUEST, "missing required parameter \"q\"");
     };
     let statements = match parse(text) {

@@ -1,11 +1,10 @@
 //! What every answer of these doors has.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 
 use axum::{
     Json,
     body::Body,
-    extract::Query,
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
@@ -18,14 +17,29 @@ use crate::write::{IdempotencyKey, Written};
 /// What clients of InfluxDB take for the server's version: that of the dialect, then ours.
 const VERSION: &str = concat!("1.8.10-tidelake-", env!("CARGO_PKG_VERSION"));
 
-/// The parameters of a request's URL.
-pub(super) fn parameters(uri: &Uri) -> Result<HashMap<String, String>, String> {
-    Query::<HashMap<String, String>>::try_from_uri(uri).map(|q| q.0).map_err(|e| e.body_text())
-}
+/// The parameters of a request, from its URL or a form.
+pub(super) struct Parameters<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
-/// Whether a flag is set: by its name alone, or by any value but `false` and `0`.
-pub(super) fn flag(parameters: &HashMap<String, String>, name: &str) -> bool {
-    parameters.get(name).is_some_and(|v| !matches!(v.as_str(), "false" | "0"))
+impl<'a> Parameters<'a> {
+    /// Those of a URL.
+    pub(super) fn of(uri: &'a Uri) -> Self {
+        Self::read(uri.query().unwrap_or_default())
+    }
+
+    /// Those of a form, or of what follows the `?` of a URL. What is no UTF-8 has replacement characters.
+    pub(super) fn read(form: &'a str) -> Self {
+        Self(form_urlencoded::parse(form.as_bytes()).collect())
+    }
+
+    /// The value of a parameter; of several the last one.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| &**value)
+    }
+
+    /// Whether a flag is set: by its name alone, or by any value but `false` and `0`.
+    pub(super) fn flag(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| !matches!(value, "false" | "0"))
+    }
 }
 
 /// The status of an error of the write path.
@@ -73,8 +87,9 @@ pub(super) fn taken(written: &Written) -> Response {
 
 /// Adds the headers that InfluxDB's clients look for.
 pub(super) fn stamp(mut response: Response, id: u128) -> Response {
-    let id = format!("{:032x}", id);
-    let id = format!("{}-{}-{}-{}-{}", &id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]);
+    let part = |low: u32, digits: u32| (id >> low) & ((1 << (4 * digits)) - 1);
+    let [a, b, c, d, e] = [part(96, 8), part(80, 4), part(64, 4), part(48, 4), part(0, 12)];
+    let id = format!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}");
     let headers = response.headers_mut();
     headers.insert("x-influxdb-version", HeaderValue::from_static(VERSION));
     headers.insert("x-influxdb-build", HeaderValue::from_static("Tidelake"));
@@ -87,8 +102,8 @@ pub(super) fn stamp(mut response: Response, id: u128) -> Response {
 
 /// `GET|HEAD /ping`: 204, or with `?verbose=true` the version.
 pub(super) async fn ping(uri: Uri) -> Response<Body> {
-    match parameters(&uri) {
-        Ok(parameters) if flag(&parameters, "verbose") => json(StatusCode::OK, &json!({ "version": VERSION })),
-        _ => StatusCode::NO_CONTENT.into_response(),
+    match Parameters::of(&uri).flag("verbose") {
+        true => json(StatusCode::OK, &json!({ "version": VERSION })),
+        false => StatusCode::NO_CONTENT.into_response(),
     }
 }

@@ -26,6 +26,15 @@ pub(crate) struct Reservation {
     units: usize,
 }
 
+impl Reservation {
+    /// Takes another one of the same budget in.
+    pub(crate) fn merge(&mut self, mut other: Reservation) {
+        if let Some(permit) = other.permit.split(other.permit.num_permits()) {
+            self.permit.merge(permit);
+        }
+    }
+}
+
 impl Drop for Reservation {
     fn drop(&mut self) {
         let free = self.permit.semaphore().available_permits() + self.permit.num_permits();

@@ -95,7 +95,13 @@ impl Lane {
 
     /// Writes a group and answers everybody in it. When the group cannot be encoded, each request is tried alone, so
     /// that one cannot fail another.
-    async fn write(&mut self, group: Vec<Entry>) {
+    async fn write(&mut self, mut group: Vec<Entry>) {
+        for entry in &mut group {
+            if let Err(error) = entry.close() {
+                counter!(LOST_ROWS).increment(error.context("rows").and_then(|n| n.parse().ok()).unwrap_or(0));
+                tracing::error!(%error, "rows acknowledged from the buffer are lost");
+            }
+        }
         let (claiming, group): (Vec<_>, Vec<_>) = group.into_iter().partition(|e| e.claim.is_some());
         if !group.is_empty() {
             self.write_plain(group).await;

@@ -1,22 +1,26 @@
 //! The open group: decoded requests that wait for the next PUT.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tidelake_format::{
     Error, Result,
-    ids::{Position, Version},
+    ids::{DatabaseId, Position, Version},
+    meta::Catalog,
     rows::Block,
 };
 use tokio::sync::{Notify, oneshot};
 
 use super::{budget::Reservation, idempotent::Claim};
+use crate::decode::line_protocol::Gathered;
 
-/// One request's rows on their way into a segment.
+/// One request's rows on their way into a segment, or those of several that nobody waits for.
 #[derive(Debug)]
 pub(crate) struct Entry {
     /// The rows, in the order of the request.
     pub(crate) blocks: Vec<Block>,
+    /// Rows of which blocks are yet to be made; more may join while no other request has come after them.
+    pub(crate) gathering: Option<Box<Gathering>>,
     /// Bytes of them in memory.
     pub(crate) bytes: usize,
     /// The version by which a statement took its series to exist; `None` where rows make their series.
@@ -29,7 +33,27 @@ pub(crate) struct Entry {
     pub(crate) waiter: Option<oneshot::Sender<Result<Position>>>,
 }
 
+/// Rows of small requests in one builder, and what they were checked against.
+#[derive(Debug)]
+pub(crate) struct Gathering {
+    catalog: Arc<Catalog>,
+    database: DatabaseId,
+    rows: Gathered,
+}
+
 impl Entry {
+    /// Makes the blocks of what was gathered.
+    ///
+    /// # Errors
+    /// What was gathered has no blocks; its rows are lost.
+    pub(crate) fn close(&mut self) -> Result<()> {
+        if let Some(gathering) = self.gathering.take() {
+            let rows = gathering.rows.len() as u64;
+            self.blocks = gathering.rows.finish().map_err(|e| e.with("rows", rows))?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn rows(&self) -> u64 {
         self.blocks.iter().map(|b| b.len() as u64).sum()
     }
@@ -84,17 +108,67 @@ impl Queue {
         state.bytes += entry.bytes;
         state.waiters += usize::from(entry.waiter.is_some());
         // Who lingers over requests that nobody waits for need not know of another one.
-        let is_news = state.entries.is_empty() || entry.waiter.is_some() || state.bytes >= self.group_bytes;
+        let is_news = state.entries.is_empty() || entry.waiter.is_some();
         state.entries.push_back(entry);
+        self.tell(state, is_news);
+        Ok(())
+    }
+
+    /// Tells lanes of what has come.
+    fn tell(&self, state: MutexGuard<'_, State>, is_news: bool) {
         let bytes = state.bytes;
         drop(state);
-        if is_news {
+        if is_news || bytes >= self.group_bytes {
             self.changed.notify_one();
         }
         if bytes >= PLENTY {
             self.plenty.notify_one();
         }
-        Ok(())
+    }
+
+    /// Has `add` add the row of a request that nobody waits for to those that were gathered last; gives its reservation
+    /// back when `add` does not. All rows of a builder were checked against one catalog.
+    ///
+    /// # Errors
+    /// As [`Queue::push`].
+    pub(crate) fn gather(
+        &self,
+        catalog: &Arc<Catalog>,
+        database: DatabaseId,
+        bytes: usize,
+        reservation: Reservation,
+        add: impl FnOnce(&mut Gathered) -> bool,
+    ) -> Result<Option<Reservation>> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(Error::unavailable("the write path is shut down"));
+        }
+        let is_same = |g: &Gathering| Arc::ptr_eq(&g.catalog, catalog) && g.database == database && !g.rows.is_full();
+        let is_news = state.entries.is_empty();
+        let last = state.entries.back_mut().filter(|last| last.gathering.as_deref().is_some_and(is_same));
+        match last {
+            Some(last) => {
+                let gathering = last.gathering.as_mut().expect("it was just looked at");
+                if !add(&mut gathering.rows) {
+                    return Ok(Some(reservation));
+                }
+                last.bytes += bytes;
+                last.reservation.merge(reservation);
+            }
+            None => {
+                let mut rows = Gathered::default();
+                if !add(&mut rows) {
+                    return Ok(Some(reservation));
+                }
+                let gathering = Some(Box::new(Gathering { catalog: catalog.clone(), database, rows }));
+                let blocks = Vec::new();
+                let (resolved, claim, waiter) = (None, None, None);
+                state.entries.push_back(Entry { blocks, gathering, bytes, resolved, reservation, claim, waiter });
+            }
+        }
+        state.bytes += bytes;
+        self.tell(state, is_news);
+        Ok(None)
     }
 
     /// Takes the next group: as many requests as fit a group, at least one, as soon as one of them waits (or the
@@ -197,7 +271,7 @@ mod tests {
     async fn entry(bytes: usize, waits: bool) -> Entry {
         let reservation = Budget::new(1 << 20, Duration::ZERO).reserve(1).await.unwrap();
         let waiter = waits.then(|| oneshot::channel().0);
-        Entry { blocks: Vec::new(), bytes, resolved: None, reservation, claim: None, waiter }
+        Entry { blocks: Vec::new(), gathering: None, bytes, resolved: None, reservation, claim: None, waiter }
     }
 
     #[tokio::test]

@@ -33,6 +33,10 @@ use crate::{
 
 /// Bodies of more bytes than this are decoded on a thread for blocking work.
 const DECODE_INLINE: usize = 1 << 20;
+/// Bodies of no more bytes may be decoded together with others.
+const GATHERED: usize = 4 << 10;
+/// Bytes that the row of such a body takes, by those of the body: a copy of it, its values, its name and tags.
+const TIMES_GATHERED: usize = 4;
 /// Each round commits what the one before lacked; more than a few mean that others keep changing the same table.
 const ROUNDS: usize = 6;
 
@@ -62,12 +66,46 @@ impl Ingest {
         durability: Durability,
         reservation: Reservation,
     ) -> Result<Written> {
+        let reservation = match self.gather(database, &body, precision, durability, reservation).await? {
+            None => return Ok(Written { accepted: 1, ..Written::default() }),
+            Some(reservation) => reservation,
+        };
         let (ambient, longest) = (self.shared.ambient().clone(), self.shared.config.line_bytes);
         self.write_text(database, body, durability, reservation, move |body, lookup, db| {
             let now = ambient.wall_ticks(db.precision);
             Ok(line_protocol::decode_within(body, lookup, db, precision, now, longest))
         })
         .await
+    }
+
+    /// Adds the one good line of a small body that is acknowledged from the buffer to those before it; gives the reservation
+    /// back where the body is anything else.
+    async fn gather(
+        &self,
+        database: &str,
+        body: &Bytes,
+        precision: LinePrecision,
+        durability: Durability,
+        mut reservation: Reservation,
+    ) -> Result<Option<Reservation>> {
+        let shared = &self.shared;
+        if durability == Durability::Stored || self.key.is_some() || body.len() > GATHERED.min(shared.config.line_bytes)
+        {
+            return Ok(Some(reservation));
+        }
+        let catalog = shared.root.catalog();
+        let Some(db) = catalog.database(database) else { return Ok(Some(reservation)) };
+        let bytes = body.len() * TIMES_GATHERED;
+        shared.budget.grow(&mut reservation, bytes).await?;
+        let view = View { catalog: catalog.clone(), directory: shared.directory.clone() };
+        let now = shared.ambient().wall_ticks(db.precision);
+        let left = shared
+            .queue
+            .gather(&catalog, db.id, bytes, reservation, |rows| rows.add(body, &view, db, precision, now))?;
+        if left.is_none() {
+            counter!(BODY_BYTES).increment(body.len() as u64);
+        }
+        Ok(left)
     }
 
     /// Writes a body of OpenTSDB's `/api/put`.
@@ -160,11 +198,27 @@ impl Ingest {
         let bytes = blocks.iter().map(block_bytes).sum();
         self.shared.budget.grow(&mut reservation, bytes).await?;
         if durability == Durability::Buffered && claim.is_none() {
-            self.shared.queue.push(Entry { blocks, bytes, resolved, reservation, claim, waiter: None })?;
+            self.shared.queue.push(Entry {
+                blocks,
+                gathering: None,
+                bytes,
+                resolved,
+                reservation,
+                claim,
+                waiter: None,
+            })?;
             return Ok(None);
         }
         let (waiter, answer) = oneshot::channel();
-        self.shared.queue.push(Entry { blocks, bytes, resolved, reservation, claim, waiter: Some(waiter) })?;
+        self.shared.queue.push(Entry {
+            blocks,
+            gathering: None,
+            bytes,
+            resolved,
+            reservation,
+            claim,
+            waiter: Some(waiter),
+        })?;
         let unknown = || Error::unavailable("the store did not confirm the rows in time; they may be written yet");
         match tokio::time::timeout(millis(self.shared.config.confirm_ms), answer).await {
             Ok(Ok(position)) => Ok(Some(Token::Position(position?))),

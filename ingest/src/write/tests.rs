@@ -124,6 +124,67 @@ async fn rows_acknowledged_from_the_buffer_are_flushed_by_time_and_by_shutdown()
 }
 
 #[tokio::test]
+async fn of_requests_for_one_row_the_later_wins_however_they_are_acknowledged() {
+    use Durability::{Buffered, Stored};
+    let store = Store::in_memory();
+    let ingest = nano(&store, config()).await;
+    line(&ingest, "cpu,host=a x=0,y=0 1", Stored).await.unwrap();
+    let segments = async || store.list("log/").await.unwrap().len();
+    let before = segments().await;
+    // Those from the buffer share a block with their neighbours, never with what comes after another kind.
+    let mut orders = vec![vec![Buffered, Buffered], vec![Buffered, Stored], vec![Stored, Buffered]];
+    orders.push(vec![Buffered, Buffered, Stored, Buffered, Buffered]);
+    let mut expected = std::collections::BTreeMap::new();
+    for (round, order) in orders.iter().enumerate() {
+        let ts = round as i64 + 2;
+        let mut waiting = Vec::new();
+        for (i, durability) in order.iter().enumerate() {
+            let (ingest, text) = (ingest.clone(), format!("cpu,host=a x={i} {ts}\n"));
+            let durability = *durability;
+            waiting.push(tokio::spawn(async move { line(&ingest, &text, durability).await.unwrap() }));
+            // The order in which they join the group, not that of their answers.
+            tokio::task::yield_now().await;
+        }
+        for (written, durability) in join_all(waiting).await.into_iter().zip(order) {
+            let written = written.unwrap();
+            assert_eq!((written.accepted, written.token.is_some()), (1, *durability == Stored));
+        }
+        expected.insert(ts, format!("{}.0", order.len() - 1));
+    }
+    // What the catalog lacks, what is wrong and what is more than a line goes its own way.
+    assert_eq!(line(&ingest, "cpu,host=a z=1i 90", Buffered).await.unwrap().accepted, 1);
+    assert_eq!(line(&ingest, "cpu,host=a x=1 91\ncpu,host=a x=2 92", Buffered).await.unwrap().accepted, 2);
+    let wrong = line(&ingest, "cpu,host=a x=t 93", Buffered).await.unwrap();
+    assert_eq!((wrong.accepted, wrong.dropped), (0, 1));
+    assert!(wrong.rejected[0].reason.contains("already exists as type float"), "{:?}", wrong.rejected);
+    ingest.shutdown().await;
+    assert!(segments().await > before);
+    let found = rows(&store, "db", "cpu", &[]).await;
+    for (ts, x) in expected {
+        assert_eq!(found[&("host=a".to_owned(), ts)]["x"], x, "{ts}");
+    }
+    assert_eq!(found.len(), 1 + orders.len() + 3);
+    assert_eq!(found[&("host=a".to_owned(), 90)]["z"], "1");
+}
+
+#[tokio::test]
+async fn rows_from_the_buffer_beside_a_dropped_column_are_kept() {
+    let store = Store::in_memory();
+    let ingest = nano(&store, IngestConfig { no_sync_ms: 300, ..config() }).await;
+    line(&ingest, "cpu,host=a x=0,y=0 1", Durability::Stored).await.unwrap();
+    for text in ["cpu,host=a x=1 2", "cpu,host=a y=1 3"] {
+        line(&ingest, text, Durability::Buffered).await.unwrap();
+    }
+    ingest.execute(Some("db"), "alter stable cpu drop column y", None).await.unwrap();
+    line(&ingest, "cpu,host=a x=2 4", Durability::Buffered).await.unwrap();
+    ingest.shutdown().await;
+    let found = rows(&store, "db", "cpu", &[]).await;
+    let x = |ts| found.get(&("host=a".to_owned(), ts)).and_then(|row| row.get("x")).map(String::as_str);
+    assert_eq!([1, 2, 4].map(x), [Some("0.0"), Some("1.0"), Some("2.0")]);
+    assert!(found.values().all(|row| !row.contains_key("y")), "{found:?}");
+}
+
+#[tokio::test]
 async fn puts_that_fail_or_lose_their_reply_are_repeated_until_every_row_is_there_once() {
     let store = Store::in_memory();
     nano(&store, config()).await;

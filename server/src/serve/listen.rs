@@ -1,21 +1,34 @@
 //! One listener for HTTP/1.1, HTTP/2 and gRPC, with a graceful end.
 
-use std::{io, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
-use axum::{Router, body::Body, extract::Request, middleware};
-use futures::{StreamExt, stream};
+use anyhow::Context as _;
+use axum::{BoxError, Router, body::Body};
+use bytes::Bytes;
+use hyper::{
+    Request,
+    body::{Frame, Incoming, SizeHint},
+    service::service_fn,
+};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
-    service::TowerToHyperService,
 };
+use socket2::{Domain, Socket, Type};
 use tidelake_query::engine::Engine;
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, UdpSocket},
     sync::{Semaphore, watch},
     task::JoinSet,
-    time::{Instant, timeout_at},
+    time::{Instant, Sleep, sleep_until},
 };
+use tower::Service as _;
 
 /// What clients may take of this process.
 #[derive(Debug, Clone, Copy)]
@@ -30,42 +43,83 @@ pub(super) struct Limits {
     pub(super) body_timeout: Duration,
 }
 
-impl Limits {
-    /// Those of Flight streams, whose clients may compute what they send.
-    pub(super) fn of_streams(self) -> Self {
-        Self { body_timeout: self.body_timeout.saturating_mul(PATIENCE), ..self }
-    }
-}
-
 /// A Flight stream may pause this many times as long as a body.
 const PATIENCE: u32 = 10;
 /// A body may take this many times as long as the longest pause in it.
 const SLOWEST: u32 = 20;
+/// Bytes of datagrams that wait to be taken from a socket.
+const UDP_BUFFER: usize = 8 << 20;
 /// How long requests may go on after a stop.
 const DRAIN: Duration = Duration::from_secs(20);
+
+/// Where Flight's methods are.
+const FLIGHT: &str = "/arrow.flight.protocol.FlightService/";
 
 /// The Flight SQL service as routes.
 pub(super) fn flight_router(engine: &Engine) -> Router {
     let service = tidelake_query::flight::flight_service(engine.clone());
-    Router::new().route_service("/arrow.flight.protocol.FlightService/{*method}", service)
+    Router::new().route_service(&format!("{FLIGHT}{{*method}}"), service)
 }
 
-/// The same routes for clients that may be slow, but not silent: a body that pauses for too long breaks off.
-pub(super) fn patient(router: Router, limits: Limits) -> Router {
-    router.layer(middleware::map_request(move |request: Request| async move {
-        request.map(|body| {
-            let until = Instant::now() + limits.body_timeout.saturating_mul(SLOWEST);
-            let pieces = stream::unfold(Some(body.into_data_stream()), move |body| async move {
-                let mut body = body?;
-                let by = until.min(Instant::now() + limits.body_timeout);
-                match timeout_at(by, body.next()).await {
-                    Ok(piece) => Some((piece?.map_err(io::Error::other), Some(body))),
-                    Err(_) => Some((Err(io::Error::new(io::ErrorKind::TimedOut, "the client is too slow")), None)),
-                }
-            });
-            Body::from_stream(pieces)
-        })
-    }))
+/// A body whose client may be slow, but not silent: it breaks off after a pause that is too long.
+struct Patient {
+    body: Incoming,
+    pause: Duration,
+    /// When all of it has to be there, from its first pause on.
+    until: Option<Instant>,
+    /// The end of the pause that it makes.
+    waiting: Option<Pin<Box<Sleep>>>,
+    is_over: bool,
+}
+
+impl Patient {
+    fn new(body: Incoming, pause: Duration) -> Self {
+        Self { body, pause, until: None, waiting: None, is_over: false }
+    }
+}
+
+impl hyper::body::Body for Patient {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        if this.is_over {
+            return Poll::Ready(None);
+        }
+        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
+            this.waiting = None;
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let (pause, until) = (this.pause, &mut this.until);
+        let waiting = this.waiting.get_or_insert_with(|| {
+            let now = Instant::now();
+            let until = *until.get_or_insert_with(|| now + pause.saturating_mul(SLOWEST));
+            Box::pin(sleep_until(until.min(now + pause)))
+        });
+        ready!(waiting.as_mut().poll(cx));
+        this.is_over = true;
+        Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, "the client is too slow").into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_over || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A socket for datagrams, with as large a buffer for those that wait as the system grants.
+pub(super) fn bind_udp(address: SocketAddr) -> anyhow::Result<UdpSocket> {
+    let context = || format!("cannot listen on {address} for UDP");
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None).with_context(context)?;
+    // The system cuts what it does not grant.
+    let _ = socket.set_recv_buffer_size(UDP_BUFFER);
+    socket.set_nonblocking(true).with_context(context)?;
+    socket.bind(&address.into()).with_context(context)?;
+    UdpSocket::from_std(socket.into()).with_context(context)
 }
 
 /// Serves until `stopped` turns true, then lets open requests finish within [`DRAIN`].
@@ -93,7 +147,13 @@ pub(super) async fn serve(
         };
         // Small replies must not wait for an acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
+        let router = router.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            // Who streams to Flight may compute what it sends.
+            let patience = if request.uri().path().starts_with(FLIGHT) { PATIENCE } else { 1 };
+            let pause = limits.body_timeout.saturating_mul(patience);
+            router.clone().call(request.map(|body| Body::new(Patient::new(body, pause))))
+        });
         let mut stopped = stopped.clone();
         connections.spawn(async move {
             let _slot = slot;

@@ -18,7 +18,11 @@ use tidelake_format::{
     snapshot::{SnapshotOptions, SnapshotReader},
     store::Store,
 };
-use tidelake_ingest::{config::IngestConfig, write::Ingest};
+use tidelake_ingest::{
+    config::IngestConfig,
+    udp::{self, UdpTarget},
+    write::Ingest,
+};
 use tidelake_query::engine::{Engine, EngineConfig};
 use tokio::{net::TcpListener, sync::watch};
 use tracing_subscriber::EnvFilter;
@@ -100,7 +104,7 @@ impl Server {
             header_timeout: settings.header_timeout,
             body_timeout: settings.body_timeout,
         };
-        let flight = listen::patient(listen::flight_router(&engine), limits.of_streams());
+        let flight = listen::flight_router(&engine);
         let http = Router::new()
             .merge(tidelake_ingest::http::router(ingest.clone()))
             .merge(tidelake_query::http::router(engine))
@@ -110,11 +114,17 @@ impl Server {
         let listener = bind(settings.listen).await?;
         let address = listener.local_addr()?;
         let mut tasks = Vec::new();
+        if let Some(udp_address) = settings.udp_listen {
+            let socket = listen::bind_udp(udp_address)?;
+            let target = UdpTarget { database: settings.udp_database, precision: settings.udp_precision };
+            let serving = udp::serve(socket, ingest.clone(), target, stopped.clone());
+            tasks.push(tokio::spawn(async move { serving.await.context("the UDP socket") }));
+        }
         if let Some(flight_address) = settings.flight_listen {
             let listener = bind(flight_address).await?;
             tasks.push(tokio::spawn(listen::serve(listener, flight.clone(), limits, stopped.clone())));
         }
-        tasks.push(tokio::spawn(listen::serve(listener, listen::patient(http, limits).merge(flight), limits, stopped)));
+        tasks.push(tokio::spawn(listen::serve(listener, http.merge(flight), limits, stopped)));
         Ok(Self { address, ingest, store: store_name, stop, tasks })
     }
 

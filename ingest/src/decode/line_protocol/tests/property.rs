@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
+use tidelake_format::rows::Block;
+
 use super::*;
 
 #[derive(Debug, Clone)]
@@ -161,5 +163,57 @@ fn no_bytes_make_the_decoder_panic_or_lose_count() {
         let decoded = fixture.settle(|f| decode(&body, f, &f.database, LinePrecision::Milli, 0));
         let stored: usize = decoded.blocks.iter().map(|b| b.len()).sum();
         assert_eq!(stored, decoded.accepted, "round {round}: {:?}", String::from_utf8_lossy(&body));
+    }
+}
+
+#[test]
+fn lines_of_many_requests_in_one_builder_are_what_one_request_of_them_is() {
+    for seed in 0..300 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let lines: Vec<String> = (0..40)
+            .map(|_| {
+                let line = line(&mut rng);
+                write(&line, &mut rng)
+            })
+            .collect();
+        // The catalog has what half of them need.
+        let mut fixture = nano();
+        settled(&mut fixture, lines[..20].join("\n").as_bytes());
+        let (mut gathered, mut taken) = (Gathered::default(), Vec::new());
+        for _ in 0..120 {
+            let mut body = lines.choose(&mut rng).unwrap().clone().into_bytes();
+            match rng.random_range(0..10) {
+                0 => body.truncate(rng.random_range(0..=body.len())),
+                1 => body[0] = rng.random(),
+                2 => body = [&body[..], b"\n", lines.choose(&mut rng).unwrap().as_bytes()].concat(),
+                3 => body = b"# a comment".to_vec(),
+                _ => {}
+            }
+            if rng.random() {
+                body.push(b'\n');
+            }
+            let alone = decode(&body, &fixture, &fixture.database, LinePrecision::Nano, NOW);
+            let line = body.strip_suffix(b"\n").unwrap_or(&body);
+            let is_good_line = (alone.accepted, alone.rejected.len(), alone.missing.len()) == (1, 0, 0)
+                && !line.contains(&b'\n')
+                && std::str::from_utf8(line).is_ok();
+            let added = gathered.add(&body, &fixture, &fixture.database, LinePrecision::Nano, NOW);
+            assert_eq!(added, is_good_line, "seed {seed}: {:?}", String::from_utf8_lossy(&body));
+            if added {
+                taken.push(String::from_utf8(line.to_vec()).unwrap());
+            }
+        }
+        assert_eq!(gathered.len(), taken.len());
+        let together = decode(taken.join("\n").as_bytes(), &fixture, &fixture.database, LinePrecision::Nano, NOW);
+        assert_eq!(together.accepted, taken.len());
+        // Lines that were not taken may have named a table before.
+        let sorted = |mut blocks: Vec<Block>| {
+            blocks.sort_by_key(|block| block.table);
+            blocks
+        };
+        let [blocks, together] = [gathered.finish().unwrap(), together.blocks].map(sorted);
+        assert_eq!(fixture.rows(&blocks), fixture.rows(&together), "seed {seed}");
+        let series = |blocks: &[Block]| blocks.iter().map(|b| (b.table, b.series.batch().clone())).collect::<Vec<_>>();
+        assert_eq!(series(&blocks), series(&together), "seed {seed}");
     }
 }
