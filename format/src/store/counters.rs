@@ -1,4 +1,4 @@
-//! Counts of store requests: what a bill would show.
+//! Counts of store requests: what a bill would show, and what the disk cache has kept off it.
 
 use std::sync::{
     Arc,
@@ -22,6 +22,14 @@ pub struct StoreCounters {
     pub list: u64,
     /// DELETE requests.
     pub delete: u64,
+    /// Blocks read from the disk cache in the place of the store.
+    pub cache_blocks: u64,
+    /// Their bytes.
+    pub cache_bytes: u64,
+    /// Blocks that were not in the disk cache.
+    pub cache_misses: u64,
+    /// Those of them that should have been in it, and could not be read.
+    pub cache_errors: u64,
 }
 
 impl StoreCounters {
@@ -40,6 +48,10 @@ impl StoreCounters {
             head: self.head - earlier.head,
             list: self.list - earlier.list,
             delete: self.delete - earlier.delete,
+            cache_blocks: self.cache_blocks - earlier.cache_blocks,
+            cache_bytes: self.cache_bytes - earlier.cache_bytes,
+            cache_misses: self.cache_misses - earlier.cache_misses,
+            cache_errors: self.cache_errors - earlier.cache_errors,
         }
     }
 }
@@ -53,6 +65,10 @@ pub(super) struct Counters {
     head: AtomicU64,
     list: AtomicU64,
     delete: AtomicU64,
+    cache_blocks: AtomicU64,
+    cache_bytes: AtomicU64,
+    cache_misses: AtomicU64,
+    cache_errors: AtomicU64,
     /// What counts all of this too.
     whole: Option<Arc<Counters>>,
 }
@@ -99,6 +115,22 @@ impl Counters {
         self.each(|c| _ = c.delete.fetch_add(1, Relaxed));
     }
 
+    /// A block was read from the disk cache.
+    pub(super) fn cached(&self, bytes: usize) {
+        self.each(|c| {
+            c.cache_blocks.fetch_add(1, Relaxed);
+            c.cache_bytes.fetch_add(bytes as u64, Relaxed);
+        });
+    }
+
+    /// A block was not; `failed` where it should have been there.
+    pub(super) fn not_cached(&self, failed: bool) {
+        self.each(|c| {
+            c.cache_misses.fetch_add(1, Relaxed);
+            c.cache_errors.fetch_add(u64::from(failed), Relaxed);
+        });
+    }
+
     pub(super) fn read(&self) -> StoreCounters {
         StoreCounters {
             put: self.put.load(Relaxed),
@@ -108,6 +140,10 @@ impl Counters {
             head: self.head.load(Relaxed),
             list: self.list.load(Relaxed),
             delete: self.delete.load(Relaxed),
+            cache_blocks: self.cache_blocks.load(Relaxed),
+            cache_bytes: self.cache_bytes.load(Relaxed),
+            cache_misses: self.cache_misses.load(Relaxed),
+            cache_errors: self.cache_errors.load(Relaxed),
         }
     }
 }

@@ -5,11 +5,14 @@
 //! with the key; an absent object is [`Kind::NotFound`](crate::Kind::NotFound).
 
 mod ambient;
+mod blocks;
+mod cached;
 pub mod conformance;
 mod counters;
 mod create;
 mod direct;
 mod directory;
+mod disk;
 pub mod faults;
 mod hedge;
 mod journal;
@@ -38,7 +41,7 @@ use crate::{
     error::{Error, Result},
     layout,
 };
-use {counters::Counters, directory::Directory, hedge::Pace};
+use {counters::Counters, directory::Directory, disk::DiskCache, hedge::Pace};
 
 /// What a store has to do so that what is visible in it outlasts a loss of power.
 #[async_trait]
@@ -68,10 +71,14 @@ struct Shared {
     in_memory: bool,
     prefix: Path,
     describe: String,
+    /// Which store and prefix it is, for what outlasts the process: no other one has the same.
+    identity: String,
     ambient: Arc<dyn Ambient>,
     counters: Arc<Counters>,
     /// Where requests go over a network: how fast they are answered.
     pace: Option<Arc<Pace>>,
+    /// Where blocks of objects are kept on a local disk.
+    disk: Option<Arc<DiskCache>>,
 }
 
 impl Shared {
@@ -85,10 +92,12 @@ impl Shared {
             durable: None,
             in_memory: false,
             prefix,
+            identity: describe.clone(),
             describe,
             ambient: System::shared(),
             counters,
             pace: None,
+            disk: None,
         }
     }
 }
@@ -169,10 +178,13 @@ impl Store {
     /// # Errors
     /// [`Kind::NotFound`](crate::Kind::NotFound), [`Kind::Unavailable`](crate::Kind::Unavailable).
     pub async fn get(&self, key: &str) -> Result<Bytes> {
+        if let Some(cached) = self.disk(key) {
+            return cached.get().await;
+        }
         Ok(self.get_with_meta(key).await?.0)
     }
 
-    /// The whole object and its last-modified.
+    /// The whole object and its last-modified, always from the store.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -197,6 +209,10 @@ impl Store {
     pub async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
         if range.is_empty() {
             return Ok(Bytes::new());
+        }
+        if let Some(cached) = self.disk(key) {
+            let mut found = cached.get_ranges(&[range]).await?;
+            return Ok(found.pop().unwrap_or_default());
         }
         let path = self.path(key)?;
         let counters = &self.shared.counters;
@@ -234,6 +250,9 @@ impl Store {
         let shared = &self.shared;
         if ranges.is_empty() {
             return Ok(Vec::new());
+        }
+        if let Some(cached) = self.disk(key) {
+            return cached.get_ranges(ranges).await;
         }
         if shared.directory.is_none() {
             let fetch = |range: Range<u64>| self.get_range(key, range);
@@ -289,6 +308,8 @@ impl Store {
     }
 
     /// Deletes an object; one that is absent is deleted already.
+    ///
+    /// What a disk cache has of it goes when there is no room: no name is used again, so nobody asks for it.
     ///
     /// # Errors
     /// [`Kind::Unavailable`](crate::Kind::Unavailable).

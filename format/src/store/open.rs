@@ -107,6 +107,7 @@ fn s3(url: &str, options: &[(String, String)]) -> Result<Store> {
     if builder.get_config_value(&AmazonS3ConfigKey::Endpoint).is_some_and(|e| e.starts_with("http://")) {
         builder = builder.with_allow_http(true);
     }
+    let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint).unwrap_or_default();
     let client = builder.build().map_err(|e| {
         Error::invalid("the S3 settings do not fit together").with("bucket", bucket).with("reason", &e).source(e)
     })?;
@@ -115,5 +116,6 @@ fn s3(url: &str, options: &[(String, String)]) -> Result<Store> {
     shared.pages = Some(client);
     shared.pace = Some(Arc::default());
     shared.describe = format!("s3://{bucket}/{prefix}").trim_end_matches('/').to_owned();
+    shared.identity = format!("{endpoint} {}", shared.describe);
     Ok(shared.into())
 }

@@ -1,0 +1,360 @@
+//! Reads that go through the cache on the local disk: blocks that are there come from it, the others from the store, in no
+//! more requests than without it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+    path::Path as FsPath,
+    sync::Arc,
+};
+
+use bytes::{Bytes, BytesMut};
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::GetOptions;
+use tokio::{sync::watch, task::JoinHandle};
+
+use super::{
+    Shared, Store, all_bytes,
+    blocks::{BLOCK_BYTES, block_len, requests, runs, touched},
+    disk::{Block, BlockKey, DiskCache, Fetched, Landing, Lookup},
+    whole,
+};
+use crate::{
+    error::{Error, Result},
+    layout,
+};
+
+/// How many blocks are read from the disk at once.
+const LOOKUPS: usize = 8;
+/// How many requests are sent at once for one read, as without a cache.
+const FETCHES: usize = 10;
+
+impl Store {
+    /// The same store with a cache in a directory of a local disk, which is made where it is missing, for at most
+    /// `bytes` bytes (16 MiB or more).
+    ///
+    /// It holds blocks of objects under `data/`: data files, tag manifests and rollups. [`get`](Self::get),
+    /// [`get_range`](Self::get_range) and [`get_ranges`](Self::get_ranges) take what is there from it without a request;
+    /// what is not, they fetch in whole blocks, with no more requests than without a cache, and keep. It outlasts the
+    /// process. What is damaged in it is fetched again; when it cannot be read or written, the store is asked. Where
+    /// another process has the directory, a warning says so and the store is returned without a cache.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for a store that [is local](Self::is_local), where a cache gains nothing,
+    /// and for a size that is too small; [`Kind::Unavailable`](crate::Kind::Unavailable) for a directory that cannot be used.
+    pub async fn with_disk_cache(&self, directory: &FsPath, bytes: u64) -> Result<Self> {
+        if self.is_local() {
+            return Err(Error::invalid("a disk cache is only for a store over a network")
+                .with("store", self.describe())
+                .with("path", directory.display()));
+        }
+        let disk = DiskCache::open(directory, bytes).await?;
+        if disk.is_none() {
+            tracing::warn!(path = %directory.display(), "another process has the disk cache; this one goes without");
+        }
+        Ok(Shared { disk, ..Shared::clone(&self.shared) }.into())
+    }
+
+    /// Closes the disk cache of this store and its clones, if there is one, so that the next process finds in it what
+    /// this one has read. Reads go on without it. It takes 20 s at most.
+    pub async fn close(&self) {
+        if let Some(disk) = &self.shared.disk {
+            disk.close().await;
+        }
+    }
+
+    /// The cache, where there is one for this object: of others the content may come and go under one key, or is
+    /// read only once.
+    pub(super) fn disk<'a>(&'a self, key: &'a str) -> Option<Cached<'a>> {
+        let disk = self.shared.disk.as_ref()?;
+        layout::parse_data(key)?;
+        Some(Cached { store: self, disk, object: DiskCache::object(&self.shared.identity, key), key })
+    }
+}
+
+/// One object of a store with a cache.
+pub(super) struct Cached<'a> {
+    store: &'a Store,
+    disk: &'a Arc<DiskCache>,
+    object: Arc<str>,
+    key: &'a str,
+}
+
+impl Cached<'_> {
+    /// As [`Store::get`].
+    pub(super) async fn get(&self) -> Result<Bytes> {
+        if let Some(first) = self.look_up(0).await {
+            return self.get_all(first.size, Some(first)).await;
+        }
+        let (flight, landing) = {
+            let mut under_way = self.disk.flights.lock();
+            let landing = under_way.get(&self.block(0)).cloned();
+            (landing.is_none().then(|| self.depart(&mut under_way, None)), landing)
+        };
+        let landed = match landing {
+            Some(landing) => landed(landing).await,
+            None => None,
+        };
+        let fetched = match landed {
+            Some(fetched) => fetched,
+            None => {
+                let flight = flight.unwrap_or_else(|| self.depart(&mut self.disk.flights.lock(), None));
+                let mut all = self.fetch(vec![flight], 0..0).await?;
+                all.pop().ok_or_else(|| Error::internal("a request has no reply").with("key", self.key))?
+            }
+        };
+        if fetched.start == 0 && fetched.bytes.len() as u64 == fetched.size {
+            return Ok(fetched.bytes);
+        }
+        self.get_all(fetched.size, fetched.block(0)).await
+    }
+
+    async fn get_all(&self, size: u64, first: Option<Block>) -> Result<Bytes> {
+        let mut found = self.read(&[0..size], first).await?;
+        Ok(found.pop().unwrap_or_default())
+    }
+
+    /// As [`Store::get_ranges`].
+    pub(super) async fn get_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.read(ranges, None).await
+    }
+
+    /// `first` is the first block, where the caller has it already.
+    async fn read(&self, ranges: &[Range<u64>], first: Option<Block>) -> Result<Vec<Bytes>> {
+        let numbers = touched(ranges);
+        let mut found = Found::default();
+        if let Some(first) = first {
+            found.add(0, first);
+        }
+        let wanted: Vec<u64> = numbers.iter().copied().filter(|number| !found.has(*number)).collect();
+        let looked_up = stream::iter(wanted).map(|number| async move { (number, self.look_up(number).await) });
+        let mut looked_up = looked_up.buffered(LOOKUPS);
+        while let Some((number, block)) = looked_up.next().await {
+            if let Some(block) = block {
+                found.add(number, block);
+            }
+        }
+        let last = ranges.iter().filter(|range| !range.is_empty()).max_by_key(|range| range.end);
+        // What another one fetches is waited for once: it may have failed.
+        for waits in [true, false] {
+            let missing: Vec<u64> =
+                numbers.iter().copied().filter(|number| !found.has(*number) && !found.is_beyond(*number)).collect();
+            let Some(last) = last.filter(|_| !missing.is_empty()) else { break };
+            let (flights, landings) = self.share(&missing, requests(ranges), waits);
+            for fetched in self.fetch(flights, last.clone()).await? {
+                found.add_fetched(fetched);
+            }
+            for (number, landing) in landings {
+                let block = landed(landing).await.and_then(|fetched| fetched.block(number));
+                if let Some(block) = block.filter(|_| !found.has(number)) {
+                    found.add(number, block);
+                }
+            }
+        }
+        ranges.iter().map(|range| found.range(self.key, range)).collect()
+    }
+
+    fn block(&self, number: u64) -> BlockKey {
+        BlockKey { object: self.object.clone(), number }
+    }
+
+    async fn look_up(&self, number: u64) -> Option<Block> {
+        let counters = &self.store.shared.counters;
+        match self.disk.get(&self.block(number)).await {
+            Lookup::Found(block) => {
+                counters.cached(block.bytes.len());
+                Some(block)
+            }
+            missing => {
+                counters.not_cached(matches!(missing, Lookup::Failed));
+                None
+            }
+        }
+    }
+
+    /// What to fetch of the missing blocks, in `most` requests at most, and what to wait for because others fetch it.
+    fn share(&self, missing: &[u64], most: usize, waits: bool) -> (Vec<Flight>, Vec<(u64, Landing)>) {
+        let mut under_way = self.disk.flights.lock();
+        let (mut landings, mut own) = (Vec::new(), Vec::new());
+        for number in missing {
+            match under_way.get(&self.block(*number)).filter(|_| waits) {
+                Some(landing) => landings.push((*number, landing.clone())),
+                None => own.push(*number),
+            }
+        }
+        let runs = runs(&own, most);
+        landings.retain(|(number, _)| !runs.iter().any(|run| run.contains(number)));
+        (runs.into_iter().map(|run| self.depart(&mut under_way, Some(run))).collect(), landings)
+    }
+
+    /// Makes known what is going to be fetched: a run of blocks, or the whole object.
+    fn depart(&self, under_way: &mut HashMap<BlockKey, Landing>, run: Option<Range<u64>>) -> Flight {
+        let (sender, landing) = watch::channel(None);
+        let mut blocks = Vec::new();
+        for number in run.clone().unwrap_or(0..1) {
+            let key = self.block(number);
+            // Of two who fetch the same block the first one is waited for.
+            under_way.entry(key.clone()).or_insert_with(|| {
+                blocks.push(key);
+                landing.clone()
+            });
+        }
+        Flight { disk: self.disk.clone(), object: self.object.clone(), run, blocks, sender }
+    }
+
+    /// Fetches, keeps and shares. In a task of its own: a reader that is not asked for more for a while, or dropped,
+    /// must not hold up those who wait for the same blocks. `last` is the end of what the caller wants.
+    async fn fetch(&self, flights: Vec<Flight>, last: Range<u64>) -> Result<Vec<Fetched>> {
+        if flights.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (store, key) = (self.store.clone(), self.key.to_owned());
+        let task: JoinHandle<Result<Vec<Fetched>>> = tokio::spawn(async move {
+            let (store, key, last) = (&store, &key, &last);
+            let fetch = |flight: Flight| async move {
+                let fetched = store.fetch(key, flight.bytes(), last).await?;
+                flight.land(&fetched);
+                Ok(fetched)
+            };
+            stream::iter(flights).map(fetch).buffered(FETCHES).try_collect().await
+        });
+        let ended = |e| Error::internal("a read through the disk cache ended").with("key", self.key).source(e);
+        task.await.map_err(ended)?
+    }
+}
+
+/// A request under way.
+struct Flight {
+    disk: Arc<DiskCache>,
+    object: Arc<str>,
+    /// Its blocks; `None` for the whole object.
+    run: Option<Range<u64>>,
+    /// Those of them that others wait for here.
+    blocks: Vec<BlockKey>,
+    sender: watch::Sender<Option<Fetched>>,
+}
+
+impl Flight {
+    fn bytes(&self) -> Option<Range<u64>> {
+        self.run.as_ref().map(|run| run.start * BLOCK_BYTES..run.end * BLOCK_BYTES)
+    }
+
+    fn land(&self, fetched: &Fetched) {
+        let first = fetched.start / BLOCK_BYTES;
+        let end = first + (fetched.bytes.len() as u64).div_ceil(BLOCK_BYTES).max(1);
+        for number in first..end {
+            if let Some(block) = fetched.block(number) {
+                let is_part = block.bytes.len() < fetched.bytes.len();
+                self.disk.insert(BlockKey { object: self.object.clone(), number }, block, is_part);
+            }
+        }
+        self.sender.send_replace(Some(fetched.clone()));
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let mut under_way = self.disk.flights.lock();
+        for block in &self.blocks {
+            under_way.remove(block);
+        }
+    }
+}
+
+/// What another one has fetched; `None` where that failed.
+async fn landed(mut landing: Landing) -> Option<Fetched> {
+    landing.wait_for(Option::is_some).await.ok()?.clone()
+}
+
+impl Store {
+    /// Some bytes of an object, fewer where it ends before them, or all of it; the caller wants those up to the end of
+    /// `last`.
+    async fn fetch(&self, key: &str, range: Option<Range<u64>>, last: &Range<u64>) -> Result<Fetched> {
+        let path = self.path(key)?;
+        let options = GetOptions::new().with_range(range.clone());
+        let fetched = self.retried(key, || async {
+            let read = async {
+                let found = self.begin(&path, options.clone()).await?;
+                let (size, start) = (found.meta.size, range.as_ref().map_or(0, |range| range.start));
+                let expected = range.as_ref().map_or(size, |range| range.end.min(size)).saturating_sub(start);
+                let bytes = all_bytes(found).await?;
+                if bytes.len() as u64 != expected {
+                    let source = format!("a reply has {} of {expected} bytes", bytes.len());
+                    return Err(object_store::Error::Generic { store: "get", source: source.into() });
+                }
+                Ok(Fetched { start, bytes, size })
+            };
+            match read.await {
+                Ok(fetched) => Ok(Ok(fetched)),
+                Err(e) if range.is_none() => Err(e),
+                Err(e) => self.or_too_short(key, last, e).await.map(Err),
+            }
+        });
+        let fetched = fetched.await??;
+        self.shared.counters.got(fetched.bytes.len());
+        Ok(fetched)
+    }
+}
+
+/// What a read has of an object: parts that do not overlap, by their start.
+#[derive(Debug, Default)]
+struct Found {
+    parts: BTreeMap<u64, Bytes>,
+    size: Option<u64>,
+}
+
+impl Found {
+    fn add(&mut self, number: u64, block: Block) {
+        self.size = Some(block.size);
+        self.parts.insert(number * BLOCK_BYTES, block.bytes);
+    }
+
+    /// In the place of blocks that were fetched once more between others.
+    fn add_fetched(&mut self, fetched: Fetched) {
+        let end = fetched.start + fetched.bytes.len() as u64;
+        self.size = Some(fetched.size);
+        self.parts.retain(|start, _| !(fetched.start..end).contains(start));
+        self.parts.insert(fetched.start, fetched.bytes);
+    }
+
+    /// The part that holds a byte, and its start.
+    fn part(&self, at: u64) -> Option<(u64, &Bytes)> {
+        let (start, bytes) = self.parts.range(..=at).next_back()?;
+        (at - start < bytes.len() as u64).then_some((*start, bytes))
+    }
+
+    fn has(&self, number: u64) -> bool {
+        let start = number * BLOCK_BYTES;
+        self.part(start).is_some() || self.parts.contains_key(&start)
+    }
+
+    /// Whether the object is known to end before a block.
+    fn is_beyond(&self, number: u64) -> bool {
+        self.size.is_some_and(|size| block_len(size, number) == 0)
+    }
+
+    fn range(&self, key: &str, range: &Range<u64>) -> Result<Bytes> {
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let size = self.size.unwrap_or(range.end);
+        whole(key, range, size.min(range.end).saturating_sub(range.start))?;
+        let lacks = || Error::unavailable("a block of an object could not be read").with("key", key);
+        let (start, bytes) = self.part(range.start).ok_or_else(lacks)?;
+        if range.end <= start + bytes.len() as u64 {
+            return Ok(bytes.slice((range.start - start) as usize..(range.end - start) as usize));
+        }
+        let mut joined = BytesMut::with_capacity((range.end - range.start) as usize);
+        let mut at = range.start;
+        while at < range.end {
+            let (start, bytes) = self.part(at).ok_or_else(lacks)?;
+            let end = range.end.min(start + bytes.len() as u64);
+            joined.extend_from_slice(&bytes[(at - start) as usize..(end - start) as usize]);
+            at = end;
+        }
+        Ok(joined.freeze())
+    }
+}
+
+#[cfg(test)]
+mod tests;
