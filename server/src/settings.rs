@@ -23,6 +23,12 @@ pub(crate) struct Layer {
     /// The same options as a table of the file
     #[arg(skip)]
     pub(crate) store_options: BTreeMap<String, Text>,
+    /// A directory of a local disk that keeps what queries read from a store over a network [default: none]
+    #[arg(long, env = "TIDELAKE_DISK_CACHE", value_name = "DIR")]
+    pub(crate) disk_cache: Option<Text>,
+    /// The most that the disk cache holds, at least 16MiB [default: 10GiB]
+    #[arg(long, env = "TIDELAKE_DISK_CACHE_SIZE", value_name = "SIZE")]
+    pub(crate) disk_cache_size: Option<Text>,
     /// Address of HTTP and Flight SQL [default: 127.0.0.1:8086]
     #[arg(long, env = "TIDELAKE_LISTEN", value_name = "ADDR")]
     pub(crate) listen: Option<Text>,
@@ -141,6 +147,8 @@ pub(crate) enum LogFormat {
 pub(crate) struct Settings {
     pub(crate) store: String,
     pub(crate) store_options: Vec<(String, String)>,
+    pub(crate) disk_cache: Option<PathBuf>,
+    pub(crate) disk_cache_size: usize,
     pub(crate) listen: SocketAddr,
     pub(crate) flight_listen: Option<SocketAddr>,
     pub(crate) udp_listen: Option<SocketAddr>,
@@ -217,7 +225,14 @@ impl Settings {
             check.fault("max_header", "8KiB to 16MiB", &max_header.to_string());
             max_header = 64 << 10;
         }
+        let mut disk_cache_size = setting!(disk_cache_size, "10GiB", size);
+        if disk_cache_size < 16 << 20 {
+            check.fault("disk_cache_size", "16MiB or more", &disk_cache_size.to_string());
+            disk_cache_size = 16 << 20;
+        }
         let settings = Settings {
+            disk_cache: pick(&flags.disk_cache, &below.disk_cache).map(PathBuf::from),
+            disk_cache_size,
             max_columns,
             max_header,
             max_line: setting!(max_line, "1MiB", size),
@@ -388,15 +403,20 @@ mod tests {
         let s = Settings::resolve(Some(file.path()), flags).unwrap();
         assert_eq!((s.listen.port(), s.query_concurrency, s.max_body), (2, 3, 64 << 20));
         assert_eq!(s.store_options, [("endpoint".to_owned(), "http://e".to_owned())]);
+        assert_eq!((s.disk_cache, s.disk_cache_size), (None, 10 << 30));
     }
 
     #[test]
     fn every_fault_is_listed_at_once() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         writeln!(file, "lissten = 'x'\nfold_interval = '5 parsecs'\nmax_body = [1]").unwrap();
-        let flags = Layer { query_memory: Some(Text("lots".into())), ..Layer::default() };
+        let flags = Layer {
+            query_memory: Some(Text("lots".into())),
+            disk_cache_size: Some(Text("1MiB".into())),
+            ..Layer::default()
+        };
         let faults = Settings::resolve(Some(file.path()), flags).unwrap_err().to_string();
-        for name in ["lissten", "fold_interval", "max_body", "query_memory"] {
+        for name in ["lissten", "fold_interval", "max_body", "query_memory", "disk_cache_size"] {
             assert!(faults.contains(name), "{name} is missing in: {faults}");
         }
     }

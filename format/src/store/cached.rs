@@ -11,7 +11,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::GetOptions;
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
 use super::{
     Shared, Store, all_bytes,
@@ -261,9 +261,9 @@ impl Drop for Flight {
     }
 }
 
-/// What another one has fetched; `None` where that failed.
+/// What another one has fetched; `None` where that failed or takes too long.
 async fn landed(mut landing: Landing) -> Option<Fetched> {
-    landing.wait_for(Option::is_some).await.ok()?.clone()
+    timeout(Store::READ_DEADLINE, landing.wait_for(Option::is_some)).await.ok()?.ok()?.clone()
 }
 
 impl Store {

@@ -1,4 +1,4 @@
-//! What a scan asks of the store, among its metrics.
+//! What a scan asks of the store and of its disk cache, among its metrics.
 
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
 use tidelake_format::store::{Store, StoreCounters};
@@ -9,6 +9,7 @@ pub(crate) struct Spent {
     store: Store,
     requests: Count,
     bytes: Count,
+    cached_bytes: Count,
     counted: StoreCounters,
 }
 
@@ -16,8 +17,13 @@ impl Spent {
     /// Nothing yet.
     pub(crate) fn new(store: &Store, metrics: &ExecutionPlanMetricsSet, partition: usize) -> Self {
         let count = |name: &'static str| MetricBuilder::new(metrics).counter(name, partition);
-        let (requests, bytes) = (count("store_requests"), count("store_bytes"));
-        Self { store: store.counted_apart(), requests, bytes, counted: StoreCounters::default() }
+        Self {
+            store: store.counted_apart(),
+            requests: count("store_requests"),
+            bytes: count("store_bytes"),
+            cached_bytes: count("disk_cache_bytes"),
+            counted: StoreCounters::default(),
+        }
     }
 
     /// What the partition reads from.
@@ -31,6 +37,7 @@ impl Spent {
         let more = now.since(&self.counted);
         self.requests.add(more.requests() as usize);
         self.bytes.add(more.get_bytes as usize);
+        self.cached_bytes.add(more.cache_bytes as usize);
         self.counted = now;
     }
 }

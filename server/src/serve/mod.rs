@@ -75,7 +75,11 @@ impl Server {
     /// When the root cannot be opened or an address is taken, naming it.
     pub(crate) async fn start(settings: Settings) -> anyhow::Result<Self> {
         let metrics = operations::install_metrics()?;
-        let store = Store::open(&settings.store, &settings.store_options)?;
+        let mut store = Store::open(&settings.store, &settings.store_options)?;
+        if let Some(directory) = &settings.disk_cache {
+            let opened = store.with_disk_cache(directory, settings.disk_cache_size as u64).await;
+            store = opened.context("disk_cache cannot be used")?;
+        }
         let store_name = store.describe();
         let options = SnapshotOptions {
             max_staleness: settings.max_staleness,
@@ -134,6 +138,7 @@ impl Server {
             task.await.context("a listener stopped")??;
         }
         self.ingest.shutdown().await;
+        self.ingest.root().store().close().await;
         Ok(())
     }
 
@@ -177,7 +182,9 @@ pub(crate) fn ingest_config(settings: &Settings) -> IngestConfig {
 
 /// Sends log lines to standard error as the settings say; a second call changes nothing.
 pub(crate) fn log_to_stderr(settings: &Settings) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&settings.log).with_context(|| format!("log: not a filter: {:?}", settings.log))?;
+    // The disk cache tells what it cannot read itself, once a minute: the library beneath says so for each block.
+    let filter = format!("foyer=off,foyer_storage::engine::block::flusher=error,{}", settings.log);
+    let filter = EnvFilter::try_new(filter).with_context(|| format!("log: not a filter: {:?}", settings.log))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

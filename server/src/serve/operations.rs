@@ -73,6 +73,17 @@ async fn render_metrics(State(state): State<Operations>) -> Response {
     for (direction, bytes) in [("sent", store.put_bytes), ("received", store.get_bytes)] {
         text.push_str(&format!("tidelake_store_bytes_total{{direction=\"{direction}\"}} {bytes}\n"));
     }
+    let cached = [("hit", store.cache_blocks), ("miss", store.cache_misses), ("error", store.cache_errors)];
+    text.push_str(
+        "# HELP tidelake_disk_cache_blocks_total Blocks looked up in the disk cache; an error is a miss too.\n",
+    );
+    text.push_str("# TYPE tidelake_disk_cache_blocks_total counter\n");
+    for (result, count) in cached {
+        text.push_str(&format!("tidelake_disk_cache_blocks_total{{result=\"{result}\"}} {count}\n"));
+    }
+    text.push_str("# HELP tidelake_disk_cache_bytes_total Bytes read from the disk cache and not from the store.\n");
+    text.push_str("# TYPE tidelake_disk_cache_bytes_total counter\n");
+    text.push_str(&format!("tidelake_disk_cache_bytes_total {}\n", store.cache_bytes));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
