@@ -13,6 +13,7 @@ use rand::{Rng, RngCore, SeedableRng, rngs::StdRng};
 use super::*;
 use crate::{
     error::Kind,
+    file::{DataFile, DataFileOptions, tests::sample},
     ids::{FileId, TableId},
     store::{
         StoreCounters,
@@ -557,4 +558,47 @@ async fn parts_of_a_handle_count_what_the_cache_gives_them() {
     assert_eq!(counted, expected);
     assert_eq!(store.counters().cache_blocks, 1);
     store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_data_file_is_opened_and_read_with_no_request_the_second_time() {
+    let table = sample::table_of_every_type();
+    let mut rng = StdRng::seed_from_u64(1);
+    for rows in [500, 150_000] {
+        let series = sample::random_series(&mut rng, &table, 10, sample::Values::Any);
+        let values = sample::random_rows(&mut rng, &table, &[rows / 10; 10], sample::Values::Any);
+        let file = sample::encode(&table, DataFileOptions::default(), &series, &values);
+        let size = file.data.len() as u64;
+        assert_eq!(size > 4 << 20, rows == 150_000, "{size}: one is read whole, one from its end");
+        let (memory, key) = (Arc::new(InMemory::new()), layout::data_key(TableId(7), 0, FileId(1)));
+        memory.put(&Path::from(key.as_str()), PutPayload::from(file.data.clone())).await.unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let plain = Store::new(memory, Path::default());
+        let work = async |store: &Store| {
+            let opened = DataFile::open(store, &key, size).await.unwrap();
+            let columns: Vec<_> = opened.schema().fields().iter().take(3).cloned().collect();
+            let ranges = vec![10..20, rows as u64 / 2..rows as u64 / 2 + 100, rows as u64 - 1..rows as u64];
+            opened.read(store, ranges, &columns, 64).unwrap().try_collect::<Vec<_>>().await.unwrap()
+        };
+        let (expected, uncached) = spent(&plain, work(&plain)).await;
+        let store = plain.with_disk_cache(directory.path(), SIZE).await.unwrap();
+        for process in 0..2 {
+            let store = store_again(&plain, &store, directory.path(), process).await;
+            let (found, cost) = spent(&store, work(&store)).await;
+            assert_eq!(found, expected);
+            assert_eq!(cost.requests(), [uncached.requests(), 0][process]);
+            assert!(cost.get_bytes <= uncached.get_bytes + 2 * BLOCK_BYTES * uncached.get);
+            let (found, cost) = spent(&store, work(&store)).await;
+            assert_eq!((found, cost.requests()), (expected.clone(), 0));
+        }
+    }
+}
+
+/// The store, or after the first process another one over the same directory.
+async fn store_again(plain: &Store, store: &Store, directory: &StdPath, process: usize) -> Store {
+    if process == 0 {
+        return store.clone();
+    }
+    store.close().await;
+    plain.with_disk_cache(directory, SIZE).await.unwrap()
 }
