@@ -36,7 +36,10 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::blocks::{BLOCK_BYTES, block_len};
+use super::{
+    blocks::{BLOCK_BYTES, block_len},
+    eviction::OldestFirst,
+};
 use crate::error::{Error, Result};
 
 /// The least size: fewer regions leave nothing to keep while one is written and one is cleared.
@@ -165,7 +168,7 @@ impl DiskCache {
         let owned = path.to_owned();
         let prepared = tokio::task::spawn_blocking(move || prepare(&owned, regions, region_bytes));
         let prepared = prepared.await.map_err(|e| failed(&e))?;
-        let Some(lock) = prepared.map_err(|e| failed(&e))? else { return Ok(None) };
+        let Some((lock, found)) = prepared.map_err(|e| failed(&e))? else { return Ok(None) };
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .max_blocking_threads(8)
@@ -180,6 +183,7 @@ impl DiskCache {
             let engine = BlockEngineConfig::<_, _, HybridCacheProperties>::new(device)
                 .with_block_size(region_bytes as usize)
                 .with_clean_block_threshold(2)
+                .with_eviction_pickers(vec![Box::new(OldestFirst::new(&found))])
                 .with_buffer_pool_size(WRITE_BYTES)
                 .with_submit_queue_size_threshold(WRITE_BYTES);
             HybridCacheBuilder::new()
@@ -342,8 +346,9 @@ impl Open {
     }
 }
 
-/// Takes the directory and makes it fit for the regions; `None` where another process has it.
-fn prepare(path: &FsPath, regions: u64, region_bytes: u64) -> io::Result<Option<File>> {
+/// Takes the directory and makes it fit for the regions; `None` where another process has it. Also which regions hold
+/// something, oldest first.
+fn prepare(path: &FsPath, regions: u64, region_bytes: u64) -> io::Result<Option<(File, Vec<u32>)>> {
     fs::create_dir_all(path)?;
     let lock = File::options().write(true).create(true).truncate(false).open(path.join(LOCK))?;
     match lock.try_lock() {
@@ -357,22 +362,23 @@ fn prepare(path: &FsPath, regions: u64, region_bytes: u64) -> io::Result<Option<
         let name = entry.file_name();
         let Some(number) = name.to_str().and_then(|name| name.strip_prefix(REGION)) else { continue };
         let meta = entry.metadata()?;
-        let fits = number.parse::<u64>().is_ok_and(|number| number < regions) && meta.len() == region_bytes;
-        if fits {
-            kept.push((meta.modified().unwrap_or(SystemTime::UNIX_EPOCH), entry.path()));
-        } else {
+        match number.parse::<u32>() {
+            Ok(number) if u64::from(number) < regions && meta.len() == region_bytes => {
+                kept.push((meta.modified().unwrap_or(SystemTime::UNIX_EPOCH), number, entry.path()));
+            }
             // Of another size limit, or truncated.
-            fs::remove_file(entry.path())?;
+            _ => fs::remove_file(entry.path())?,
         }
     }
+    let count = kept.len() as u64;
+    kept.retain(|(_, _, region)| !is_clear(region));
+    kept.sort_unstable();
     // Where a crash left no region clear, none would ever be cleared again.
-    if kept.len() as u64 == regions && !kept.iter().any(|(_, region)| is_clear(region)) {
-        let oldest = kept.iter().min().map(|(_, region)| region);
-        if let Some(region) = oldest {
-            File::options().write(true).open(region)?.write_all_at(&[0; PAGE], 0)?;
-        }
+    if count == regions && kept.len() as u64 == regions {
+        let (_, _, oldest) = kept.remove(0);
+        File::options().write(true).open(oldest)?.write_all_at(&[0; PAGE], 0)?;
     }
-    Ok(Some(lock))
+    Ok(Some((lock, kept.into_iter().map(|(_, number, _)| number).collect())))
 }
 
 /// Whether a region says that it holds nothing.

@@ -3,6 +3,8 @@
 //! Objects are written once and never overwritten, so a reader sees the same bytes under a key for ever. Every
 //! request is counted ([`StoreCounters`]); reads that fail for a moment are tried again. Faults of the store are [`Kind::Unavailable`](crate::Kind::Unavailable)
 //! with the key; an absent object is [`Kind::NotFound`](crate::Kind::NotFound).
+//!
+//! A store over a network may have a cache on a local disk for data files and their sidecars ([`Store::with_disk_cache`]).
 
 mod ambient;
 mod blocks;
@@ -13,6 +15,7 @@ mod create;
 mod direct;
 mod directory;
 mod disk;
+mod eviction;
 pub mod faults;
 mod hedge;
 mod journal;

@@ -188,6 +188,24 @@ impl Store {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_is_killed_leaves_what_it_has_written() {
+    let distant = Distant::with(&[40 * B]).await;
+    let (directory, left) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = distant.cached(directory.path()).await;
+    read_all(&distant, &store).await;
+    store.shared.disk.as_ref().unwrap().written().await;
+    for path in regions(directory.path()) {
+        fs::copy(&path, left.path().join(path.file_name().unwrap())).unwrap();
+    }
+    let next = distant.cached(left.path()).await;
+    let (_, cost) = spent(&next, read_ranges(&distant, &next)).await;
+    // All but what was kept in memory.
+    assert!(cost.cache_blocks >= 24 && cost.cache_errors == 0 && cost.get == 1, "{cost:?}");
+    next.close().await;
+    store.close().await;
+}
+
 #[tokio::test]
 async fn only_data_is_cached_and_only_of_distant_stores() {
     let distant = Distant::with(&[100]).await;
