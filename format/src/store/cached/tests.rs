@@ -430,6 +430,26 @@ async fn the_size_limit_is_kept_and_the_oldest_go() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_written_first_goes_first_also_after_a_restart() {
+    let distant = Distant::with(&[6 * B; 9]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let spends = async |objects: Range<usize>| {
+        let store = distant.store().with_disk_cache(directory.path(), LEAST_BYTES).await.unwrap();
+        for (key, bytes) in &distant.objects[objects] {
+            assert_eq!(store.get(key).await.unwrap(), bytes);
+            store.shared.disk.as_ref().unwrap().written().await;
+        }
+        store.close().await;
+        store.counters().requests()
+    };
+    // Seven blocks in each of eight regions, of which two are kept clear: 42 blocks of 54.
+    assert_eq!(spends(0..6).await, 6);
+    assert_eq!(spends(6..9).await, 3);
+    assert_eq!(spends(4..9).await, 0);
+    assert_eq!(spends(0..1).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_cache_without_a_clear_region_takes_blocks_again() {
     let distant = Distant::with(&[6 * B; 30]).await;
     let directory = tempfile::tempdir().unwrap();
