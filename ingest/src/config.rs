@@ -13,6 +13,11 @@ pub struct IngestConfig {
     /// directory 1 and another that takes only 1 MiB and more, as a disk takes longer for two small files than for
     /// one. Each costs a watermark in every version.
     pub writers: Option<usize>,
+    /// Least time between two segments of less than 4 MiB of decoded rows while rows come all the time, in milliseconds;
+    /// the first eight after a pause are put at once. Default (`None`): 0 on a directory and in memory, 500 elsewhere. Each
+    /// segment costs a PUT, and a GET for every reader until it is folded; longer intervals mean longer waits for
+    /// acknowledgements.
+    pub flush_interval_ms: Option<u64>,
     /// Most bytes of decoded rows in one log segment. Default 16 MiB. Larger segments mean fewer requests and more
     /// memory for every reader of the log's tail.
     pub group_bytes: usize,
@@ -59,6 +64,7 @@ impl Default for IngestConfig {
     fn default() -> Self {
         Self {
             writers: None,
+            flush_interval_ms: None,
             group_bytes: 16 << 20,
             buffer_bytes: 256 << 20,
             buffer_wait_ms: 200,

@@ -78,6 +78,10 @@ pub(crate) struct Layer {
     /// at most 256MiB]
     #[arg(long, env = "TIDELAKE_INGEST_BUFFER", value_name = "SIZE")]
     pub(crate) ingest_buffer: Option<Text>,
+    /// Least time between two small log segments of a busy process; requests of that time share one [default: 0s on a
+    /// directory, 500ms elsewhere]
+    #[arg(long, env = "TIDELAKE_FLUSH_INTERVAL", value_name = "DURATION")]
+    pub(crate) flush_interval: Option<Text>,
     /// How often the log is folded into data files [default: 5s]
     #[arg(long, env = "TIDELAKE_FOLD_INTERVAL", value_name = "DURATION")]
     pub(crate) fold_interval: Option<Text>,
@@ -165,6 +169,7 @@ pub(crate) struct Settings {
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
     pub(crate) ingest_buffer: usize,
+    pub(crate) flush_interval: Option<Duration>,
     pub(crate) fold_interval: Duration,
     pub(crate) query_memory: usize,
     pub(crate) query_timeout: Duration,
@@ -254,6 +259,8 @@ impl Settings {
             auto_create_database: setting!(auto_create_database, "true", boolean),
             max_body: setting!(max_body, "64MiB", size),
             ingest_buffer: setting!(ingest_buffer, &memory.share(1, 8, 256 << 20).to_string(), size),
+            flush_interval: pick(&flags.flush_interval, &below.flush_interval)
+                .map(|v| check.or("flush_interval", Some(v), "0s", duration)),
             fold_interval: setting!(fold_interval, "5s", duration),
             query_memory: setting!(query_memory, &memory.share(3, 8, usize::MAX).to_string(), size),
             query_timeout: setting!(query_timeout, "5m", duration),

@@ -95,6 +95,8 @@ pub struct Executed {
     pub replayed: bool,
 }
 
+/// Time between two small segments of a busy process where each is a request over a network.
+const FLUSH_INTERVAL_MS: u64 = 500;
 /// Decoded segments that the directory of series keeps in memory, in bytes.
 const TAIL_CACHE: usize = 32 << 20;
 
@@ -198,9 +200,11 @@ impl Ingest {
             ..SnapshotOptions::default()
         };
         let reader = SnapshotReader::new(root.clone(), options);
+        let default = if root.store().is_local() { 0 } else { FLUSH_INTERVAL_MS };
+        let flush_interval = millis(config.flush_interval_ms.unwrap_or(default));
         let shared = Arc::new(Shared {
             budget: Budget::new(config.buffer_bytes, millis(config.buffer_wait_ms)),
-            queue: Arc::new(Queue::new(config.group_bytes)),
+            queue: Arc::new(Queue::new(config.group_bytes, flush_interval)),
             probe: Probe::new(root.clone()),
             stamps: Arc::default(),
             schema: SchemaChanges::new(root.clone(), schema::Limits { tables: config.tables, columns: config.columns }),

@@ -9,7 +9,10 @@ use tidelake_format::{
     meta::Catalog,
     rows::Block,
 };
-use tokio::sync::{Notify, oneshot};
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
 
 use super::{budget::Reservation, idempotent::Claim};
 use crate::decode::line_protocol::Gathered;
@@ -59,15 +62,39 @@ impl Entry {
     }
 }
 
-/// So many bytes are worth a PUT beside another one.
+/// So many bytes are worth a PUT beside another one; so many where small ones are [put off](Turns), too.
 const PLENTY: usize = 1 << 20;
+const PLENTY_BETWEEN_TURNS: usize = 4 << 20;
+/// So many groups of a process that was quiet for a while are taken at once.
+const AT_ONCE: u32 = 8;
+
+/// When small groups may be taken: some at once after a pause, then one in each interval.
+#[derive(Debug)]
+struct Turns {
+    interval: Duration,
+    /// When all of [`AT_ONCE`] are free again.
+    all_free: Option<Instant>,
+}
+
+impl Turns {
+    /// When the next one may be taken; `None` for now.
+    fn next(&self) -> Option<Instant> {
+        self.all_free.and_then(|at| at.checked_sub(self.interval * (AT_ONCE - 1)))
+    }
+
+    fn take(&mut self, now: Instant) {
+        if !self.interval.is_zero() {
+            self.all_free = Some(self.all_free.map_or(now, |at| at.max(now)) + self.interval);
+        }
+    }
+}
 
 /// What a lane takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Takes {
     /// Whatever waits.
     Any,
-    /// Only [`PLENTY`].
+    /// Only [much](Queue::plenty_bytes).
     Plenty,
 }
 
@@ -76,6 +103,8 @@ pub(crate) enum Takes {
 pub(crate) struct Queue {
     /// Bytes of a group that is full.
     group_bytes: usize,
+    /// Bytes that are worth a PUT beside another one.
+    plenty_bytes: usize,
     state: Mutex<State>,
     /// For lanes that take anything.
     changed: Notify,
@@ -83,17 +112,28 @@ pub(crate) struct Queue {
     plenty: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     entries: VecDeque<Entry>,
     bytes: usize,
     waiters: usize,
     closed: bool,
+    turns: Turns,
 }
 
 impl Queue {
-    pub(crate) fn new(group_bytes: usize) -> Self {
-        Self { group_bytes, state: Mutex::default(), changed: Notify::new(), plenty: Notify::new() }
+    /// Small groups of a busy process are taken once in each `interval`, if it is not 0.
+    pub(crate) fn new(group_bytes: usize, interval: Duration) -> Self {
+        let plenty = if interval.is_zero() { PLENTY } else { PLENTY_BETWEEN_TURNS };
+        let turns = Turns { interval, all_free: None };
+        let state = State { entries: VecDeque::new(), bytes: 0, waiters: 0, closed: false, turns };
+        Self {
+            group_bytes,
+            plenty_bytes: plenty.min(group_bytes),
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            plenty: Notify::new(),
+        }
     }
 
     /// Adds a request to the open group.
@@ -121,7 +161,7 @@ impl Queue {
         if is_news || bytes >= self.group_bytes {
             self.changed.notify_one();
         }
-        if bytes >= PLENTY {
+        if bytes >= self.plenty_bytes {
             self.plenty.notify_one();
         }
     }
@@ -171,8 +211,9 @@ impl Queue {
         Ok(None)
     }
 
-    /// Takes the next group: as many requests as fit a group, at least one, as soon as one of them waits (or the
-    /// group is full, or its first request is `linger` old). `None` when the queue is closed and empty.
+    /// Takes the next group: as many requests as fit a group, at least one, as soon as one of them waits or its first one
+    /// is `linger` old, and it is the turn of a small group (or the group is full). `None` when the queue is closed and
+    /// empty.
     pub(crate) async fn take(&self, takes: Takes, linger: Duration) -> Option<Vec<Entry>> {
         match takes {
             Takes::Any => self.take_any(linger).await,
@@ -189,7 +230,7 @@ impl Queue {
                     self.plenty.notify_one();
                     return None; // what is left is for those who take anything
                 }
-                if state.bytes >= PLENTY {
+                if state.bytes >= self.plenty_bytes {
                     return Some(self.group(&mut state));
                 }
             }
@@ -198,30 +239,36 @@ impl Queue {
     }
 
     async fn take_any(&self, linger: Duration) -> Option<Vec<Entry>> {
-        let mut lingered = None;
+        let mut lingered: Option<Instant> = None;
         loop {
             let changed = self.changed.notified();
-            let empty = {
+            let wait = {
                 let mut state = self.state.lock();
-                let due = state.closed
-                    || state.waiters > 0
-                    || state.bytes >= self.group_bytes
-                    || lingered.is_some_and(|at| tokio::time::Instant::now() >= at);
-                if due && !state.entries.is_empty() {
-                    return Some(self.group(&mut state));
+                if state.entries.is_empty() {
+                    if state.closed {
+                        self.changed.notify_one();
+                        return None;
+                    }
+                    lingered = None;
+                    None
+                } else {
+                    let now = Instant::now();
+                    let is_asked_for = (state.waiters > 0).then_some(now);
+                    let at = is_asked_for.unwrap_or_else(|| *lingered.get_or_insert_with(|| now + linger));
+                    let at = state.turns.next().map_or(at, |turn| turn.max(at));
+                    if state.closed || state.bytes >= self.group_bytes {
+                        return Some(self.group(&mut state));
+                    }
+                    if at <= now {
+                        state.turns.take(now);
+                        return Some(self.group(&mut state));
+                    }
+                    Some(at)
                 }
-                if state.closed {
-                    self.changed.notify_one();
-                    return None;
-                }
-                state.entries.is_empty()
             };
-            if empty {
-                lingered = None;
-                changed.await;
-            } else {
-                let at = *lingered.get_or_insert_with(|| tokio::time::Instant::now() + linger);
-                let _ = tokio::time::timeout_at(at, changed).await;
+            match wait {
+                None => changed.await,
+                Some(at) => drop(tokio::time::timeout_at(at, changed).await),
             }
         }
     }
@@ -232,7 +279,7 @@ impl Queue {
         if !state.entries.is_empty() {
             self.changed.notify_one();
         }
-        if state.bytes >= PLENTY {
+        if state.bytes >= self.plenty_bytes {
             self.plenty.notify_one();
         }
         group
@@ -276,7 +323,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_group_holds_what_fits_and_at_least_one_request() {
-        let queue = Queue::new(100);
+        let queue = Queue::new(100, Duration::ZERO);
         for bytes in [60, 30, 30, 500] {
             queue.push(entry(bytes, true).await).unwrap();
         }
@@ -294,7 +341,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_lane_for_much_leaves_little_to_others() {
-        let queue = std::sync::Arc::new(Queue::new(2 * PLENTY));
+        let queue = std::sync::Arc::new(Queue::new(2 * PLENTY, Duration::ZERO));
         let second = tokio::spawn({
             let queue = queue.clone();
             async move {
@@ -325,7 +372,7 @@ mod tests {
 
     #[tokio::test]
     async fn requests_that_nobody_waits_for_linger_until_somebody_does() {
-        let queue = Queue::new(100);
+        let queue = Queue::new(100, Duration::ZERO);
         queue.push(entry(1, false).await).unwrap();
         let before = tokio::time::Instant::now();
         assert_eq!(queue.take(Takes::Any, Duration::from_millis(10)).await.unwrap().len(), 1);
@@ -337,7 +384,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_lingers_is_told_of_a_request_that_waits_and_of_a_full_group() {
-        let queue = std::sync::Arc::new(Queue::new(100));
+        let queue = std::sync::Arc::new(Queue::new(100, Duration::ZERO));
         for (later, expected) in [(entry(1, true).await, 3), (entry(98, false).await, 3)] {
             queue.push(entry(1, false).await).unwrap();
             let lane = tokio::spawn({
@@ -352,5 +399,59 @@ mod tests {
             let taken = tokio::time::timeout(Duration::from_secs(60), lane).await;
             assert_eq!(taken.expect("nobody told it").unwrap(), expected);
         }
+    }
+
+    #[tokio::test]
+    async fn small_groups_of_a_busy_process_take_turns_and_large_ones_do_not() {
+        let interval = Duration::from_millis(200);
+        let queue = Queue::new(100, interval);
+        let take = async || queue.take(Takes::Any, Duration::ZERO).await.unwrap().len();
+        let begun = Instant::now();
+        let mut at = Vec::new();
+        for _ in 0..AT_ONCE + 3 {
+            queue.push(entry(1, true).await).unwrap();
+            assert_eq!(take().await, 1);
+            at.push(begun.elapsed());
+        }
+        let at_once = AT_ONCE as usize;
+        // Not one interval apart, however slow the machine.
+        assert!(at[at_once - 1] < interval * (AT_ONCE - 1), "{at:?}");
+        assert!(at[at_once..].iter().zip(1..).all(|(at, n)| *at >= interval * n), "{at:?}");
+        // A full one does not wait, and takes nobody's turn.
+        let (turn, before) = (queue.state.lock().turns.next(), Instant::now());
+        queue.push(entry(100, true).await).unwrap();
+        assert_eq!(take().await, 1);
+        assert!(turn.is_some_and(|turn| turn > before) && queue.state.lock().turns.next() == turn);
+        // All who come in between share the next.
+        for _ in 0..5 {
+            queue.push(entry(1, true).await).unwrap();
+        }
+        assert_eq!(take().await, 5);
+        assert!(turn.is_some_and(|turn| Instant::now() >= turn));
+        // At the end nothing waits.
+        queue.push(entry(1, false).await).unwrap();
+        queue.close();
+        assert_eq!(queue.take(Takes::Any, Duration::from_secs(3_600)).await.unwrap().len(), 1);
+    }
+
+    #[test]
+    fn all_turns_are_free_again_after_a_pause() {
+        let (interval, begun) = (Duration::from_millis(500), Instant::now());
+        let mut turns = Turns { interval, all_free: None };
+        let mut taken = 0;
+        for at in (0..60).map(|n| begun + interval * n / 10) {
+            if turns.next().is_none_or(|next| next <= at) {
+                turns.take(at);
+                taken += 1;
+            }
+        }
+        // Those at once, and one in each interval.
+        assert_eq!(taken, AT_ONCE + 5);
+        let later = begun + interval * 6 + interval * AT_ONCE;
+        for _ in 0..AT_ONCE {
+            assert!(turns.next().is_some_and(|next| next <= later));
+            turns.take(later);
+        }
+        assert!(turns.next().is_some_and(|next| next > later));
     }
 }

@@ -336,6 +336,12 @@ pub fn config(process: u64) -> IngestConfig {
     let rollup = RollupOptions { width_ms: 2_000, least_rows: 2, least_rows_per_bucket: 0 };
     let compact = CompactConfig { background: false, merge_files: 3, rollup, ..CompactConfig::default() };
     let writers = if process.is_multiple_of(3) { 3 } else { 1 };
-    // Each batch of a bulk ingest is a segment of its own.
-    IngestConfig { compact, writers: Some(writers), bulk_segment_bytes: 1, ..IngestConfig::default() }
+    // Each batch of a bulk ingest is a segment of its own, and each group is put at once.
+    IngestConfig {
+        flush_interval_ms: Some(0),
+        compact,
+        writers: Some(writers),
+        bulk_segment_bytes: 1,
+        ..IngestConfig::default()
+    }
 }
