@@ -2,8 +2,8 @@
 
 An adapter prints one JSON object a line. `event` says what it is:
 
-    ready    a server of `peer` and `version` accepts line protocol at `url`/write?db=db&precision=ms; the line "loaded" on
-             standard input tells it that all rows are in
+    ready    a server of `peer` and `version` accepts line protocol at `url`/write?db=db&precision=ms, or OpenTSDB's JSON at
+             `url`/api/put?db=db; the line "loaded" on standard input tells it that all rows are in
     settled  all rows are in and compacted: `rows`, `seconds` of settling, `bytes` on disk as du counts; engines that take
              the rows from standard input, as an Arrow stream, say `load` too: `peer`, `version`, `seconds`, and how many
              `clients` the adapter wrote with and `rows_per_request`, 0 for an engine in its own process

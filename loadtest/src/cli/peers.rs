@@ -8,6 +8,7 @@ use std::process::Command;
 use tempfile::TempDir;
 use tidelake_loadtest::Devices;
 use tidelake_loadtest::answer::Answer;
+use tidelake_loadtest::drive::Protocol;
 use tidelake_loadtest::drive::adapter::Adapter;
 use tidelake_loadtest::drive::peers::{measure_fed, measure_server};
 use tidelake_loadtest::generate::{GROUPS, Order};
@@ -38,6 +39,9 @@ pub(crate) enum Engine {
     Questdb,
     /// Cassandra 5
     Cassandra,
+    /// OpenTSDB 2.4 on HBase
+    #[value(name = "opentsdb")]
+    OpenTsdb,
 }
 
 impl Engine {
@@ -59,22 +63,32 @@ impl Engine {
             Self::Victoriametrics => "victoriametrics.py",
             Self::Questdb => "questdb.py",
             Self::Cassandra => "cassandra_cql.py",
+            Self::OpenTsdb => "opentsdb.py",
         }
     }
 
     /// Whether it is a process of its own.
     fn is_server(self) -> bool {
-        matches!(self, Self::Influxdb | Self::Victoriametrics | Self::Questdb | Self::Cassandra)
+        self == Self::Cassandra || self.protocol().is_some()
     }
 
-    /// Whether it is a server that takes line protocol from our clients.
-    fn takes_lines(self) -> bool {
-        self.is_server() && self != Self::Cassandra
+    /// How our clients write to it; the others are given the rows by their adapters.
+    fn protocol(self) -> Option<Protocol> {
+        match self {
+            Self::Influxdb | Self::Victoriametrics | Self::Questdb => Some(Protocol::Line),
+            Self::OpenTsdb => Some(Protocol::OpenTsdb),
+            Self::Datafusion
+            | Self::Duckdb
+            | Self::Pyarrow
+            | Self::DuckdbTable
+            | Self::Clickhouse
+            | Self::Cassandra => None,
+        }
     }
 
     /// The most rows that it is given whatever is asked: what it takes and answers about in minutes.
     fn most_rows(self) -> u64 {
-        if self == Self::Cassandra { 1_000_000 } else { u64::MAX }
+        if matches!(self, Self::Cassandra | Self::OpenTsdb) { 1_000_000 } else { u64::MAX }
     }
 }
 
@@ -265,8 +279,8 @@ impl Engines {
     ) -> Result<(Option<PeerLoad>, Vec<PeerSample>)> {
         let (adapter, _work) = self.adapters.start(engine, asked)?;
         let set = self.rows_of(engine, set);
-        if engine.takes_lines() {
-            let (load, samples) = measure_server(adapter, &set, &Handle::current())?;
+        if let Some(protocol) = engine.protocol() {
+            let (load, samples) = measure_server(adapter, &set, protocol, &Handle::current())?;
             return Ok((Some(load), samples));
         }
         measure_fed(adapter, &set)

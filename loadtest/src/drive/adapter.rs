@@ -19,7 +19,7 @@ const END_TIME: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Event {
-    /// A server accepts line protocol.
+    /// A server accepts rows over its protocol.
     Ready {
         /// The engine.
         peer: String,

@@ -1,7 +1,7 @@
 //! Other engines: filled with the same rows, measured and asked through their adapters.
 
 use super::{
-    HttpOptions, WriteOptions,
+    HttpOptions, Protocol, WriteOptions,
     adapter::{Adapter, Event},
     encode::{Batch, SCHEMA},
     write,
@@ -81,13 +81,19 @@ fn expect_rows(wanted: Option<u64>, found: Option<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Writes to a server over line protocol, waits until it has settled, and hears its answers. Blocks.
+/// Writes to a server over a protocol, waits until it has settled, and hears its answers. Blocks.
 ///
 /// # Errors
 /// What the server refuses; the adapter fails or is silent for too long.
-pub fn measure_server(mut adapter: Adapter, set: &Devices, runtime: &Handle) -> Result<(PeerLoad, Vec<PeerSample>)> {
+pub fn measure_server(
+    mut adapter: Adapter,
+    set: &Devices,
+    protocol: Protocol,
+    runtime: &Handle,
+) -> Result<(PeerLoad, Vec<PeerSample>)> {
     let Served { peer, version, url } = served(&mut adapter)?;
     let mut options = WriteOptions::new(url);
+    options.protocol = protocol;
     options.rows_per_request = ROWS_PER_REQUEST;
     options.clients = CLIENTS;
     options.http = HttpOptions { request_timeout: Duration::from_secs(300), ..HttpOptions::default() };

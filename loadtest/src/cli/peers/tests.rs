@@ -78,6 +78,30 @@ fn groups_below_a_bound_are_what_influxdb_is_asked_about() {
 }
 
 #[test]
+fn opentsdb_is_asked_about_whole_minutes_and_its_series_are_put_in_order() {
+    let Some(python) = python() else { return };
+    let script = "import adapter, json, opentsdb\n\
+                  asked = {one.name: one for one in adapter.questions([7], [2, 100])}\n\
+                  engine = opentsdb.OpenTSDB()\n\
+                  q4 = json.loads(engine.statement(asked['q4 2 %']))\n\
+                  assert q4['start'] % 60000 == 0 and q4['start'] <= 1563249700000, q4\n\
+                  assert [part['downsample'] for part in q4['queries']] == ['1m-count', '1m-sum'], q4\n\
+                  assert q4['queries'][1]['filters'][0]['filter'] == '0|1', q4\n\
+                  def series(part, group, *points):\n\
+                  \x20   tags = {'devid': str(group), 'devgroup': str(group)}\n\
+                  \x20   return {'query': {'index': part}, 'tags': tags, 'dps': list(points)}\n\
+                  found = [series(1, 10, [0, 6.0]), series(0, 10, [0, 4.0]), series(0, 2, [0, 2.0]), series(1, 2, [0, 3.0])]\n\
+                  rows = engine.rows(asked['q3 100 %'], json.dumps(found))\n\
+                  assert rows == [[2, 3, 1.5], [4, 6, 1.5]], rows\n\
+                  found = [series(1, 7, [5, 12], [9, 13]), series(0, 7, [5, 40], [9, 41])]\n\
+                  rows = engine.rows(asked['q1 group 7'], json.dumps(found))\n\
+                  assert rows == [[2, 14, 81, 25.0, 14]], rows";
+    let adapters = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
+    let ran = Command::new(python).args(["-B", "-c", script]).current_dir(adapters).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+#[test]
 fn servers_are_given_fewer_devices_but_some_of_each_group() {
     let paper = Devices { devices: 10_000, rows: 10_000, seed: 1 };
     let given = |rows_of_servers, engine, set: &Devices| {
@@ -86,6 +110,7 @@ fn servers_are_given_fewer_devices_but_some_of_each_group() {
     };
     assert_eq!(given(10_000_000, Engine::Influxdb, &paper), Devices { devices: 1_000, ..paper });
     assert_eq!(given(10_000_000, Engine::Cassandra, &paper), Devices { devices: 100, ..paper });
+    assert_eq!(given(10_000_000, Engine::OpenTsdb, &paper), Devices { devices: 100, ..paper });
     assert_eq!(given(1, Engine::Questdb, &paper), Devices { devices: 100, ..paper });
     assert_eq!(given(u64::MAX, Engine::Victoriametrics, &paper), paper);
     assert_eq!(given(10_000_000, Engine::DuckdbTable, &paper), paper);

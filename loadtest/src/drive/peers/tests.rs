@@ -18,8 +18,12 @@ fn of_server(url: &str, rest: &str) -> String {
 }
 
 fn measured(url: &str, rest: &str) -> Result<(PeerLoad, Vec<PeerSample>)> {
+    measured_over(Protocol::Line, url, rest)
+}
+
+fn measured_over(protocol: Protocol, url: &str, rest: &str) -> Result<(PeerLoad, Vec<PeerSample>)> {
     let (adapter, runtime) = (adapter(&of_server(url, rest)), Handle::current());
-    let measuring = std::thread::spawn(move || measure_server(adapter, &SET, &runtime));
+    let measuring = std::thread::spawn(move || measure_server(adapter, &SET, protocol, &runtime));
     measuring.join().unwrap()
 }
 
@@ -38,6 +42,19 @@ async fn a_server_is_written_to_by_our_clients_and_heard_through_its_adapter() {
     let lines: usize = requests.iter().map(|request| request.body.split(|byte| *byte == b'\n').count() - 1).sum();
     assert_eq!(lines, 3_000);
     assert!(requests.iter().all(|request| request.line.starts_with("POST /write?db=db&precision=ms")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_takes_points_is_sent_two_for_each_row() {
+    let Fake { url, requests, .. } = serve(|_, _| no_content("")).await;
+    let (load, _) = measured_over(Protocol::OpenTsdb, &url, SETTLED).unwrap();
+    assert_eq!((load.rows, load.clients, load.rows_per_request), (3_000, 4, 1_000));
+    let requests = requests.lock().unwrap();
+    let points = requests.iter().map(|request| {
+        assert!(request.line.starts_with("POST /api/put"), "{}", request.line);
+        serde_json::from_slice::<Vec<serde_json::Value>>(&request.body).unwrap().len()
+    });
+    assert_eq!(points.sum::<usize>(), 6_000);
 }
 
 #[tokio::test(flavor = "multi_thread")]

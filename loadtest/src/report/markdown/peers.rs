@@ -43,8 +43,8 @@ fn loads(page: &mut String, report: &Report) {
     section(page, "Other engines in this run: loading and size");
     paragraph(
         page,
-        "Servers take line protocol over HTTP from the load test's own clients (Cassandra CQL from its adapter's); the others take \
-         the generator's rows as an Arrow stream into the adapter's process, while they are drawn. Size is what `du` shows after \
+        "Servers take line protocol over HTTP from the load test's own clients (OpenTSDB its JSON, Cassandra CQL from its \
+         adapter's clients); the others take the generator's rows as an Arrow stream into the adapter's process, while they are drawn. Size is what `du` shows after \
          compaction was forced and the store came to rest.",
     );
     let header = ["", "rows", "clients × rows/request", "rows/s", "settled after s", "on disk", "bytes a row"];
