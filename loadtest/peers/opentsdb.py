@@ -22,8 +22,11 @@ import adapter
 # its beginning, and one before the question's span is left out.
 FIRST, END = 1563249660000, 1600000000000
 METRICS = ("temperature", "humidity")
+# The longest wait for HBase to have its tables: it starts in ten seconds, and several times that on a busy machine.
+TABLES_SECONDS = 180
 # One process is all of HBase, and ends when its sessions with its ZooKeeper do: so that a busy machine does not end it, they last
-# ten minutes, not ten seconds. Files that were merged are moved away a second later, not two minutes.
+# ten minutes, not ten seconds. Clients wait for ZooKeeper as long as for the tables. Files that were merged are moved away a
+# second later, not two minutes.
 HBASE = """<configuration>
   <property><name>hbase.rootdir</name><value>file://{work}/hbase</value></property>
   <property><name>hbase.tmp.dir</name><value>{work}/tmp</value></property>
@@ -34,6 +37,7 @@ HBASE = """<configuration>
   <property><name>hbase.zookeeper.property.dataDir</name><value>{work}/zookeeper</value></property>
   <property><name>hbase.zookeeper.property.maxSessionTimeout</name><value>600000</value></property>
   <property><name>zookeeper.session.timeout.localHBaseCluster</name><value>600000</value></property>
+  <property><name>zookeeper.registry.async.get.timeout</name><value>{tables_millis}</value></property>
   <property><name>hbase.master.hostname</name><value>127.0.0.1</value></property>
   <property><name>hbase.master.ipc.address</name><value>127.0.0.1</value></property>
   <property><name>hbase.master.port</name><value>0</value></property>
@@ -94,13 +98,14 @@ class OpenTSDB:
         self.hbase_path = ["-cp", ":".join([work, f"{jars[1]}/*", *logback])]
         self.work = work
         port, zookeeper_port = adapter.free_port(), adapter.free_port()
+        settings = {"work": work, "port": port, "zookeeper_port": zookeeper_port, "tables_millis": TABLES_SECONDS * 1000}
         os.mkdir(f"{work}/tmp")
         for name, text in (("hbase-site.xml", HBASE), ("opentsdb.conf", OPENTSDB), ("logback.xml", LOGGING)):
             with open(f"{work}/{name}", "w", encoding="utf-8") as file:
-                file.write(text.format(work=work, port=port, zookeeper_port=zookeeper_port))
+                file.write(text.format(**settings))
         hbase = [*self.java, "-Xmx1g", *OPENS, *self.hbase_path, "org.apache.hadoop.hbase.master.HMaster", "start"]
         self.hbase = adapter.Server(hbase, zookeeper_port, f"{work}/hbase.log")
-        self.tables("create", adapter.START_SECONDS)
+        self.tables("create", TABLES_SECONDS)
         tsd = [*self.java, "-Xmx1g", "-cp", f"{work}:{jars[0]}/*", "net.opentsdb.tools.TSDMain"]
         self.server = adapter.Server([*tsd, f"--config={work}/opentsdb.conf"], port, f"{work}/log")
         self.server.wait_until("/api/version")

@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 const ROWS_PER_REQUEST: usize = 1_000;
 const CLIENTS: usize = 4;
 /// The longest waits: for a server to serve, for rows to be taken and compacted, for one question with all its runs.
-const START_TIME: Duration = Duration::from_secs(120);
+const START_TIME: Duration = Duration::from_secs(300);
 const SETTLE_TIME: Duration = Duration::from_secs(7_200);
 const ANSWER_TIME: Duration = Duration::from_secs(3_600);
 /// Rows of one batch to an engine inside an adapter.
