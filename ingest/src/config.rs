@@ -13,10 +13,10 @@ pub struct IngestConfig {
     /// directory 1 and another that takes only 1 MiB and more, as a disk takes longer for two small files than for
     /// one. Each costs a watermark in every version.
     pub writers: Option<usize>,
-    /// Least time between two segments of less than 4 MiB of decoded rows while rows come all the time, in milliseconds;
-    /// the first eight after a pause are put at once. Default (`None`): 0 on a directory and in memory, 500 elsewhere. Each
-    /// segment costs a PUT, and a GET for every reader until it is folded; longer intervals mean longer waits for
-    /// acknowledgements.
+    /// Time between two segments of less than 4 MiB of decoded rows while requests keep coming (each within 20 ms of the
+    /// one before), in milliseconds; the first eight after a pause are put at once. Default (`None`): 0 on a directory and
+    /// in memory, 500 elsewhere. Each segment costs a PUT, and a GET for every reader until it is folded; longer intervals
+    /// mean longer waits for acknowledgements.
     pub flush_interval_ms: Option<u64>,
     /// Most bytes of decoded rows in one log segment. Default 16 MiB. Larger segments mean fewer requests and more
     /// memory for every reader of the log's tail.
@@ -164,6 +164,8 @@ impl IngestConfig {
         check(self.tables > 0, "ingest.tables is not 0");
         check((3..=4_096).contains(&self.columns), "ingest.columns is between 3 and 4096");
         check(self.confirm_ms > 0, "ingest.confirm_ms is not 0");
+        let flush_ms = self.flush_interval_ms.unwrap_or(0);
+        check(flush_ms <= self.confirm_ms / 2, "ingest.flush_interval_ms is at most half of ingest.confirm_ms");
         check(self.compact.interval_ms > 0, "ingest.compact.interval_ms is not 0");
         check(self.compact.collect_ms > 0, "ingest.compact.collect_ms is not 0");
         check(self.compact.merge_files >= 2, "ingest.compact.merge_files is at least 2");

@@ -8,7 +8,8 @@ pub const REJECTED: &str = "tidelake_ingest_rejected_total";
 pub const UDP_DATAGRAMS: &str = "tidelake_ingest_udp_datagrams_total";
 /// Counter: their bytes. Sum.
 pub const UDP_BYTES: &str = "tidelake_ingest_udp_bytes_total";
-/// Counter: bytes of datagrams that arrived and were not written; those that the system dropped are not among them. Sum.
+/// Counter: bytes of datagrams that arrived and could not be written; wrong lines are rejected ones, and what the system
+/// dropped nobody knows. Sum.
 pub const UDP_LOST_BYTES: &str = "tidelake_ingest_udp_lost_bytes_total";
 /// Counter: bytes of request bodies after decompression. Sum.
 pub const BODY_BYTES: &str = "tidelake_ingest_body_bytes_total";

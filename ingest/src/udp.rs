@@ -5,7 +5,7 @@
 //! that buffer the system drops. When the write buffer is full or the store silent, the batch is tried again for as long
 //! as an HTTP request would wait; then it is counted as lost, and logged.
 
-use std::{io, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use metrics::counter;
@@ -19,7 +19,7 @@ use crate::{
     config::millis,
     decode::line_protocol::LinePrecision,
     metrics::{UDP_BYTES, UDP_DATAGRAMS, UDP_LOST_BYTES},
-    write::{Durability, Ingest, Written},
+    write::{Ingest, Written},
 };
 
 /// A datagram is at most as large.
@@ -33,7 +33,9 @@ const RETRY_MAX: Duration = Duration::from_secs(1);
 /// After the stop a socket is listened to until nothing came for so long, and no longer than the other.
 const LAST_LOOK: Duration = Duration::from_millis(10);
 const LONGEST_LAST_LOOK: Duration = Duration::from_secs(1);
-/// Time between two lines in the log about what was not written.
+/// The wait after an error of the socket.
+const AFTER_ERROR: Duration = Duration::from_millis(50);
+/// Time between two lines in the log about what was not written, of each kind.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 
 /// Where rows of datagrams go.
@@ -45,74 +47,76 @@ pub struct UdpTarget {
     pub precision: LinePrecision,
 }
 
-/// Writes what arrives at a socket until `stopped` turns true; then what has arrived by then.
-///
-/// # Errors
-/// What the system says of the socket.
-pub async fn serve(
-    socket: UdpSocket,
-    ingest: Ingest,
-    target: UdpTarget,
-    mut stopped: watch::Receiver<bool>,
-) -> io::Result<()> {
+/// Writes what arrives at a socket until `stopped` turns true; then what has arrived by then. What the system says of the
+/// socket is logged, and the socket listened to on.
+pub async fn serve(socket: UdpSocket, ingest: Ingest, target: UdpTarget, mut stopped: watch::Receiver<bool>) {
     let mut complaints = Complaints::default();
-    let mut batch = BytesMut::new();
     let most = BATCH.min(ingest.config().buffer_bytes / OF_BUFFER);
     let mut over: Option<Instant> = None;
-    loop {
-        if over.is_some_and(|at| at.elapsed() > LONGEST_LAST_LOOK) {
-            return Ok(());
-        }
-        tokio::select! {
-            ready = socket.readable() => ready?,
+    while over.is_none_or(|at| at.elapsed() <= LONGEST_LAST_LOOK) {
+        let ready = tokio::select! {
+            ready = socket.readable() => ready,
             // Told so, or the one who would tell is gone. What has arrived is known to be there a little later.
             _ = stopped.wait_for(|stopped| *stopped), if over.is_none() => {
                 over = Some(Instant::now());
                 continue;
             }
-            () = sleep(LAST_LOOK), if over.is_some() => return Ok(()),
+            () = sleep(LAST_LOOK), if over.is_some() => break,
+        };
+        let mut batch = Batch::default();
+        if let Err(error) = ready.and_then(|()| batch.receive(&socket, most)) {
+            complaints.about_socket(&error);
+            sleep(AFTER_ERROR).await;
         }
-        receive(&socket, &mut batch, most)?;
-        if !batch.is_empty() {
-            write(&ingest, &target, batch.split().freeze(), &mut complaints).await;
+        if !batch.ends.is_empty() {
+            batch.write(&ingest, &target, &mut complaints).await;
         }
     }
+    complaints.tell();
 }
 
-/// Takes datagrams that have arrived, each ended by a line break.
-fn receive(socket: &UdpSocket, batch: &mut BytesMut, most: usize) -> io::Result<()> {
-    while batch.len() < most {
-        batch.reserve(DATAGRAM + 1);
-        match socket.try_recv_buf(batch) {
-            Ok(bytes) => {
-                counter!(UDP_DATAGRAMS).increment(1);
-                counter!(UDP_BYTES).increment(bytes as u64);
-                if batch.last().is_some_and(|last| *last != b'\n') {
-                    batch.extend_from_slice(b"\n");
+/// Datagrams one after the other.
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: BytesMut,
+    /// Where each of them ends.
+    ends: Vec<usize>,
+}
+
+impl Batch {
+    /// Takes datagrams that have arrived.
+    fn receive(&mut self, socket: &UdpSocket, most: usize) -> io::Result<()> {
+        while self.bytes.len() < most {
+            self.bytes.reserve(DATAGRAM);
+            match socket.try_recv_buf(&mut self.bytes) {
+                Ok(bytes) => {
+                    counter!(UDP_DATAGRAMS).increment(1);
+                    counter!(UDP_BYTES).increment(bytes as u64);
+                    self.ends.push(self.bytes.len());
                 }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) => return Err(e),
             }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-            Err(e) => return Err(e),
         }
+        Ok(())
     }
-    Ok(())
-}
 
-/// Writes a batch, however often that takes within the time that a request waits for the store.
-async fn write(ingest: &Ingest, target: &UdpTarget, batch: Bytes, complaints: &mut Complaints) {
-    let until = Instant::now() + millis(ingest.config().confirm_ms);
-    let mut wait = Duration::from_millis(10);
-    loop {
-        let write = ingest.write_line_protocol(&target.database, batch.clone(), target.precision, Durability::Buffered);
-        match write.await {
-            Ok(written) => return complaints.about_lines(&written),
-            Err(error) if error.kind().is_retryable() && Instant::now() + wait < until => {
-                sleep(wait).await;
-                wait = (wait * 2).min(RETRY_MAX);
-            }
-            Err(error) => {
-                counter!(UDP_LOST_BYTES).increment(batch.len() as u64);
-                return complaints.about_batch(batch.len(), &error);
+    /// Writes it, however often that takes within the time that a request waits for the store.
+    async fn write(self, ingest: &Ingest, target: &UdpTarget, complaints: &mut Complaints) {
+        let (bytes, ends): (Bytes, Arc<[usize]>) = (self.bytes.freeze(), self.ends.into());
+        let until = Instant::now() + millis(ingest.config().confirm_ms);
+        let mut wait = Duration::from_millis(10);
+        loop {
+            match ingest.write_datagrams(&target.database, bytes.clone(), ends.clone(), target.precision).await {
+                Ok(written) => return complaints.about_lines(&written),
+                Err(error) if error.kind().is_retryable() && Instant::now() + wait < until => {
+                    sleep(wait).await;
+                    wait = (wait * 2).min(RETRY_MAX);
+                }
+                Err(error) => {
+                    counter!(UDP_LOST_BYTES).increment(bytes.len() as u64);
+                    return complaints.about_batch(bytes.len(), &error);
+                }
             }
         }
     }
@@ -121,38 +125,72 @@ async fn write(ingest: &Ingest, target: &UdpTarget, batch: Bytes, complaints: &m
 /// What was not written, told now and then: anybody can send anything to a UDP port.
 #[derive(Debug, Default)]
 struct Complaints {
-    told: Option<Instant>,
-    lines: u64,
-    bytes: usize,
+    wrong: Told,
+    lost: Told,
+    broken: Told,
+}
+
+/// Faults of one kind: how many since they were told the last time, and the newest.
+#[derive(Debug, Default)]
+struct Told {
+    at: Option<Instant>,
+    count: u64,
+    newest: String,
+}
+
+impl Told {
+    /// The count when it is time to tell.
+    fn add(&mut self, count: u64, what: impl FnOnce() -> String) -> Option<u64> {
+        self.count += count;
+        let now = Instant::now();
+        if self.at.is_some_and(|at| now.duration_since(at) < COMPLAIN_EVERY) {
+            // Who is told at the end should know why.
+            if self.newest.is_empty() {
+                self.newest = what();
+            }
+            return None;
+        }
+        self.newest = what();
+        self.at = Some(now);
+        Some(std::mem::take(&mut self.count))
+    }
 }
 
 impl Complaints {
     fn about_lines(&mut self, written: &Written) {
-        self.lines += written.dropped;
-        if let Some(first) = written.rejected.first() {
-            let (reason, text) = (&first.reason, &first.text);
-            if self.is_time() {
-                tracing::warn!(lines = self.lines, reason, text, "lines that came over UDP are wrong");
-                self.lines = 0;
-            }
+        let Some(first) = written.rejected.first() else { return };
+        if let Some(lines) = self.wrong.add(written.dropped, || first.reason.clone()) {
+            let reason = std::mem::take(&mut self.wrong.newest);
+            tracing::warn!(lines, reason, text = first.text, "lines that came over UDP are wrong");
         }
     }
 
     fn about_batch(&mut self, bytes: usize, error: &crate::Error) {
-        self.bytes += bytes;
-        if self.is_time() {
-            tracing::error!(bytes = self.bytes, %error, "lines that came over UDP are lost");
-            self.bytes = 0;
+        if let Some(bytes) = self.lost.add(bytes as u64, || error.to_string()) {
+            let reason = std::mem::take(&mut self.lost.newest);
+            tracing::error!(bytes, reason, "lines that came over UDP are lost");
         }
     }
 
-    fn is_time(&mut self) -> bool {
-        let now = Instant::now();
-        let is_time = self.told.is_none_or(|told| now.duration_since(told) >= COMPLAIN_EVERY);
-        if is_time {
-            self.told = Some(now);
+    fn about_socket(&mut self, error: &io::Error) {
+        if let Some(times) = self.broken.add(1, || error.to_string()) {
+            let reason = std::mem::take(&mut self.broken.newest);
+            tracing::error!(times, reason, "the UDP socket cannot be read");
         }
-        is_time
+    }
+
+    /// Tells what was not told.
+    fn tell(self) {
+        let Self { wrong, lost, broken } = self;
+        if wrong.count > 0 {
+            tracing::warn!(lines = wrong.count, reason = wrong.newest, "lines that came over UDP are wrong");
+        }
+        if lost.count > 0 {
+            tracing::error!(bytes = lost.count, reason = lost.newest, "lines that came over UDP are lost");
+        }
+        if broken.count > 0 {
+            tracing::error!(times = broken.count, reason = broken.newest, "the UDP socket could not be read");
+        }
     }
 }
 
@@ -174,7 +212,7 @@ mod tests {
         ingest: Ingest,
         address: SocketAddr,
         stop: watch::Sender<bool>,
-        task: tokio::task::JoinHandle<io::Result<()>>,
+        task: tokio::task::JoinHandle<()>,
     }
 
     async fn listening(config: IngestConfig, database: &str) -> Listening {
@@ -192,7 +230,7 @@ mod tests {
         /// Stops it as a server does, and gives the rows of a table.
         async fn rows(self, database: &str, table: &str) -> Vec<(i64, String)> {
             self.stop.send_replace(true);
-            self.task.await.unwrap().unwrap();
+            self.task.await.unwrap();
             self.ingest.shutdown().await;
             let rows = rows(&self.store, database, table, &[]).await;
             rows.into_iter().map(|((_, ts), values)| (ts, values["v"].clone())).collect()
@@ -203,18 +241,20 @@ mod tests {
     async fn datagrams_are_written_whole_and_their_wrong_lines_left_out() {
         let listening = listening(config(), "db").await;
         let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let datagrams: [&[u8]; 6] = [
+        let datagrams: [&[u8]; 7] = [
             b"m,k=a v=1 1000\nm,k=a v=2 2000",
             b"m,k=a v=3 3000\n",
             b"",
             b"no line at all\nm,k=a v=4 4000\n\xff\xfe",
             b"\n\n# a comment\n",
-            b"m,k=a v=5 5000",
+            // A quote that is never closed takes nothing of the datagrams after it.
+            b"m,k=a s=\"disk failure 4500",
+            b"m,k=a v=5,s=\"b\" 5000\nm,k=a v=6 6000",
         ];
         for datagram in datagrams {
             client.send_to(datagram, listening.address).unwrap();
         }
-        let expected: Vec<(i64, String)> = (1..=5).map(|n| (n * 1_000_000_000, format!("{n}.0"))).collect();
+        let expected: Vec<(i64, String)> = (1..=6).map(|n| (n * 1_000_000_000, format!("{n}.0"))).collect();
         assert_eq!(listening.rows("db", "m").await, expected);
     }
 

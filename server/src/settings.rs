@@ -7,6 +7,9 @@ use tidelake_ingest::decode::line_protocol::LinePrecision;
 
 use crate::memory;
 
+/// The longest that requests wait to share a log segment.
+const LONGEST_FLUSH_INTERVAL: Duration = Duration::from_secs(10);
+
 /// One layer of settings as it was written; every layer has the same names.
 ///
 /// Values are text until [`Settings::resolve`] checks them, so that one start lists every fault of every layer.
@@ -78,8 +81,8 @@ pub(crate) struct Layer {
     /// at most 256MiB]
     #[arg(long, env = "TIDELAKE_INGEST_BUFFER", value_name = "SIZE")]
     pub(crate) ingest_buffer: Option<Text>,
-    /// Least time between two small log segments of a busy process; requests of that time share one [default: 0s on a
-    /// directory, 500ms elsewhere]
+    /// How long requests that keep coming share a log segment, and wait for it [default: 0s on a directory, 500ms
+    /// elsewhere]
     #[arg(long, env = "TIDELAKE_FLUSH_INTERVAL", value_name = "DURATION")]
     pub(crate) flush_interval: Option<Text>,
     /// How often the log is folded into data files [default: 5s]
@@ -235,6 +238,12 @@ impl Settings {
             check.fault("disk_cache_size", "16MiB or more", &disk_cache_size.to_string());
             disk_cache_size = 16 << 20;
         }
+        let mut flush_interval = pick(&flags.flush_interval, &below.flush_interval)
+            .map(|v| check.or("flush_interval", Some(v), "0s", duration));
+        // Who waits for an answer gives up after twice as long.
+        if let Some(found) = flush_interval.take_if(|found| *found > LONGEST_FLUSH_INTERVAL) {
+            check.fault("flush_interval", "at most 10s", &format!("{found:?}"));
+        }
         let settings = Settings {
             disk_cache: pick(&flags.disk_cache, &below.disk_cache).map(PathBuf::from),
             disk_cache_size,
@@ -259,8 +268,7 @@ impl Settings {
             auto_create_database: setting!(auto_create_database, "true", boolean),
             max_body: setting!(max_body, "64MiB", size),
             ingest_buffer: setting!(ingest_buffer, &memory.share(1, 8, 256 << 20).to_string(), size),
-            flush_interval: pick(&flags.flush_interval, &below.flush_interval)
-                .map(|v| check.or("flush_interval", Some(v), "0s", duration)),
+            flush_interval,
             fold_interval: setting!(fold_interval, "5s", duration),
             query_memory: setting!(query_memory, &memory.share(3, 8, usize::MAX).to_string(), size),
             query_timeout: setting!(query_timeout, "5m", duration),
@@ -416,14 +424,14 @@ mod tests {
     #[test]
     fn every_fault_is_listed_at_once() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
-        writeln!(file, "lissten = 'x'\nfold_interval = '5 parsecs'\nmax_body = [1]").unwrap();
+        writeln!(file, "lissten = 'x'\nfold_interval = '5 parsecs'\nmax_body = [1]\nflush_interval = '11s'").unwrap();
         let flags = Layer {
             query_memory: Some(Text("lots".into())),
             disk_cache_size: Some(Text("1MiB".into())),
             ..Layer::default()
         };
         let faults = Settings::resolve(Some(file.path()), flags).unwrap_err().to_string();
-        for name in ["lissten", "fold_interval", "max_body", "query_memory", "disk_cache_size"] {
+        for name in ["lissten", "fold_interval", "flush_interval", "max_body", "query_memory", "disk_cache_size"] {
             assert!(faults.contains(name), "{name} is missing in: {faults}");
         }
     }

@@ -1,4 +1,4 @@
-//! A new process over a distant store answers with few requests.
+//! A new process over a distant store answers with few requests, and with fewer where it has a disk cache.
 
 use std::time::Duration;
 
@@ -8,9 +8,11 @@ use tidelake_loadtest::{
     drive::{
         self, Existing, HttpOptions, WriteOptions,
         cold::{ColdOptions, ask_cold},
+        query::{Addresses, Asker, Door},
     },
     generate::{Order, Source},
     oracle::Oracle,
+    verify::verify,
     workload::{Function, Question},
 };
 use tidelake_tests::{Http, S3Server, Server, process};
@@ -44,4 +46,56 @@ async fn the_first_answers_of_a_new_process_take_at_most_twelve_requests_with_th
     for sample in samples {
         assert!(sample.from_start_requests.iter().all(|n| (1..=12).contains(n)), "{sample:?}");
     }
+}
+
+/// The number that a metric has, labels included in its name.
+async fn metric(server: &Server, name: &str) -> u64 {
+    let text = reqwest::get(format!("{}/metrics", server.url())).await.unwrap().text().await.unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{name} is not in\n{text}")).parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_read_once_comes_from_the_disk_cache_also_after_a_restart() {
+    let Some(s3) = S3Server::start() else { return };
+    let set = Devices { devices: 300, rows: 1_000, seed: 6 };
+    let oracle = Oracle::new(set);
+    let (store, environment) = (s3.root("cached"), s3.environment());
+    let directory = tempfile::tempdir().unwrap();
+    let cache = directory.path().join("cache").to_str().unwrap().to_owned();
+    let arguments = ["--fold-interval", "1h", "--disk-cache", &cache, "--disk-cache-size", "64MiB"];
+    let server = Server::start_with(&store, arguments, &environment);
+    drive::create_database(&server.url(), &HttpOptions::default(), Existing::Keep).await.unwrap();
+    drive::write(&Source::Generated(set, Order::Time), &WriteOptions::new(server.url()), &|_| {}).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(6_500)).await;
+    Http::new(&server.url()).compact("full").await;
+    server.stop();
+
+    let (hit, get) =
+        ("tidelake_disk_cache_blocks_total{result=\"hit\"}", "tidelake_store_requests_total{kind=\"get\"}");
+    let mut requests = Vec::new();
+    for round in 0..3 {
+        if round == 2 {
+            // Damaged as a whole, it is no cache, and no fault either.
+            for entry in std::fs::read_dir(&cache).unwrap() {
+                let path = entry.unwrap().path();
+                let bytes = std::fs::read(&path).unwrap().into_iter().map(|byte| !byte).collect::<Vec<u8>>();
+                std::fs::write(&path, bytes).unwrap();
+            }
+        }
+        let server = Server::start_with(&store, arguments, &environment);
+        let before = metric(&server, get).await;
+        for question in [Question::Q1 { group: 3 }, Question::Q4 { percent: 100 }, Question::Q3 { percent: 50 }] {
+            let addresses = Addresses { url: server.url(), flight: None };
+            let mut asker = Asker::connect(Door::HttpArrow, &addresses, &HttpOptions::default()).await.unwrap();
+            let (raw, _) = asker.ask(&question.sql()).await.unwrap();
+            verify(&oracle, &question, &raw.into_answer().unwrap()).unwrap();
+        }
+        requests.push((metric(&server, get).await - before, metric(&server, hit).await));
+        server.stop();
+    }
+    // The newest version is asked for in each round.
+    let [(first, _), (second, hits), (damaged, hits_of_damage)] = requests[..] else { panic!("{requests:?}") };
+    assert!(second < first && hits > 0, "{requests:?}");
+    assert!(damaged >= first && hits_of_damage < hits, "{requests:?}");
 }

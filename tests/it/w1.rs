@@ -8,6 +8,7 @@ use tidelake_loadtest::{
     drive::{
         self, Existing, HttpOptions, Protocol, WriteOptions,
         query::{Addresses, Asker, Door},
+        udp::{UdpOptions, send_datagrams},
     },
     generate::{Order, Source},
     oracle::Oracle,
@@ -108,4 +109,27 @@ async fn every_protocol_stores_the_same_rows() {
     let expected: i64 = set.ids().flat_map(|id| set.rows(id)).map(|row| i64::from(row.temperature)).sum();
     assert_eq!(rows[0][0], set.len());
     assert_eq!(rows[0][1].as_f64().unwrap(), expected as f64);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_come_over_udp_are_those_that_were_sent() {
+    let set = Devices { devices: 100, rows: 100, seed: 4 };
+    let directory = tempfile::tempdir().unwrap();
+    // A port that was free a moment ago.
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let arguments = ["--udp-listen", &free, "--udp-database", "db", "--udp-precision", "ms"];
+    let server = Server::start(directory.path().to_str().unwrap(), arguments);
+    create(&server).await;
+    let options = UdpOptions {
+        to: free.clone(),
+        addresses: Addresses { url: server.url(), flight: None },
+        http: HttpOptions::default(),
+        rows_per_datagram: 10,
+        // What waits for a busy machine fits the socket's buffer.
+        rows_per_second: Some(10_000.0),
+    };
+    let sample = send_datagrams(&Source::Generated(set, Order::Time), &options, &|_| {}).await.unwrap();
+    assert_eq!((sample.sent, sample.datagrams, sample.arrived), (10_000, 1_000, 10_000));
+    verify_all(&server, &Oracle::new(set), &[Door::HttpArrow]).await;
+    server.stop();
 }

@@ -55,6 +55,12 @@ impl Store {
         Ok(Shared { disk, ..Shared::clone(&self.shared) }.into())
     }
 
+    /// The same store, whose reads go past the disk cache: for those of objects that are not read again.
+    #[must_use]
+    pub fn without_disk_cache(&self) -> Self {
+        Shared { disk: None, ..Shared::clone(&self.shared) }.into()
+    }
+
     /// Closes the disk cache of this store and its clones, if there is one, so that the next process finds in it what
     /// this one has read. Reads go on without it. It takes 20 s at most.
     pub async fn close(&self) {

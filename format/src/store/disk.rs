@@ -177,16 +177,17 @@ impl DiskCache {
             .build()
             .map_err(|e| failed(&e))?;
         let (owned, handle) = (path.to_owned(), runtime.handle().clone());
+        let numbers: Vec<u32> = found.iter().map(|region| region.number).collect();
         let built = runtime.spawn(async move {
             let capacity = (regions * region_bytes) as usize;
             let device = FsDeviceBuilder::new(owned).with_capacity(capacity).build()?;
             let engine = BlockEngineConfig::<_, _, HybridCacheProperties>::new(device)
                 .with_block_size(region_bytes as usize)
                 .with_clean_block_threshold(2)
-                .with_eviction_pickers(vec![Box::new(OldestFirst::new(&found))])
+                .with_eviction_pickers(vec![Box::new(OldestFirst::new(&numbers))])
                 .with_buffer_pool_size(WRITE_BYTES)
                 .with_submit_queue_size_threshold(WRITE_BYTES);
-            HybridCacheBuilder::new()
+            let built = HybridCacheBuilder::new()
                 .with_name("tidelake")
                 .memory(MEMORY_BYTES)
                 .with_shards(1)
@@ -197,7 +198,9 @@ impl DiskCache {
                 .with_engine_config(engine)
                 .with_spawner(Spawner::from(handle))
                 .build()
-                .await
+                .await;
+            restore_times(&found);
+            built
         });
         let cache = match timeout(OPEN_DEADLINE, built).await {
             Ok(Ok(Ok(cache))) => cache,
@@ -348,7 +351,7 @@ impl Open {
 
 /// Takes the directory and makes it fit for the regions; `None` where another process has it. Also which regions hold
 /// something, oldest first.
-fn prepare(path: &FsPath, regions: u64, region_bytes: u64) -> io::Result<Option<(File, Vec<u32>)>> {
+fn prepare(path: &FsPath, regions: u64, region_bytes: u64) -> io::Result<Option<(File, Vec<Region>)>> {
     fs::create_dir_all(path)?;
     let lock = File::options().write(true).create(true).truncate(false).open(path.join(LOCK))?;
     match lock.try_lock() {
@@ -356,7 +359,7 @@ fn prepare(path: &FsPath, regions: u64, region_bytes: u64) -> io::Result<Option<
         Err(TryLockError::WouldBlock) => return Ok(None),
         Err(TryLockError::Error(e)) => return Err(e),
     }
-    let mut kept = Vec::new();
+    let mut kept: Vec<(SystemTime, u32, PathBuf)> = Vec::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         let name = entry.file_name();
@@ -378,7 +381,28 @@ fn prepare(path: &FsPath, regions: u64, region_bytes: u64) -> io::Result<Option<
         let (_, _, oldest) = kept.remove(0);
         File::options().write(true).open(oldest)?.write_all_at(&[0; PAGE], 0)?;
     }
-    Ok(Some((lock, kept.into_iter().map(|(_, number, _)| number).collect())))
+    let regions = kept.into_iter().map(|(modified, number, path)| Region { number, modified, path });
+    Ok(Some((lock, regions.collect())))
+}
+
+/// A region that holds something, and when it was written to.
+#[derive(Debug)]
+struct Region {
+    number: u32,
+    modified: SystemTime,
+    path: PathBuf,
+}
+
+/// Gives regions their times back, by which the next process knows the oldest: opening a device sets the length of its files,
+/// which for a file system is a change.
+fn restore_times(regions: &[Region]) {
+    for region in regions {
+        let restored =
+            File::options().write(true).open(&region.path).and_then(|file| file.set_modified(region.modified));
+        if let Err(error) = restored {
+            tracing::debug!(path = %region.path.display(), %error, "a region of the disk cache seems to be new");
+        }
+    }
 }
 
 /// Whether a region says that it holds nothing.

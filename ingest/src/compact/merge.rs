@@ -140,7 +140,8 @@ impl Inner {
     /// # Errors
     /// Conflict when somebody else replaced an input meanwhile; NotFound when one was collected.
     async fn merge(&self, table: TableId, partition: i64, extent: Extent) -> Result<Option<CompactReport>> {
-        let store = self.root.store();
+        // What it reads is about to be replaced.
+        let store = &self.root.store().without_disk_cache();
         let started = Moment::now(store.ambient().as_ref());
         let catalog = self.root.catalog();
         let known = self.root.files(&catalog, table, partition).await?;

@@ -107,11 +107,29 @@ pub fn decode_within(
     now: i64,
     longest: usize,
 ) -> Decoded {
-    let request = Request::new(lookup, database, now);
+    decode_each(body, &[body.len()], lookup, database, precision, now, longest)
+}
+
+/// [`decode_within`] for several bodies, one after the other in `bodies`, each up to one of `ends` (ascending): no line goes
+/// on from one into the next, and each counts its lines from 1.
+pub fn decode_each(
+    bodies: &[u8],
+    ends: &[usize],
+    lookup: &dyn Lookup,
+    database: &Database,
+    precision: LinePrecision,
+    now: i64,
+    longest: usize,
+) -> Decoded {
+    let (mut request, mut seen) = (Request::new(lookup, database, now), Seen::default());
     let scale = Scale::new(precision, database.precision);
-    let mut decoder = Decoder { body, request, seen: Seen::default(), tags: Vec::new(), scale, now, longest };
-    decoder.run(0);
-    decoder.request.finish()
+    let mut start = 0;
+    for end in ends {
+        let mut decoder = Decoder { body: &bodies[..*end], request, seen, tags: Vec::new(), scale, now, longest };
+        decoder.run(start);
+        (request, seen, start) = (decoder.request, decoder.seen, *end);
+    }
+    request.finish()
 }
 
 /// From the request's unit to the database's.

@@ -171,6 +171,11 @@ impl Rows {
         Request { is_fixed: true, targets, places, name, ..Request::new(lookup, database, now) }
     }
 
+    /// Rows times columns, of all tables together.
+    pub(super) fn cells(&self) -> usize {
+        self.targets.iter().map(|target| target.builder.rows() * target.builder.column_count()).sum()
+    }
+
     /// The blocks.
     ///
     /// # Errors

@@ -276,6 +276,10 @@ impl Lane {
             late.then(|| Error::unavailable("this took too long; send the request again with its idempotency key"));
         let mut known = Known::new(&catalog);
         for entry in group {
+            if entry.waiter.is_none() {
+                known.count(&entry);
+                continue;
+            }
             let refused = known.dropped(&entry);
             let refused = refused.or_else(|| late.as_ref().map(|e| Error::new(e.kind(), e.message())));
             match refused {
@@ -307,6 +311,28 @@ impl<'a> Known<'a> {
     /// The error of a request whose table, columns or series were dropped while its rows were on their way.
     fn dropped(&mut self, entry: &Entry) -> Option<Error> {
         entry.blocks.iter().find_map(|block| self.dropped_of(block, entry.resolved))
+    }
+
+    /// Counts the rows of requests that nobody waits for: those of a table that was dropped are lost, and those with a
+    /// value in a column that was.
+    fn count(&mut self, entry: &Entry) {
+        let mut lost = 0;
+        for block in &entry.blocks {
+            let Some(error) = self.dropped_of(block, entry.resolved) else { continue };
+            let rows = match self.catalog.table_by_id(block.table) {
+                None => block.len(),
+                Some(table) => {
+                    let columns = block.rows.schema_ref().fields().iter().zip(block.rows.columns());
+                    let is_gone = |f: &FieldRef| field_id(f).is_some_and(|id| table.column_by_id(id).is_none());
+                    let gone = columns.filter(|(field, _)| is_gone(field));
+                    gone.map(|(_, values)| values.len() - values.null_count()).max().unwrap_or(0)
+                }
+            };
+            lost += rows as u64;
+            tracing::error!(rows, %error, "rows acknowledged from the buffer are lost");
+        }
+        counter!(LOST_ROWS).increment(lost);
+        counter!(ROWS).increment(entry.rows() - lost);
     }
 
     fn dropped_of(&mut self, block: &Block, resolved: Option<Version>) -> Option<Error> {

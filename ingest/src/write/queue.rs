@@ -67,23 +67,46 @@ const PLENTY: usize = 1 << 20;
 const PLENTY_BETWEEN_TURNS: usize = 4 << 20;
 /// So many groups of a process that was quiet for a while are taken at once.
 const AT_ONCE: u32 = 8;
+/// When no other request came for so long, waiting for more is of no use: those who send one after the other wait for
+/// their answers.
+const LULL: Duration = Duration::from_millis(20);
 
-/// When small groups may be taken: some at once after a pause, then one in each interval.
+/// When small groups are taken: some at once after a pause, then one in each interval while requests keep coming.
 #[derive(Debug)]
 struct Turns {
     interval: Duration,
     /// When all of [`AT_ONCE`] are free again.
     all_free: Option<Instant>,
+    /// When the last request came.
+    last: Option<Instant>,
 }
 
 impl Turns {
-    /// When the next one may be taken; `None` for now.
+    fn new(interval: Duration) -> Self {
+        Self { interval, all_free: None, last: None }
+    }
+
+    /// A request comes.
+    fn came(&mut self) {
+        if !self.interval.is_zero() {
+            self.last = Some(Instant::now());
+        }
+    }
+
+    /// When the next turn is free; `None` for now.
     fn next(&self) -> Option<Instant> {
         self.all_free.and_then(|at| at.checked_sub(self.interval * (AT_ONCE - 1)))
     }
 
+    /// When what waits is taken if nothing more comes; `None` for now.
+    fn due(&self) -> Option<Instant> {
+        let lull = self.last.map(|at| at + LULL);
+        self.next().and_then(|turn| lull.map(|lull| lull.min(turn)))
+    }
+
+    /// A group is taken: in its turn, if that is free.
     fn take(&mut self, now: Instant) {
-        if !self.interval.is_zero() {
+        if !self.interval.is_zero() && self.next().is_none_or(|turn| turn <= now) {
             self.all_free = Some(self.all_free.map_or(now, |at| at.max(now)) + self.interval);
         }
     }
@@ -122,10 +145,10 @@ struct State {
 }
 
 impl Queue {
-    /// Small groups of a busy process are taken once in each `interval`, if it is not 0.
+    /// Small groups are taken once in each `interval`, if it is not 0, while requests keep coming.
     pub(crate) fn new(group_bytes: usize, interval: Duration) -> Self {
         let plenty = if interval.is_zero() { PLENTY } else { PLENTY_BETWEEN_TURNS };
-        let turns = Turns { interval, all_free: None };
+        let turns = Turns::new(interval);
         let state = State { entries: VecDeque::new(), bytes: 0, waiters: 0, closed: false, turns };
         Self {
             group_bytes,
@@ -149,6 +172,7 @@ impl Queue {
         state.waiters += usize::from(entry.waiter.is_some());
         // Who lingers over requests that nobody waits for need not know of another one.
         let is_news = state.entries.is_empty() || entry.waiter.is_some();
+        state.turns.came();
         state.entries.push_back(entry);
         self.tell(state, is_news);
         Ok(())
@@ -207,13 +231,13 @@ impl Queue {
             }
         }
         state.bytes += bytes;
+        state.turns.came();
         self.tell(state, is_news);
         Ok(None)
     }
 
     /// Takes the next group: as many requests as fit a group, at least one, as soon as one of them waits or its first one
-    /// is `linger` old, and it is the turn of a small group (or the group is full). `None` when the queue is closed and
-    /// empty.
+    /// is `linger` old, and a small group is due (or the group is full). `None` when the queue is closed and empty.
     pub(crate) async fn take(&self, takes: Takes, linger: Duration) -> Option<Vec<Entry>> {
         match takes {
             Takes::Any => self.take_any(linger).await,
@@ -255,7 +279,7 @@ impl Queue {
                     let now = Instant::now();
                     let is_asked_for = (state.waiters > 0).then_some(now);
                     let at = is_asked_for.unwrap_or_else(|| *lingered.get_or_insert_with(|| now + linger));
-                    let at = state.turns.next().map_or(at, |turn| turn.max(at));
+                    let at = state.turns.due().map_or(at, |due| due.max(at));
                     if state.closed || state.bytes >= self.group_bytes {
                         return Some(self.group(&mut state));
                     }
@@ -402,32 +426,54 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn small_groups_of_a_busy_process_take_turns_and_large_ones_do_not() {
-        let interval = Duration::from_millis(200);
-        let queue = Queue::new(100, interval);
-        let take = async || queue.take(Takes::Any, Duration::ZERO).await.unwrap().len();
+    async fn small_groups_take_turns_while_requests_keep_coming() {
+        let interval = Duration::from_millis(400);
+        let queue = std::sync::Arc::new(Queue::new(1_000, interval));
+        let groups = tokio::spawn({
+            let queue = queue.clone();
+            async move {
+                let mut groups = Vec::new();
+                while let Some(group) = queue.take(Takes::Any, Duration::ZERO).await {
+                    groups.push((group.len(), Instant::now()));
+                }
+                groups
+            }
+        });
+        // One each 5 ms, waited for by nobody's answer.
         let begun = Instant::now();
-        let mut at = Vec::new();
-        for _ in 0..AT_ONCE + 3 {
+        let mut sent = 0;
+        while begun.elapsed() < interval * 3 {
             queue.push(entry(1, true).await).unwrap();
-            assert_eq!(take().await, 1);
-            at.push(begun.elapsed());
+            sent += 1;
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let at_once = AT_ONCE as usize;
-        // Not one interval apart, however slow the machine.
-        assert!(at[at_once - 1] < interval * (AT_ONCE - 1), "{at:?}");
-        assert!(at[at_once..].iter().zip(1..).all(|(at, n)| *at >= interval * n), "{at:?}");
-        // A full one does not wait, and takes nobody's turn.
-        let (turn, before) = (queue.state.lock().turns.next(), Instant::now());
+        let took = begun.elapsed();
+        queue.close();
+        let groups = groups.await.unwrap();
+        assert_eq!(groups.iter().map(|(len, _)| len).sum::<usize>(), sent);
+        // Where the machine stands still for longer than a lull, there are more.
+        let lulls = (took.as_millis() as usize / 5).saturating_sub(sent);
+        let turns = AT_ONCE as usize + 3 + 1;
+        assert!(groups.len() <= turns + lulls, "{} groups of {sent} requests in {took:?}", groups.len());
+        assert!(groups[..4].iter().all(|(len, _)| *len <= 1 + lulls), "{groups:?}");
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_an_answer_before_the_next_request_does_not_wait_for_a_turn() {
+        let queue = Queue::new(100, Duration::from_secs(3_600));
+        let begun = Instant::now();
+        for n in 0..AT_ONCE + 5 {
+            queue.push(entry(1, true).await).unwrap();
+            queue.push(entry(1, true).await).unwrap();
+            assert_eq!(queue.take(Takes::Any, Duration::ZERO).await.unwrap().len(), 2);
+            assert!(begun.elapsed() >= LULL * (n + 1).saturating_sub(AT_ONCE));
+        }
+        assert!(begun.elapsed() < Duration::from_secs(600));
+        // A full group takes nobody's turn, and waits for none.
+        let turn = queue.state.lock().turns.next();
         queue.push(entry(100, true).await).unwrap();
-        assert_eq!(take().await, 1);
-        assert!(turn.is_some_and(|turn| turn > before) && queue.state.lock().turns.next() == turn);
-        // All who come in between share the next.
-        for _ in 0..5 {
-            queue.push(entry(1, true).await).unwrap();
-        }
-        assert_eq!(take().await, 5);
-        assert!(turn.is_some_and(|turn| Instant::now() >= turn));
+        assert_eq!(queue.take(Takes::Any, Duration::ZERO).await.unwrap().len(), 1);
+        assert!(turn.is_some() && queue.state.lock().turns.next() == turn);
         // At the end nothing waits.
         queue.push(entry(1, false).await).unwrap();
         queue.close();
@@ -437,7 +483,7 @@ mod tests {
     #[test]
     fn all_turns_are_free_again_after_a_pause() {
         let (interval, begun) = (Duration::from_millis(500), Instant::now());
-        let mut turns = Turns { interval, all_free: None };
+        let mut turns = Turns::new(interval);
         let mut taken = 0;
         for at in (0..60).map(|n| begun + interval * n / 10) {
             if turns.next().is_none_or(|next| next <= at) {

@@ -108,6 +108,26 @@ impl Ingest {
         Ok(left)
     }
 
+    /// Writes several bodies of line protocol together, each up to one of `ends`, from the buffer.
+    ///
+    /// # Errors
+    /// As [`Ingest::write_line_protocol`].
+    pub(crate) async fn write_datagrams(
+        &self,
+        database: &str,
+        bodies: Bytes,
+        ends: Arc<[usize]>,
+        precision: LinePrecision,
+    ) -> Result<Written> {
+        let reservation = self.reserve(bodies.len()).await?;
+        let (ambient, longest) = (self.shared.ambient().clone(), self.shared.config.line_bytes);
+        self.write_text(database, bodies, Durability::Buffered, reservation, move |bodies, lookup, db| {
+            let now = ambient.wall_ticks(db.precision);
+            Ok(line_protocol::decode_each(bodies, &ends, lookup, db, precision, now, longest))
+        })
+        .await
+    }
+
     /// Writes a body of OpenTSDB's `/api/put`.
     ///
     /// # Errors

@@ -144,12 +144,8 @@ impl Cold {
             None => None,
             Some(oracle) => {
                 let lead = self.writer.lead()?;
-                // A request waits for the distant store, so more rows at once are needed than beside a directory.
-                let writer = WriterOptions {
-                    clients: 16,
-                    rows_per_request: 10_000,
-                    ..self.writer.options("", HttpOptions::default())?
-                };
+                // A request waits for the distant store, so there are more of them at once than beside a directory.
+                let writer = WriterOptions { clients: 100, ..self.writer.options("", HttpOptions::default())? };
                 let asked_rows_per_second = writer.rows_per_second;
                 let (writer, samples) = ask_cold_beside(&options, writer, lead, &questions, oracle).await?;
                 let rate = writer.rows_per_second();

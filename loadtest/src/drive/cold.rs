@@ -164,11 +164,12 @@ async fn sample(
     };
     for _ in 0..options.repeat.max(1) {
         let (requests, bytes, begun) = (passed.requests(), passed.bytes(), Instant::now());
+        // A new process lists the log while it starts.
+        let least = writer.as_ref().map_or(0, |writer| writer.acknowledged());
         let server = proxy.server(options).await?;
         let before = passed.requests();
         let addresses = Addresses { url: server.url.clone(), flight: None };
         let mut asker = Asker::connect(Door::HttpArrow, &addresses, &HttpOptions::default()).await?;
-        let least = writer.as_ref().map_or(0, |writer| writer.acknowledged());
         let (raw, took) = match &mut writer {
             Some(writer) => writer.beside(asker.ask(&sample.sql)).await?,
             None => asker.ask(&sample.sql).await?,

@@ -122,7 +122,10 @@ impl Server {
             let socket = listen::bind_udp(udp_address)?;
             let target = UdpTarget { database: settings.udp_database, precision: settings.udp_precision };
             let serving = udp::serve(socket, ingest.clone(), target, stopped.clone());
-            tasks.push(tokio::spawn(async move { serving.await.context("the UDP socket") }));
+            tasks.push(tokio::spawn(async move {
+                serving.await;
+                Ok(())
+            }));
         }
         if let Some(flight_address) = settings.flight_listen {
             let listener = bind(flight_address).await?;
@@ -133,13 +136,21 @@ impl Server {
     }
 
     /// Waits until it was stopped, then flushes.
+    ///
+    /// # Errors
+    /// That of a listener that ended by itself: the others are stopped then, and what they took is flushed.
     pub(crate) async fn wait(self) -> anyhow::Result<()> {
+        let mut ended = Ok(());
         for task in self.tasks {
-            task.await.context("a listener stopped")??;
+            let result = task.await.context("a listener stopped").flatten();
+            if result.is_err() {
+                self.stop.send_replace(true);
+            }
+            ended = ended.and(result);
         }
         self.ingest.shutdown().await;
         self.ingest.root().store().close().await;
-        Ok(())
+        ended
     }
 
     /// Stops accepting, finishes what was begun, flushes.
@@ -184,7 +195,7 @@ pub(crate) fn ingest_config(settings: &Settings) -> IngestConfig {
 /// Sends log lines to standard error as the settings say; a second call changes nothing.
 pub(crate) fn log_to_stderr(settings: &Settings) -> anyhow::Result<()> {
     // The disk cache tells what it cannot read itself, once a minute: the library beneath says so for each block.
-    let filter = format!("foyer=off,foyer_storage::engine::block::flusher=error,{}", settings.log);
+    let filter = format!("foyer=off,{}", settings.log);
     let filter = EnvFilter::try_new(filter).with_context(|| format!("log: not a filter: {:?}", settings.log))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

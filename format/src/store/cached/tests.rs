@@ -446,7 +446,12 @@ async fn what_was_written_first_goes_first_also_after_a_restart() {
     assert_eq!(spends(0..6).await, 6);
     assert_eq!(spends(6..9).await, 3);
     assert_eq!(spends(4..9).await, 0);
+    // What a process opens and does not write to is not newer for that.
+    for _ in 0..2 {
+        assert_eq!(spends(0..0).await, 0);
+    }
     assert_eq!(spends(0..1).await, 1);
+    assert_eq!(spends(6..9).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,6 +8,9 @@ use crate::decode::{Lookup, request::Rows};
 /// Bytes of lines that are enough for a block.
 const FULL: usize = 256 << 10;
 
+/// So many cells are few, and where there are more, there should be one for two bytes of lines at most.
+const SPARSE_CELLS: usize = 8 << 10;
+
 /// Lines of requests, one of each, in the order in which they came. All are of one database and checked against one
 /// catalog.
 #[derive(Default)]
@@ -26,9 +29,9 @@ impl std::fmt::Debug for Gathered {
 }
 
 impl Gathered {
-    /// Whether it should take no more.
+    /// Whether it should take no more: where each line has other columns, their nulls take more than the lines.
     pub fn is_full(&self) -> bool {
-        self.body.len() >= FULL
+        self.body.len() >= FULL || self.rows.cells() > SPARSE_CELLS + self.body.len() / 2
     }
 
     /// How many rows there are.
