@@ -14,8 +14,8 @@ pub struct IngestConfig {
     /// one. Each costs a watermark in every version.
     pub writers: Option<usize>,
     /// Time between two segments of less than 4 MiB of decoded rows while requests keep coming (each within 20 ms of the
-    /// one before), in milliseconds; the first eight after a pause are put at once. Default (`None`): 0 on a directory and
-    /// in memory, 500 elsewhere. Each segment costs a PUT, and a GET for every reader until it is folded; longer intervals
+    /// one before), in milliseconds; the first four after a pause are put at once. Default (`None`): 0 on a directory and
+    /// in memory, 600 elsewhere. Each segment costs a PUT, and a GET for every reader until it is folded; longer intervals
     /// mean longer waits for acknowledgements.
     pub flush_interval_ms: Option<u64>,
     /// Most bytes of decoded rows in one log segment. Default 16 MiB. Larger segments mean fewer requests and more

@@ -81,7 +81,7 @@ pub(crate) struct Layer {
     /// at most 256MiB]
     #[arg(long, env = "TIDELAKE_INGEST_BUFFER", value_name = "SIZE")]
     pub(crate) ingest_buffer: Option<Text>,
-    /// How long requests that keep coming share a log segment, and wait for it [default: 0s on a directory, 500ms
+    /// How long requests that keep coming share a log segment, and wait for it [default: 0s on a directory, 600ms
     /// elsewhere]
     #[arg(long, env = "TIDELAKE_FLUSH_INTERVAL", value_name = "DURATION")]
     pub(crate) flush_interval: Option<Text>,

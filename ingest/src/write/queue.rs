@@ -66,7 +66,7 @@ impl Entry {
 const PLENTY: usize = 1 << 20;
 const PLENTY_BETWEEN_TURNS: usize = 4 << 20;
 /// So many groups of a process that was quiet for a while are taken at once.
-const AT_ONCE: u32 = 8;
+const AT_ONCE: u32 = 4;
 /// When no other request came for so long, waiting for more is of no use: those who send one after the other wait for
 /// their answers.
 const LULL: Duration = Duration::from_millis(20);
@@ -455,7 +455,7 @@ mod tests {
         let lulls = (took.as_millis() as usize / 5).saturating_sub(sent);
         let turns = AT_ONCE as usize + 3 + 1;
         assert!(groups.len() <= turns + lulls, "{} groups of {sent} requests in {took:?}", groups.len());
-        assert!(groups[..4].iter().all(|(len, _)| *len <= 1 + lulls), "{groups:?}");
+        assert!(groups[..AT_ONCE as usize].iter().all(|(len, _)| *len <= 1 + lulls), "{groups:?}");
     }
 
     #[tokio::test]
