@@ -26,6 +26,8 @@ use crate::{
 const DATAGRAM: usize = 64 << 10;
 /// Datagrams are written when they are together at least as large, even though more have arrived.
 const BATCH: usize = 1 << 20;
+/// Datagrams of a batch, at most: some are empty.
+const BATCH_DATAGRAMS: usize = 64 << 10;
 /// A batch is no more than this part of the write buffer, which its decoded rows share.
 const OF_BUFFER: usize = 8;
 /// The longest wait between two attempts to write a batch.
@@ -86,7 +88,7 @@ struct Batch {
 impl Batch {
     /// Takes datagrams that have arrived.
     fn receive(&mut self, socket: &UdpSocket, most: usize) -> io::Result<()> {
-        while self.bytes.len() < most {
+        while self.bytes.len() < most && self.ends.len() < BATCH_DATAGRAMS {
             self.bytes.reserve(DATAGRAM);
             match socket.try_recv_buf(&mut self.bytes) {
                 Ok(bytes) => {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use tokio::{
-    net::UdpSocket,
+    net::{UdpSocket, lookup_host},
     time::{sleep, sleep_until},
 };
 
@@ -69,8 +69,11 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// # Errors
 /// A socket that cannot be made, a server that cannot be asked.
 pub async fn send_datagrams(source: &Source, options: &UdpOptions, progress: Progress<'_>) -> Result<UdpSample> {
-    let socket = UdpSocket::bind("0.0.0.0:0").await.context("make a UDP socket")?;
-    socket.connect(&options.to).await.with_context(|| format!("send to {}", options.to))?;
+    let to = lookup_host(&options.to).await.with_context(|| format!("find {}", options.to))?.next();
+    let to = to.with_context(|| format!("{} has no address", options.to))?;
+    let any = if to.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
+    let socket = UdpSocket::bind(any).await.context("make a UDP socket")?;
+    socket.connect(to).await.with_context(|| format!("send to {to}"))?;
     let mut sample = UdpSample { sent: 0, arrived: 0, datagrams: 0, bytes: 0, seconds: 0.0 };
     let begun = Instant::now();
     let (mut body, mut unseen) = (Vec::new(), 0.0);

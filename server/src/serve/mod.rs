@@ -18,11 +18,7 @@ use tidelake_format::{
     snapshot::{SnapshotOptions, SnapshotReader},
     store::Store,
 };
-use tidelake_ingest::{
-    config::IngestConfig,
-    udp::{self, UdpTarget},
-    write::Ingest,
-};
+use tidelake_ingest::{config::IngestConfig, udp::UdpTarget, write::Ingest};
 use tidelake_query::engine::{Engine, EngineConfig};
 use tokio::{net::TcpListener, sync::watch};
 use tracing_subscriber::EnvFilter;
@@ -46,11 +42,12 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
 /// Says where to connect, to the person who started this; where nobody listens, the server serves all the same.
 fn announce(server: &Server) {
     let (address, version) = (server.address, env!("CARGO_PKG_VERSION"));
+    let udp = server.udp.map_or(String::new(), |udp| format!("  UDP         udp://{udp}  (line protocol)\n"));
     let text = format!(
         "Tidelake {version} serves {}\n  \
          HTTP        http://{address}  (/write, /api/v2/write, /api/put, /rest/sql, /api/v1/sql, /health, /metrics)\n  \
          Flight SQL  grpc://{address}  jdbc:arrow-flight-sql://{address}?useEncryption=false\n  \
-         Shell       tidelake sql --url http://{address}\n",
+         Shell       tidelake sql --url http://{address}\n{udp}",
         server.store
     );
     let mut out = std::io::stdout().lock();
@@ -61,6 +58,8 @@ fn announce(server: &Server) {
 pub(crate) struct Server {
     /// Where it listens.
     pub(crate) address: SocketAddr,
+    /// Where it takes datagrams.
+    udp: Option<SocketAddr>,
     /// Its write path.
     pub(crate) ingest: Ingest,
     store: String,
@@ -118,10 +117,12 @@ impl Server {
         let listener = bind(settings.listen).await?;
         let address = listener.local_addr()?;
         let mut tasks = Vec::new();
+        let mut udp = None;
         if let Some(udp_address) = settings.udp_listen {
             let socket = listen::bind_udp(udp_address)?;
+            udp = Some(socket.local_addr()?);
             let target = UdpTarget { database: settings.udp_database, precision: settings.udp_precision };
-            let serving = udp::serve(socket, ingest.clone(), target, stopped.clone());
+            let serving = tidelake_ingest::udp::serve(socket, ingest.clone(), target, stopped.clone());
             tasks.push(tokio::spawn(async move {
                 serving.await;
                 Ok(())
@@ -132,7 +133,7 @@ impl Server {
             tasks.push(tokio::spawn(listen::serve(listener, flight.clone(), limits, stopped.clone())));
         }
         tasks.push(tokio::spawn(listen::serve(listener, http.merge(flight), limits, stopped)));
-        Ok(Self { address, ingest, store: store_name, stop, tasks })
+        Ok(Self { address, udp, ingest, store: store_name, stop, tasks })
     }
 
     /// Waits until it was stopped, then flushes.
