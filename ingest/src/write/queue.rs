@@ -62,9 +62,9 @@ impl Entry {
     }
 }
 
-/// So many bytes are worth a PUT beside another one; so many where small ones are [put off](Turns), too.
+/// So many bytes are worth a PUT beside another one; so many of small requests where these are [put off](Turns).
 const PLENTY: usize = 1 << 20;
-const PLENTY_BETWEEN_TURNS: usize = 4 << 20;
+const PLENTY_BETWEEN_TURNS: usize = 8 << 20;
 /// So many groups of a process that was quiet for a while are taken at once.
 const AT_ONCE: u32 = 4;
 /// When no other request came for so long, waiting for more is of no use: those who send one after the other wait for
@@ -140,6 +140,8 @@ struct State {
     entries: VecDeque<Entry>,
     bytes: usize,
     waiters: usize,
+    /// Requests that are worth a PUT by themselves.
+    large: usize,
     closed: bool,
     turns: Turns,
 }
@@ -149,7 +151,7 @@ impl Queue {
     pub(crate) fn new(group_bytes: usize, interval: Duration) -> Self {
         let plenty = if interval.is_zero() { PLENTY } else { PLENTY_BETWEEN_TURNS };
         let turns = Turns::new(interval);
-        let state = State { entries: VecDeque::new(), bytes: 0, waiters: 0, closed: false, turns };
+        let state = State { entries: VecDeque::new(), bytes: 0, waiters: 0, large: 0, closed: false, turns };
         Self {
             group_bytes,
             plenty_bytes: plenty.min(group_bytes),
@@ -173,6 +175,7 @@ impl Queue {
         // Who lingers over requests that nobody waits for need not know of another one.
         let is_news = state.entries.is_empty() || entry.waiter.is_some();
         state.turns.came();
+        state.large += usize::from(entry.bytes >= PLENTY);
         state.entries.push_back(entry);
         self.tell(state, is_news);
         Ok(())
@@ -180,12 +183,12 @@ impl Queue {
 
     /// Tells lanes of what has come.
     fn tell(&self, state: MutexGuard<'_, State>, is_news: bool) {
-        let bytes = state.bytes;
+        let (is_full, is_plenty) = (state.bytes >= self.group_bytes, self.is_plenty(&state));
         drop(state);
-        if is_news || bytes >= self.group_bytes {
+        if is_news || is_full {
             self.changed.notify_one();
         }
-        if bytes >= self.plenty_bytes {
+        if is_plenty {
             self.plenty.notify_one();
         }
     }
@@ -210,13 +213,16 @@ impl Queue {
         let is_same = |g: &Gathering| Arc::ptr_eq(&g.catalog, catalog) && g.database == database && !g.rows.is_full();
         let is_news = state.entries.is_empty();
         let last = state.entries.back_mut().filter(|last| last.gathering.as_deref().is_some_and(is_same));
+        let mut becomes_large = false;
         match last {
             Some(last) => {
                 let gathering = last.gathering.as_mut().expect("it was just looked at");
                 if !add(&mut gathering.rows) {
                     return Ok(Some(reservation));
                 }
+                let was_large = last.bytes >= PLENTY;
                 last.bytes += bytes;
+                becomes_large = !was_large && last.bytes >= PLENTY;
                 last.reservation.merge(reservation);
             }
             None => {
@@ -231,6 +237,7 @@ impl Queue {
             }
         }
         state.bytes += bytes;
+        state.large += usize::from(becomes_large);
         state.turns.came();
         self.tell(state, is_news);
         Ok(None)
@@ -254,7 +261,7 @@ impl Queue {
                     self.plenty.notify_one();
                     return None; // what is left is for those who take anything
                 }
-                if state.bytes >= self.plenty_bytes {
+                if self.is_plenty(&state) {
                     return Some(self.group(&mut state));
                 }
             }
@@ -297,13 +304,17 @@ impl Queue {
         }
     }
 
+    fn is_plenty(&self, state: &State) -> bool {
+        state.bytes >= self.plenty_bytes || state.large > 0
+    }
+
     /// Takes a group and tells other lanes of what it leaves.
     fn group(&self, state: &mut State) -> Vec<Entry> {
         let group = state.next_group(self.group_bytes);
         if !state.entries.is_empty() {
             self.changed.notify_one();
         }
-        if state.bytes >= self.plenty_bytes {
+        if self.is_plenty(state) {
             self.plenty.notify_one();
         }
         group
@@ -328,6 +339,7 @@ impl State {
             bytes += entry.bytes;
             self.bytes -= entry.bytes;
             self.waiters -= usize::from(entry.waiter.is_some());
+            self.large -= usize::from(entry.bytes >= PLENTY);
             group.push(entry);
         }
         group
@@ -478,6 +490,31 @@ mod tests {
         queue.push(entry(1, false).await).unwrap();
         queue.close();
         assert_eq!(queue.take(Takes::Any, Duration::from_secs(3_600)).await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_large_request_is_taken_at_once_where_small_ones_take_turns() {
+        let queue = Queue::new(16 << 20, Duration::from_secs(3_600));
+        let begun = Instant::now();
+        for bytes in [[PLENTY, 1], [1, PLENTY]] {
+            for bytes in bytes {
+                queue.push(entry(bytes, true).await).unwrap();
+            }
+            assert_eq!(queue.take(Takes::Plenty, Duration::ZERO).await.unwrap().len(), 2);
+            assert_eq!(queue.state.lock().large, 0);
+        }
+        // Rows that are gathered become large together.
+        let catalog = Arc::new(Catalog::default());
+        let budget = Budget::new(1 << 20, Duration::ZERO);
+        for _ in 0..3 {
+            let reservation = budget.reserve(1).await.unwrap();
+            let left = queue.gather(&catalog, DatabaseId(1), PLENTY / 2, reservation, |_| true).unwrap();
+            assert!(left.is_none());
+        }
+        assert_eq!(queue.state.lock().large, 1);
+        assert_eq!(queue.take(Takes::Plenty, Duration::ZERO).await.unwrap().len(), 1);
+        assert_eq!(queue.state.lock().large, 0);
+        assert!(begun.elapsed() < Duration::from_secs(600));
     }
 
     #[test]
