@@ -164,7 +164,7 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64) -> Result<Cut> {
     if !retired.is_empty() {
         // Without their watermark, segments whose deletion a loss of power undid would count again.
         if let Err(error) = store.sync(layout::LOG).await {
-            tracing::warn!(%error, "watermarks that are not needed any more stay for now");
+            tracing::warn!(%error, "watermarks that are not needed any more are kept until the next fold");
             retired.clear();
         }
     }

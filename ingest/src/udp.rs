@@ -16,6 +16,7 @@ use tokio::{
 };
 
 use crate::{
+    Result,
     config::millis,
     decode::line_protocol::LinePrecision,
     metrics::{UDP_BYTES, UDP_DATAGRAMS, UDP_LOST_BYTES},
@@ -52,7 +53,9 @@ pub struct UdpTarget {
 /// Writes what arrives at a socket until `stopped` turns true; then what has arrived by then. What the system says of the
 /// socket is logged, and the socket listened to on.
 pub async fn serve(socket: UdpSocket, ingest: Ingest, target: UdpTarget, mut stopped: watch::Receiver<bool>) {
-    let mut complaints = Complaints::default();
+    let mut wrong = Faults::new("lines that came over UDP are wrong");
+    let mut lost = Faults::new("bytes of lines that came over UDP are lost");
+    let mut broken = Faults::new("the UDP socket cannot be read");
     let most = BATCH.min(ingest.config().buffer_bytes / OF_BUFFER);
     let mut over: Option<Instant> = None;
     while over.is_none_or(|at| at.elapsed() <= LONGEST_LAST_LOOK) {
@@ -67,14 +70,26 @@ pub async fn serve(socket: UdpSocket, ingest: Ingest, target: UdpTarget, mut sto
         };
         let mut batch = Batch::default();
         if let Err(error) = ready.and_then(|()| batch.receive(&socket, most)) {
-            complaints.about_socket(&error);
+            broken.add(1, || error.to_string());
             sleep(AFTER_ERROR).await;
         }
-        if !batch.ends.is_empty() {
-            batch.write(&ingest, &target, &mut complaints).await;
+        let bytes = batch.bytes.len() as u64;
+        if bytes == 0 {
+            continue;
+        }
+        match batch.write(&ingest, &target).await {
+            Ok(written) => {
+                if let Some(first) = written.rejected.first() {
+                    wrong.add(written.dropped, || first.reason.clone());
+                }
+            }
+            Err(error) => {
+                counter!(UDP_LOST_BYTES).increment(bytes);
+                lost.add(bytes, || error.to_string());
+            }
         }
     }
-    complaints.tell();
+    [wrong, lost, broken].iter_mut().for_each(Faults::tell);
 }
 
 /// Datagrams one after the other.
@@ -104,94 +119,51 @@ impl Batch {
     }
 
     /// Writes it, however often that takes within the time that a request waits for the store.
-    async fn write(self, ingest: &Ingest, target: &UdpTarget, complaints: &mut Complaints) {
+    async fn write(self, ingest: &Ingest, target: &UdpTarget) -> Result<Written> {
         let (bytes, ends): (Bytes, Arc<[usize]>) = (self.bytes.freeze(), self.ends.into());
         let until = Instant::now() + millis(ingest.config().confirm_ms);
         let mut wait = Duration::from_millis(10);
         loop {
             match ingest.write_datagrams(&target.database, bytes.clone(), ends.clone(), target.precision).await {
-                Ok(written) => return complaints.about_lines(&written),
                 Err(error) if error.kind().is_retryable() && Instant::now() + wait < until => {
                     sleep(wait).await;
                     wait = (wait * 2).min(RETRY_MAX);
                 }
-                Err(error) => {
-                    counter!(UDP_LOST_BYTES).increment(bytes.len() as u64);
-                    return complaints.about_batch(bytes.len(), &error);
-                }
+                result => return result,
             }
         }
     }
 }
 
-/// What was not written, told now and then: anybody can send anything to a UDP port.
-#[derive(Debug, Default)]
-struct Complaints {
-    wrong: Told,
-    lost: Told,
-    broken: Told,
-}
-
-/// Faults of one kind: how many since they were told the last time, and the newest.
-#[derive(Debug, Default)]
-struct Told {
-    at: Option<Instant>,
+/// Faults of one kind, told now and then: anybody can send anything to a UDP port.
+#[derive(Debug)]
+struct Faults {
+    what: &'static str,
+    /// How many since they were told the last time, and the first of them.
     count: u64,
-    newest: String,
+    reason: String,
+    told: Option<Instant>,
 }
 
-impl Told {
-    /// The count when it is time to tell.
-    fn add(&mut self, count: u64, what: impl FnOnce() -> String) -> Option<u64> {
+impl Faults {
+    fn new(what: &'static str) -> Self {
+        Self { what, count: 0, reason: String::new(), told: None }
+    }
+
+    fn add(&mut self, count: u64, reason: impl FnOnce() -> String) {
+        if self.count == 0 {
+            self.reason = reason();
+        }
         self.count += count;
-        let now = Instant::now();
-        if self.at.is_some_and(|at| now.duration_since(at) < COMPLAIN_EVERY) {
-            // Who is told at the end should know why.
-            if self.newest.is_empty() {
-                self.newest = what();
-            }
-            return None;
-        }
-        self.newest = what();
-        self.at = Some(now);
-        Some(std::mem::take(&mut self.count))
-    }
-}
-
-impl Complaints {
-    fn about_lines(&mut self, written: &Written) {
-        let Some(first) = written.rejected.first() else { return };
-        if let Some(lines) = self.wrong.add(written.dropped, || first.reason.clone()) {
-            let reason = std::mem::take(&mut self.wrong.newest);
-            tracing::warn!(lines, reason, text = first.text, "lines that came over UDP are wrong");
+        if self.told.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY) {
+            self.tell();
         }
     }
 
-    fn about_batch(&mut self, bytes: usize, error: &crate::Error) {
-        if let Some(bytes) = self.lost.add(bytes as u64, || error.to_string()) {
-            let reason = std::mem::take(&mut self.lost.newest);
-            tracing::error!(bytes, reason, "lines that came over UDP are lost");
-        }
-    }
-
-    fn about_socket(&mut self, error: &io::Error) {
-        if let Some(times) = self.broken.add(1, || error.to_string()) {
-            let reason = std::mem::take(&mut self.broken.newest);
-            tracing::error!(times, reason, "the UDP socket cannot be read");
-        }
-    }
-
-    /// Tells what was not told.
-    fn tell(self) {
-        let Self { wrong, lost, broken } = self;
-        if wrong.count > 0 {
-            tracing::warn!(lines = wrong.count, reason = wrong.newest, "lines that came over UDP are wrong");
-        }
-        if lost.count > 0 {
-            tracing::error!(bytes = lost.count, reason = lost.newest, "lines that came over UDP are lost");
-        }
-        if broken.count > 0 {
-            tracing::error!(times = broken.count, reason = broken.newest, "the UDP socket could not be read");
+    fn tell(&mut self) {
+        if self.count > 0 {
+            tracing::warn!(count = self.count, reason = self.reason, "{}", self.what);
+            (self.count, self.told) = (0, Some(Instant::now()));
         }
     }
 }

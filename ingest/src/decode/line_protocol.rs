@@ -95,23 +95,12 @@ impl std::str::FromStr for LinePrecision {
 /// that is finer than the database's precision is cut towards the past; one that InfluxDB's range of nanoseconds
 /// does not hold is refused, as is a row older than the database keeps.
 pub fn decode(body: &[u8], lookup: &dyn Lookup, database: &Database, precision: LinePrecision, now: i64) -> Decoded {
-    decode_within(body, lookup, database, precision, now, usize::MAX)
+    decode_each(body, &[body.len()], lookup, database, precision, now, usize::MAX)
 }
 
-/// [`decode`] with a limit on the length of a line, up to its first line break: a longer one is rejected.
-pub fn decode_within(
-    body: &[u8],
-    lookup: &dyn Lookup,
-    database: &Database,
-    precision: LinePrecision,
-    now: i64,
-    longest: usize,
-) -> Decoded {
-    decode_each(body, &[body.len()], lookup, database, precision, now, longest)
-}
-
-/// [`decode_within`] for several bodies, one after the other in `bodies`, each up to one of `ends` (ascending): no line goes
-/// on from one into the next, and each counts its lines from 1.
+/// [`decode`] for several bodies, one after the other in `bodies`, each up to one of `ends` (ascending): no line goes on from
+/// one into the next, and each counts its lines from 1. A line of more than `longest` bytes up to its first line break is
+/// rejected.
 pub fn decode_each(
     bodies: &[u8],
     ends: &[usize],

@@ -97,9 +97,10 @@ impl Lane {
     /// that one cannot fail another.
     async fn write(&mut self, mut group: Vec<Entry>) {
         for entry in &mut group {
+            let rows = entry.rows();
             if let Err(error) = entry.close() {
-                counter!(LOST_ROWS).increment(error.context("rows").and_then(|n| n.parse().ok()).unwrap_or(0));
-                tracing::error!(%error, "rows acknowledged from the buffer are lost");
+                counter!(LOST_ROWS).increment(rows);
+                tracing::error!(rows, %error, "rows acknowledged from the buffer are lost");
             }
         }
         let (claiming, group): (Vec<_>, Vec<_>) = group.into_iter().partition(|e| e.claim.is_some());

@@ -51,14 +51,14 @@ impl Entry {
     /// What was gathered has no blocks; its rows are lost.
     pub(crate) fn close(&mut self) -> Result<()> {
         if let Some(gathering) = self.gathering.take() {
-            let rows = gathering.rows.len() as u64;
-            self.blocks = gathering.rows.finish().map_err(|e| e.with("rows", rows))?;
+            self.blocks = gathering.rows.finish()?;
         }
         Ok(())
     }
 
     pub(crate) fn rows(&self) -> u64 {
-        self.blocks.iter().map(|b| b.len() as u64).sum()
+        let gathered = self.gathering.as_ref().map_or(0, |gathering| gathering.rows.len() as u64);
+        gathered + self.blocks.iter().map(|b| b.len() as u64).sum::<u64>()
     }
 }
 
@@ -93,12 +93,12 @@ impl Turns {
         }
     }
 
-    /// When the next turn is free; `None` for now.
+    /// When the next turn is free; `None` where one is.
     fn next(&self) -> Option<Instant> {
         self.all_free.and_then(|at| at.checked_sub(self.interval * (AT_ONCE - 1)))
     }
 
-    /// When what waits is taken if nothing more comes; `None` for now.
+    /// When what waits is taken if nothing more comes; `None` at once.
     fn due(&self) -> Option<Instant> {
         let lull = self.last.map(|at| at + LULL);
         self.next().and_then(|turn| lull.map(|lull| lull.min(turn)))
@@ -183,9 +183,9 @@ impl Queue {
 
     /// Tells lanes of what has come.
     fn tell(&self, state: MutexGuard<'_, State>, is_news: bool) {
-        let (is_full, is_plenty) = (state.bytes >= self.group_bytes, self.is_plenty(&state));
+        let is_plenty = self.is_plenty(&state);
         drop(state);
-        if is_news || is_full {
+        if is_news || is_plenty {
             self.changed.notify_one();
         }
         if is_plenty {
@@ -244,7 +244,7 @@ impl Queue {
     }
 
     /// Takes the next group: as many requests as fit a group, at least one, as soon as one of them waits or its first one
-    /// is `linger` old, and a small group is due (or the group is full). `None` when the queue is closed and empty.
+    /// is `linger` old, and a small group is due; at once where there is much. `None` when the queue is closed and empty.
     pub(crate) async fn take(&self, takes: Takes, linger: Duration) -> Option<Vec<Entry>> {
         match takes {
             Takes::Any => self.take_any(linger).await,
@@ -287,7 +287,7 @@ impl Queue {
                     let is_asked_for = (state.waiters > 0).then_some(now);
                     let at = is_asked_for.unwrap_or_else(|| *lingered.get_or_insert_with(|| now + linger));
                     let at = state.turns.due().map_or(at, |due| due.max(at));
-                    if state.closed || state.bytes >= self.group_bytes {
+                    if state.closed || self.is_plenty(&state) {
                         return Some(self.group(&mut state));
                     }
                     if at <= now {

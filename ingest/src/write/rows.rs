@@ -70,10 +70,24 @@ impl Ingest {
             None => return Ok(Written { accepted: 1, ..Written::default() }),
             Some(reservation) => reservation,
         };
+        let ends = Arc::from([body.len()]);
+        self.write_lines(database, body, ends, precision, durability, reservation).await
+    }
+
+    /// Several bodies of line protocol together, each up to one of `ends`.
+    async fn write_lines(
+        &self,
+        database: &str,
+        bodies: Bytes,
+        ends: Arc<[usize]>,
+        precision: LinePrecision,
+        durability: Durability,
+        reservation: Reservation,
+    ) -> Result<Written> {
         let (ambient, longest) = (self.shared.ambient().clone(), self.shared.config.line_bytes);
-        self.write_text(database, body, durability, reservation, move |body, lookup, db| {
+        self.write_text(database, bodies, durability, reservation, move |bodies, lookup, db| {
             let now = ambient.wall_ticks(db.precision);
-            Ok(line_protocol::decode_within(body, lookup, db, precision, now, longest))
+            Ok(line_protocol::decode_each(bodies, &ends, lookup, db, precision, now, longest))
         })
         .await
     }
@@ -120,12 +134,7 @@ impl Ingest {
         precision: LinePrecision,
     ) -> Result<Written> {
         let reservation = self.reserve(bodies.len()).await?;
-        let (ambient, longest) = (self.shared.ambient().clone(), self.shared.config.line_bytes);
-        self.write_text(database, bodies, Durability::Buffered, reservation, move |bodies, lookup, db| {
-            let now = ambient.wall_ticks(db.precision);
-            Ok(line_protocol::decode_each(bodies, &ends, lookup, db, precision, now, longest))
-        })
-        .await
+        self.write_lines(database, bodies, ends, precision, Durability::Buffered, reservation).await
     }
 
     /// Writes a body of OpenTSDB's `/api/put`.
@@ -217,28 +226,13 @@ impl Ingest {
         }
         let bytes = blocks.iter().map(block_bytes).sum();
         self.shared.budget.grow(&mut reservation, bytes).await?;
-        if durability == Durability::Buffered && claim.is_none() {
-            self.shared.queue.push(Entry {
-                blocks,
-                gathering: None,
-                bytes,
-                resolved,
-                reservation,
-                claim,
-                waiter: None,
-            })?;
+        let is_waited_for = durability == Durability::Stored || claim.is_some();
+        let (sender, answer) = oneshot::channel();
+        let (gathering, waiter) = (None, is_waited_for.then_some(sender));
+        self.shared.queue.push(Entry { blocks, gathering, bytes, resolved, reservation, claim, waiter })?;
+        if !is_waited_for {
             return Ok(None);
         }
-        let (waiter, answer) = oneshot::channel();
-        self.shared.queue.push(Entry {
-            blocks,
-            gathering: None,
-            bytes,
-            resolved,
-            reservation,
-            claim,
-            waiter: Some(waiter),
-        })?;
         let unknown = || Error::unavailable("the store did not confirm the rows in time; they may be written yet");
         match tokio::time::timeout(millis(self.shared.config.confirm_ms), answer).await {
             Ok(Ok(position)) => Ok(Some(Token::Position(position?))),
