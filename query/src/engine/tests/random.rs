@@ -1,0 +1,261 @@
+//! Random queries over random states, against the rows.
+
+use std::collections::BTreeMap;
+
+use futures::StreamExt;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tidelake_format::types::Type;
+
+use super::{
+    engine, explain, float, lines, lines_in, session, text,
+    world::{START, STEPS, Tags, Values, World},
+};
+use crate::{
+    engine::Engine,
+    session::{Levels, Session},
+};
+
+/// One logical row.
+struct Row<'a> {
+    name: &'a str,
+    ts: i64,
+    tags: &'a Tags,
+    values: &'a Values,
+}
+
+type Test = Box<dyn Fn(&Row<'_>) -> bool + Send + Sync>;
+
+/// A random WHERE and what it means.
+fn condition(rng: &mut StdRng) -> (String, Test) {
+    let mut parts: Vec<(String, Test)> = Vec::new();
+    let n = rng.random_range(0..4);
+    match rng.random_range(0..8) {
+        0 => parts.push((format!("g < {n}"), Box::new(move |r| r.tags.0.is_some_and(|g| g < n)))),
+        1 => parts.push((format!("g = {n} or s = 'x'"), {
+            Box::new(move |r| r.tags.0 == Some(n) || r.tags.1.as_deref() == Some("x"))
+        })),
+        2 => parts.push((format!("tbname in ('d{n}', 'd5')"), {
+            Box::new(move |r| r.name == format!("d{n}") || r.name == "d5")
+        })),
+        3 => parts.push(("s is null".to_owned(), Box::new(|r| r.tags.1.is_none()))),
+        _ => (),
+    }
+    let from = START + rng.random_range(-2..STEPS) * 1_000 + rng.random_range(0..2) * 500;
+    let to = from + rng.random_range(0..20_000);
+    match rng.random_range(0..6) {
+        0 => parts.push((format!("ts >= {from} and ts < {to}"), Box::new(move |r| (from..to).contains(&r.ts)))),
+        1 => parts.push((format!("ts > {from}"), Box::new(move |r| r.ts > from))),
+        2 => parts.push((format!("ts between {from} and {to}"), Box::new(move |r| (from..=to).contains(&r.ts)))),
+        3 => parts.push((format!("ts <= {to}"), Box::new(move |r| r.ts <= to))),
+        _ => (),
+    }
+    if rng.random_bool(0.15) {
+        let k = rng.random_range(-20..20);
+        parts.push((format!("a > {k}"), Box::new(move |r| r.values.0.is_some_and(|a| a > k))));
+    }
+    if rng.random_bool(0.05) {
+        parts.push(("(g = 1 or b > 0)".to_owned(), {
+            Box::new(|r| r.tags.0 == Some(1) || r.values.1.is_some_and(|b| b > 0.0))
+        }));
+    }
+    let sql = parts.iter().map(|(sql, _)| format!("({sql})")).collect::<Vec<_>>().join(" and ");
+    let sql = if sql.is_empty() { sql } else { format!(" where {sql}") };
+    (sql, Box::new(move |row| parts.iter().all(|(_, test)| test(row))))
+}
+
+type Column = (&'static str, fn(&Row<'_>) -> String);
+
+const COLUMNS: [Column; 7] = [
+    ("ts", |r| r.ts.to_string()),
+    ("a", |r| text(r.values.0)),
+    ("b", |r| text(r.values.1.map(float))),
+    ("c", |r| text(r.values.2.clone())),
+    ("g", |r| text(r.tags.0)),
+    ("s", |r| text(r.tags.1.clone())),
+    ("tbname", |r| r.name.to_owned()),
+];
+
+const KEYS: [(&str, fn(&Row<'_>) -> String); 6] = [
+    ("g", |r| text(r.tags.0)),
+    ("s", |r| text(r.tags.1.clone())),
+    ("tbname", |r| r.name.to_owned()),
+    ("g % 2", |r| text(r.tags.0.map(|g| g % 2))),
+    ("date_bin(interval '7 seconds', ts)", |r| (r.ts.div_euclid(7_000) * 7_000).to_string()),
+    ("date_bin(interval '40 seconds', ts, timestamp '1970-01-01 00:00:03')", |r| {
+        ((r.ts - 3_000).div_euclid(40_000) * 40_000 + 3_000).to_string()
+    }),
+];
+
+type Aggregate = (&'static str, fn(&[&Row<'_>]) -> String);
+
+fn a(rows: &[&Row<'_>]) -> Vec<i64> {
+    rows.iter().filter_map(|r| r.values.0).map(i64::from).collect()
+}
+
+fn b(rows: &[&Row<'_>]) -> Vec<f64> {
+    rows.iter().filter_map(|r| r.values.1).collect()
+}
+
+fn mean(values: &[f64]) -> String {
+    text((!values.is_empty()).then(|| float(values.iter().sum::<f64>() / values.len() as f64)))
+}
+
+fn least(values: &[f64]) -> Option<f64> {
+    values.iter().copied().min_by(f64::total_cmp)
+}
+
+fn most(values: &[f64]) -> Option<f64> {
+    values.iter().copied().max_by(f64::total_cmp)
+}
+
+const AGGREGATES: [Aggregate; 16] = [
+    ("count(*)", |rows| rows.len().to_string()),
+    ("count(a)", |rows| a(rows).len().to_string()),
+    ("sum(a)", |rows| text((!a(rows).is_empty()).then(|| a(rows).iter().sum::<i64>()))),
+    ("avg(a)", |rows| mean(&a(rows).iter().map(|v| *v as f64).collect::<Vec<_>>())),
+    ("min(a)", |rows| text(a(rows).iter().min())),
+    ("max(a)", |rows| text(a(rows).iter().max())),
+    ("count(b)", |rows| b(rows).len().to_string()),
+    ("sum(b)", |rows| text((!b(rows).is_empty()).then(|| float(b(rows).iter().sum())))),
+    ("avg(b)", |rows| mean(&b(rows))),
+    ("min(b)", |rows| text(least(&b(rows)).map(float))),
+    ("spread(b)", |rows| text(least(&b(rows)).map(|min| float(most(&b(rows)).unwrap() - min)))),
+    ("count(c)", |rows| rows.iter().filter(|r| r.values.2.is_some()).count().to_string()),
+    ("max(ts)", |rows| text(rows.iter().map(|r| r.ts).max())),
+    ("count(ts)", |rows| rows.len().to_string()),
+    ("first(a)", |rows| {
+        let first = rows.iter().filter_map(|r| Some((r.ts, -r.values.0?))).min();
+        text(first.map(|(_, v)| -v))
+    }),
+    ("last(b)", |rows| {
+        let with = rows.iter().filter_map(|r| Some((r.ts, r.values.1?)));
+        text(with.max_by(|x, y| x.0.cmp(&y.0).then(x.1.total_cmp(&y.1))).map(|(_, v)| float(v)))
+    }),
+];
+
+fn some<'a, T>(rng: &mut StdRng, of: &'a [T], share: f64) -> Vec<&'a T> {
+    of.iter().filter(|_| rng.random_bool(share)).collect()
+}
+
+/// Rows that a condition leaves.
+fn chosen<'a>(world: &'a World, test: &Test) -> Vec<Row<'a>> {
+    let rows = world.rows.iter().map(|((name, ts), values)| Row { name, ts: *ts, tags: &world.tags[name], values });
+    rows.filter(|r| test(r)).collect()
+}
+
+async fn check_rows(world: &World, engine: &Engine, rng: &mut StdRng, seed: u64) {
+    let (condition, test) = condition(rng);
+    let mut columns = some(rng, &COLUMNS, 0.5);
+    if columns.is_empty() {
+        columns.push(&COLUMNS[0]);
+    }
+    let names = columns.iter().map(|(n, _)| *n).collect::<Vec<_>>().join(", ");
+    let sql = format!("select {names} from t{condition}");
+    let rows = chosen(world, &test);
+    let mut expected: Vec<String> =
+        rows.iter().map(|r| columns.iter().map(|(_, of)| of(r)).collect::<Vec<_>>().join("|")).collect();
+    expected.sort();
+    for run in ["planned", "planned before"] {
+        assert_eq!(lines(engine, &sql).await, expected, "seed {seed}: {sql}, {run}");
+    }
+
+    let limit = rng.random_range(0..30);
+    let sql = format!("{sql} limit {limit}");
+    let found = lines(engine, &sql).await;
+    assert_eq!(found.len(), limit.min(expected.len()), "seed {seed}: {sql}");
+    assert!(found.iter().all(|line| expected.contains(line)), "seed {seed}: {sql}");
+}
+
+/// All levels, and one other choice of them.
+async fn check_aggregates(world: &World, engine: &Engine, rng: &mut StdRng, seed: u64) {
+    let (condition, test) = condition(rng);
+    let count = [0, 1, 1, 2][rng.random_range(0..4)];
+    let mut keys: Vec<&Column> = Vec::new();
+    for _ in 0..count {
+        let key = &KEYS[rng.random_range(0..KEYS.len())];
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    let mut aggregates = some(rng, &AGGREGATES, 0.25);
+    if aggregates.is_empty() {
+        aggregates.push(&AGGREGATES[0]);
+    }
+    let items: Vec<&str> = keys.iter().map(|k| k.0).chain(aggregates.iter().map(|x| x.0)).collect();
+    let mut sql = format!("select {} from t{condition}", items.join(", "));
+    if !keys.is_empty() {
+        sql = format!("{sql} group by {}", keys.iter().map(|k| k.0).collect::<Vec<_>>().join(", "));
+    }
+    let rows = chosen(world, &test);
+    let mut groups: BTreeMap<Vec<String>, Vec<&Row<'_>>> = BTreeMap::new();
+    if keys.is_empty() {
+        groups.insert(Vec::new(), Vec::new());
+    }
+    for row in &rows {
+        groups.entry(keys.iter().map(|k| (k.1)(row)).collect()).or_default().push(row);
+    }
+    let line = |(key, rows): (&Vec<String>, &Vec<&Row<'_>>)| {
+        key.iter().cloned().chain(aggregates.iter().map(|x| (x.1)(rows))).collect::<Vec<_>>().join("|")
+    };
+    let mut expected: Vec<String> = groups.iter().map(line).collect();
+    expected.sort();
+    let others = rng.random_range(0..7u8);
+    let others = Levels { manifests: others & 1 > 0, rollups: others & 2 > 0, scan: others & 4 > 0 };
+    for levels in [Levels::default(), others] {
+        let session = Session { levels, ..session() };
+        for run in ["planned", "planned before"] {
+            assert_eq!(lines_in(engine, &session, &sql).await, expected, "seed {seed}, levels {levels}: {sql}, {run}");
+        }
+    }
+}
+
+/// Each with so many random queries for rows, and as many for aggregates.
+async fn check_seeds(seeds: std::ops::Range<u64>, queries: usize) {
+    futures::stream::iter(seeds.map(|seed| tokio::spawn(check_seed(seed, queries))))
+        .buffer_unordered(2)
+        .for_each(|done| async { done.unwrap() })
+        .await;
+}
+
+async fn check_seed(seed: u64, queries: usize) {
+    let world = World::random(seed).await;
+    let engine = engine(&world);
+    let mut rng = StdRng::seed_from_u64(seed ^ 0x5eed);
+    for _ in 0..queries {
+        check_rows(&world, &engine, &mut rng, seed).await;
+        check_aggregates(&world, &engine, &mut rng, seed).await;
+    }
+}
+
+/// Set `TIDELAKE_FUZZ_SEEDS=from..to` to look at others.
+fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
+    let given = std::env::var("TIDELAKE_FUZZ_SEEDS").ok();
+    let parsed = given.and_then(|s| s.split_once("..").map(|(a, b)| a.parse().unwrap()..b.parse().unwrap()));
+    parsed.unwrap_or(default)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_queries_over_random_states_give_what_the_rows_give() {
+    check_seeds(seeds(0..100), 26).await;
+}
+
+/// Six series and forty seconds: the segments have keys in common, and each query finds groups of other sizes.
+#[tokio::test]
+async fn a_tail_of_many_segments_gives_what_its_rows_give_while_it_grows() {
+    for seed in 0..2 {
+        let mut world = World::regular().await;
+        world.add_column("c", Type::Binary(None)).await;
+        let engine = engine(&world);
+        let mut rng = StdRng::seed_from_u64(seed);
+        for _ in 0..60 {
+            for _ in 0..rng.random_range(1..8) {
+                world.segment(&mut rng).await;
+            }
+            check_rows(&world, &engine, &mut rng, seed).await;
+            check_aggregates(&world, &engine, &mut rng, seed).await;
+        }
+        let plan = explain(&engine, "select count(*) from t").await;
+        let blocks = plan.split_once("log_blocks=").unwrap().1.split(',').next().unwrap();
+        assert!(blocks.parse::<usize>().unwrap() < 40, "{plan}");
+    }
+}
