@@ -9,6 +9,8 @@ mod questions;
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::generate::random::{GAMMA, mix};
 
 pub use fields::{Field, Kind, MEASUREMENTS, Measurement};
@@ -37,7 +39,7 @@ const TEAMS: [&str; 4] = ["SF", "NYC", "LON", "CHI"];
 const ENVIRONMENTS: [&str; 3] = ["production", "staging", "test"];
 
 /// Servers and how long they report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fleet {
     /// How many.
     pub hosts: u32,

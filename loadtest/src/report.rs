@@ -1,11 +1,16 @@
 //! What a load test leaves behind: raw samples in JSON, and a Markdown page with the papers' figures beside ours.
 
 mod chart;
+mod conditions;
+pub mod fleet;
 mod markdown;
+pub mod meters;
 mod plots;
 mod text;
+pub mod wide;
 mod writing;
 
+pub use conditions::Conditions;
 pub use markdown::markdown;
 
 use crate::drive::bare::BareSample;
@@ -17,7 +22,7 @@ use crate::drive::growth::GrowthSample;
 use crate::drive::send::SendSample;
 use crate::drive::{QuerySample, WriteSample};
 use crate::generate::{Devices, Order};
-use crate::measure::{Machine, Memory, Size};
+use crate::measure::{Memory, Size};
 use crate::workload::part::Part;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -31,14 +36,9 @@ pub const VERSION: u32 = 1;
 pub struct Report {
     /// [`VERSION`].
     pub version: u32,
-    /// When it began, RFC 3339 in UTC.
-    pub started: String,
-    /// The source tree's commit, where known.
-    pub commit: Option<String>,
-    /// The machine, which server and clients share.
-    pub machine: Machine,
-    /// The command line.
-    pub command: Vec<String>,
+    /// When, where and how.
+    #[serde(flatten)]
+    pub conditions: Conditions,
     /// The data set.
     pub data: Devices,
     /// The order in which clients wrote it.
@@ -190,10 +190,7 @@ impl Report {
     pub fn new(data: Devices, order: Order) -> Self {
         Self {
             version: VERSION,
-            started: chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
-            commit: crate::measure::commit(),
-            machine: crate::measure::machine(),
-            command: std::env::args().collect(),
+            conditions: Conditions::here(),
             data,
             order,
             load: None,
@@ -222,12 +219,7 @@ impl Report {
     /// # Errors
     /// Anything that the file system refuses.
     pub fn write(&self, dir: &Path) -> Result<[PathBuf; 2]> {
-        std::fs::create_dir_all(dir).with_context(|| format!("create directory {}", dir.display()))?;
-        let paths = [dir.join("report.json"), dir.join("report.md")];
-        let texts = [serde_json::to_string(self)? + "\n", markdown(self)];
-        for (path, text) in paths.iter().zip(texts) {
-            std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
-        }
+        let paths = write_pair(dir, self, markdown(self))?;
         for (name, picture) in plots::plots(self) {
             let path = dir.join(name);
             std::fs::write(&path, picture).with_context(|| format!("write {}", path.display()))?;
@@ -250,6 +242,17 @@ impl Report {
         );
         Ok(report)
     }
+}
+
+/// Writes samples as `report.json` and their page as `report.md` into a directory, which is made when it is not there.
+fn write_pair(dir: &Path, samples: &impl Serialize, page: String) -> Result<[PathBuf; 2]> {
+    std::fs::create_dir_all(dir).with_context(|| format!("create directory {}", dir.display()))?;
+    let paths = [dir.join("report.json"), dir.join("report.md")];
+    let texts = [serde_json::to_string(samples)? + "\n", page];
+    for (path, text) in paths.iter().zip(texts) {
+        std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
+    }
+    Ok(paths)
 }
 
 #[cfg(test)]

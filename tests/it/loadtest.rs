@@ -93,14 +93,14 @@ async fn statements_of_a_file_are_run_once_each_through_every_door() {
 #[test]
 fn smart_meters_arrive_whole_on_a_server_with_one_processor() {
     let directory = tempfile::tempdir().unwrap();
-    let (out, dir, program) = (directory.path().join("meters.json"), directory.path().join("roots"), program());
+    let (out, dir, program) = (directory.path().join("out"), directory.path().join("roots"), program());
     let mut arguments = vec!["meters", "--program", &program, "--subtables", "10", "--rows", "700", "--cores", "1"];
     arguments.extend(["--rows-per-request", "300", "--clients", "3", "--dir", dir.to_str().unwrap()]);
     arguments.extend(["--out", out.to_str().unwrap()]);
     if run(&arguments).is_none() {
         return;
     }
-    let samples = json(&out);
+    let samples = json(&out.join("report.json"))["samples"].take();
     assert_eq!(names(&samples, |one| one["form"].to_string()).len(), 2);
     for sample in samples.as_array().unwrap() {
         assert_eq!((&sample["sent"]["rows"], &sample["cores"]), (&7_000.into(), &1.into()), "{sample}");
@@ -112,14 +112,14 @@ fn smart_meters_arrive_whole_on_a_server_with_one_processor() {
 fn wide_rows_arrive_whole_on_a_disk_and_over_a_line_to_a_bucket() {
     let Some(s3) = tool("TIDELAKE_VERSITYGW") else { return };
     let directory = tempfile::tempdir().unwrap();
-    let (out, dir, program) = (directory.path().join("wide.json"), directory.path().join("roots"), program());
+    let (out, dir, program) = (directory.path().join("out"), directory.path().join("roots"), program());
     let mut arguments = vec!["wide", "--program", &program, "--subtables", "5", "--rows", "20", "--rows-per-put", "8"];
     arguments.extend(["--writers", "3", "--disk-megabytes", "16", "--dir", dir.to_str().unwrap()]);
     arguments.extend(["--s3-program", &s3, "--upload-megabytes", "4", "--out", out.to_str().unwrap()]);
     if run(&arguments).is_none() {
         return;
     }
-    let samples = json(&out);
+    let samples = json(&out.join("report.json"))["samples"].take();
     let [disk, line] = samples.as_array().unwrap().as_slice() else { panic!("{samples}") };
     assert_eq!((&disk["rows"], &line["rows"]), (&100.into(), &100.into()));
     assert!(disk["disk_bytes_per_second"][0].as_f64().unwrap() > 0.0 && disk["written_bytes"].as_u64().unwrap() > 0);

@@ -3,7 +3,6 @@
 use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -68,7 +67,7 @@ impl Server {
     }
 }
 
-/// Servers of the command's own, and where its samples go.
+/// Servers of the command's own.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct OwnServers {
     /// The server's program
@@ -77,22 +76,12 @@ pub(crate) struct OwnServers {
     /// Where roots are made, and removed afterwards; by default the system's temporary directory
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// A file for the samples, in JSON
-    #[arg(long)]
-    out: Option<PathBuf>,
 }
 
 impl OwnServers {
     /// A new directory for a root.
     pub(crate) fn directory(&self) -> Result<TempDir> {
         temporary(self.dir.as_deref())
-    }
-
-    /// Writes the samples where they were asked for.
-    pub(crate) fn write<T: Serialize>(&self, samples: &[T]) -> Result<()> {
-        let Some(path) = &self.out else { return Ok(()) };
-        let json = serde_json::to_string_pretty(samples)?;
-        std::fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))
     }
 }
 

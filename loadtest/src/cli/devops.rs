@@ -5,7 +5,6 @@ use super::beside::Writer;
 use super::peers::{Adapters, Engine};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 use tidelake_loadtest::devops::{DATABASE, Fleet, Form, MEASUREMENTS};
@@ -13,9 +12,9 @@ use tidelake_loadtest::drive::compact::compact;
 use tidelake_loadtest::drive::devops::{FormSample, LoadSample, Words, ask, load};
 use tidelake_loadtest::drive::files::live_bytes;
 use tidelake_loadtest::drive::peers::{served, settled};
-use tidelake_loadtest::drive::send::SendSample;
 use tidelake_loadtest::drive::{self, Client, HttpOptions};
-use tidelake_loadtest::measure::{self, Size};
+use tidelake_loadtest::measure;
+use tidelake_loadtest::report::fleet::{FleetBeside, FleetReport, FleetRival, values_per_second};
 
 /// Arguments of `devops`.
 #[derive(Debug, Args)]
@@ -59,44 +58,9 @@ pub(crate) struct Devops {
     influxdb: bool,
     #[command(flatten)]
     adapters: Adapters,
-    /// A file for the samples, in JSON
+    /// A directory for report.json and report.md
     #[arg(long)]
     out: Option<PathBuf>,
-}
-
-/// What was measured.
-#[derive(Debug, Serialize)]
-struct Measured {
-    load: Option<LoadSample>,
-    size: Option<Size>,
-    /// Of the live data files and their tag manifests.
-    live_bytes: u64,
-    forms: Vec<FormSample>,
-    beside: Option<Beside>,
-    influxdb: Option<Rival>,
-}
-
-/// One host and hour beside a writer.
-#[derive(Debug, Serialize)]
-struct Beside {
-    /// Lines a second that the writer was to send.
-    asked_lines_per_second: f64,
-    /// What it did.
-    writer: SendSample,
-    forms: Vec<FormSample>,
-}
-
-/// The same of InfluxDB.
-#[derive(Debug, Serialize)]
-struct Rival {
-    version: String,
-    load: LoadSample,
-    /// From the last reply until the store came to rest, compaction forced.
-    settle_seconds: f64,
-    /// What the store occupies on disk then.
-    disk_bytes: u64,
-    /// One host, one hour.
-    form: FormSample,
 }
 
 impl Devops {
@@ -104,16 +68,14 @@ impl Devops {
     pub(crate) async fn run(self) -> Result<()> {
         let fleet = Fleet { hosts: self.hosts, steps: self.hours * 360, seed: self.seed };
         let (url, http) = (&self.server.url, self.server.options());
-        let mut measured =
-            Measured { load: None, size: None, live_bytes: 0, forms: Vec::new(), beside: None, influxdb: None };
+        let mut measured = FleetReport::new(fleet);
         if !self.loaded {
             measured.load = Some(self.load(&fleet).await?);
         }
         for measurement in MEASUREMENTS {
             measured.live_bytes += live_bytes(url, &http, &format!("{DATABASE}.{}", measurement.name)).await?;
         }
-        let per_value = measured.live_bytes as f64 / fleet.values() as f64;
-        println!("live files: {} bytes, {per_value:.3} a value", measured.live_bytes);
+        println!("live files: {} bytes, {:.3} a value", measured.live_bytes, measured.live_bytes_per_value());
         if let Some(root) = &self.root {
             let size = measure::size(root)?;
             for (name, kind) in size.kinds().into_iter().filter(|(_, kind)| kind.objects > 0) {
@@ -136,12 +98,11 @@ impl Devops {
         }
         if self.influxdb {
             let rival = self.influxdb(&fleet).await.context("InfluxDB")?;
-            compare(&measured, &rival, &fleet);
+            compare(&measured, &rival);
             measured.influxdb = Some(rival);
         }
-        if let Some(path) = &self.out {
-            let json = serde_json::to_string_pretty(&measured)?;
-            std::fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))?;
+        if let Some(dir) = &self.out {
+            measured.write(dir)?;
         }
         Ok(())
     }
@@ -167,7 +128,7 @@ impl Devops {
 
     /// Asks for one host and hour while lines come in.
     #[expect(clippy::print_stdout, reason = "a command prints its result")]
-    async fn beside(&self, fleet: &Fleet) -> Result<Beside> {
+    async fn beside(&self, fleet: &Fleet) -> Result<FleetBeside> {
         let (url, http) = (&self.server.url, self.server.options());
         let options = self.writer.options(url, http.clone())?;
         let mut writer = drive::beside::writer::Writer::of_fleet(*fleet, &options);
@@ -185,12 +146,12 @@ impl Devops {
         let writer = writer.stop().await?;
         let rate = writer.rows_per_second();
         println!("beside a writer: {} lines in {:.1} s = {rate:.0} lines/s", writer.rows, writer.seconds);
-        Ok(Beside { asked_lines_per_second: options.rows_per_second, writer, forms })
+        Ok(FleetBeside { asked_lines_per_second: options.rows_per_second, writer, forms })
     }
 
     /// Loads InfluxDB with the same lines, waits until it has compacted them, and asks for one host and hour.
     #[expect(clippy::print_stdout, reason = "a command prints its result")]
-    async fn influxdb(&self, fleet: &Fleet) -> Result<Rival> {
+    async fn influxdb(&self, fleet: &Fleet) -> Result<FleetRival> {
         let http = self.server.options();
         let arguments = ["--load-only", "--database", DATABASE].map(str::to_owned);
         let (mut adapter, work) = self.adapters.start(Engine::Influxdb, &arguments)?;
@@ -217,7 +178,7 @@ impl Devops {
         tokio::task::spawn_blocking(move || adapter.stop()).await??;
         drop(work);
         let (settle_seconds, disk_bytes) = (settled.seconds, settled.bytes);
-        Ok(Rival { version: served.version, load: sample, settle_seconds, disk_bytes, form })
+        Ok(FleetRival { version: served.version, load: sample, settle_seconds, disk_bytes, form })
     }
 }
 
@@ -228,7 +189,7 @@ fn print_load(sample: &LoadSample) {
         sample.lines,
         sample.values,
         sample.seconds,
-        sample.values as f64 / sample.seconds,
+        values_per_second(sample),
         sample.bytes as f64 / sample.seconds / 1e6,
         sample.workers,
         sample.lines_per_request,
@@ -251,20 +212,16 @@ fn print_form(words: &str, sample: &FormSample) {
 
 /// Both sides and how they relate; above 1 is better for us.
 #[expect(clippy::print_stdout, reason = "a command prints its result")]
-fn compare(ours: &Measured, theirs: &Rival, fleet: &Fleet) {
-    let values = fleet.values() as f64;
+fn compare(ours: &FleetReport, theirs: &FleetRival) {
+    let values = ours.fleet.values() as f64;
     let line = |what: &str, ours: Option<f64>, theirs: f64, more_is_better: bool| {
         let Some(ours) = ours else { return };
         let ratio = if more_is_better { ours / theirs } else { theirs / ours };
         println!("{what:34} Tidelake {ours:>12.3}  InfluxDB {theirs:>12.3}  {ratio:>6.2} times better");
     };
-    let rate = |load: &LoadSample| load.values as f64 / load.seconds;
-    line("values/s", ours.load.as_ref().map(rate), rate(&theirs.load), true);
-    line("bytes/value", Some(ours.live_bytes as f64 / values), theirs.disk_bytes as f64 / values, false);
-    let one_hour = |parameters| {
-        let of_form = ours.forms.iter().filter(|sample| sample.form == Form::OneHostOneHour);
-        of_form.filter(|sample| sample.with_parameters == parameters).map(|sample| sample.mean_ms).next()
-    };
+    line("values/s", ours.load.as_ref().map(values_per_second), values_per_second(&theirs.load), true);
+    line("bytes/value", Some(ours.live_bytes_per_value()), theirs.disk_bytes as f64 / values, false);
+    let one_hour = |parameters| ours.form(Form::OneHostOneHour, parameters).map(|sample| sample.mean_ms);
     line("one host, one hour: mean ms, text", one_hour(false), theirs.form.mean_ms, false);
     line("the same, parameters", one_hour(true), theirs.form.mean_ms, false);
 }

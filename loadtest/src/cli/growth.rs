@@ -26,6 +26,9 @@ pub(crate) struct Growth {
     /// Runs of each question at least
     #[arg(long, default_value_t = 5)]
     repeat: usize,
+    /// A file for the samples, in JSON
+    #[arg(long)]
+    out: Option<PathBuf>,
     /// A report.json that takes the samples; its Markdown page is made again
     #[arg(long)]
     into: Option<PathBuf>,
@@ -50,7 +53,10 @@ impl Growth {
             println!("{}", line(&sample));
             samples.push(sample);
         }
-        self.servers.write(&samples)?;
+        if let Some(path) = &self.out {
+            let json = serde_json::to_string_pretty(&samples)?;
+            std::fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))?;
+        }
         if let Some(path) = &self.into {
             let mut report = Report::read(path)?;
             report.growth = samples;

@@ -3,14 +3,20 @@
 use super::args::{OwnServers, bar, list};
 use anyhow::{Context, Result};
 use clap::Args;
+use std::path::PathBuf;
 use tidelake_loadtest::drive::meters::{MetersOptions, MetersSample, load};
 use tidelake_loadtest::meters::{Form, Meters, published};
+use tidelake_loadtest::report::Conditions;
+use tidelake_loadtest::report::meters::MetersReport;
 
 /// Arguments of `meters`.
 #[derive(Debug, Args)]
 pub(crate) struct SmartMeters {
     #[command(flatten)]
     servers: OwnServers,
+    /// A directory for report.json and report.md
+    #[arg(long)]
+    out: Option<PathBuf>,
     /// Meters, each a subtable
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     subtables: u32,
@@ -38,9 +44,8 @@ impl SmartMeters {
     #[expect(clippy::print_stdout, reason = "a command prints its result")]
     pub(crate) async fn run(self) -> Result<()> {
         let set = Meters { subtables: self.subtables, rows: self.rows, seed: self.seed };
-        let mut samples = Vec::new();
+        let mut report = MetersReport { conditions: Conditions::here(), data: set, samples: Vec::new() };
         for form in self.forms {
-            let first = samples.len();
             for cores in list::<usize>(&self.cores)? {
                 let root = self.servers.directory()?;
                 let options = MetersOptions {
@@ -55,19 +60,21 @@ impl SmartMeters {
                 let sample = load(set, &options, &|rows| bar.set_position(rows)).await;
                 bar.finish_and_clear();
                 let sample = sample.with_context(|| format!("{} on {cores} processors", form.name()))?;
-                println!("{}", line(&sample, samples.get(first)));
-                samples.push(sample);
+                println!("{}", line(&sample, report.ratio(&sample)));
+                report.samples.push(sample);
             }
         }
-        self.servers.write(&samples)
+        if let Some(dir) = &self.out {
+            report.write(dir)?;
+        }
+        Ok(())
     }
 }
 
 /// A sample in one line, with its ratio to the first of its form.
-fn line(sample: &MetersSample, first: Option<&MetersSample>) -> String {
+fn line(sample: &MetersSample, ratio: Option<f64>) -> String {
     let rate = sample.sent.rows_per_second();
-    let ratio =
-        first.map(|first| format!(", {:.2} times the rate of {}", rate / first.sent.rows_per_second(), first.cores));
+    let ratio = ratio.map(|ratio| format!(", {ratio:.2} times the first's"));
     let theirs = published(sample.cores).map_or(String::new(), |(rows, megabytes)| {
         format!("; TDengine, published: {rows} rows/s, {megabytes} MB/s to disk")
     });

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tidelake_loadtest::distant::Distance;
 use tidelake_loadtest::drive::wide::{Line, WideOptions, WideSample, load};
+use tidelake_loadtest::report::Conditions;
+use tidelake_loadtest::report::wide::WideReport;
 use tidelake_loadtest::wide::{PUBLISHED, Wide};
 
 /// Arguments of `wide`.
@@ -14,10 +16,14 @@ use tidelake_loadtest::wide::{PUBLISHED, Wide};
 pub(crate) struct WideRows {
     #[command(flatten)]
     servers: OwnServers,
+    /// A directory for report.json and report.md
+    #[arg(long)]
+    out: Option<PathBuf>,
     /// Subtables
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     subtables: u32,
-    /// Rows of each; the papers had 10 000
+    /// Rows of each on the disk and over the slowest line; the papers had 10 000. Faster lines get more in proportion, as
+    /// what is folded beside takes its part of a line only after some seconds
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     rows: u32,
     /// Chooses the data; equal seeds give equal rows
@@ -46,10 +52,12 @@ pub(crate) struct WideRows {
 impl WideRows {
     #[expect(clippy::print_stdout, reason = "a command prints its result")]
     pub(crate) async fn run(self) -> Result<()> {
-        let set = Wide { subtables: self.subtables, rows: self.rows, seed: self.seed };
-        let mut lines = vec![None];
+        let mut lines = vec![(self.rows, None)];
         if let Some(program) = &self.s3_program {
-            for megabytes in list::<u64>(&self.upload_megabytes)? {
+            let rates = list::<u64>(&self.upload_megabytes)?;
+            let slowest = rates.iter().copied().min().unwrap_or_default().max(1);
+            for megabytes in rates {
+                let rows = u64::from(self.rows).saturating_mul(megabytes) / slowest;
                 let (first_byte, rate) = (Duration::from_millis(self.first_byte.max(1)), megabytes.max(1) * 1_000_000);
                 let distance = Distance {
                     median: first_byte,
@@ -58,11 +66,13 @@ impl WideRows {
                     bytes_per_second: 10_000_000_000,
                     upload_bytes_per_second: Some(rate),
                 };
-                lines.push(Some(Line { program: program.clone(), distance }));
+                let rows = u32::try_from(rows).unwrap_or(u32::MAX).max(1);
+                lines.push((rows, Some(Line { program: program.clone(), distance })));
             }
         }
-        let mut samples: Vec<WideSample> = Vec::new();
-        for line in lines {
+        let mut report = WideReport { conditions: Conditions::here(), samples: Vec::new() };
+        for (rows, line) in lines {
+            let set = Wide { subtables: self.subtables, rows, seed: self.seed };
             let directory = self.servers.directory()?;
             let options = WideOptions {
                 program: self.servers.program.clone(),
@@ -73,24 +83,26 @@ impl WideRows {
                 line,
             };
             let sample = load(set, &options).await?;
-            println!("{}", text(&sample, samples.last()));
-            samples.push(sample);
+            report.samples.push(sample);
+            let at = report.samples.len() - 1;
+            println!("{}", text(&report.samples[at], report.ratio(at)));
         }
         for (disks, rows, [from, to]) in PUBLISHED {
             println!("TDengine, published: {disks} disks {rows} rows/s, {from}-{to} MB/s");
         }
-        self.servers.write(&samples)
+        if let Some(dir) = &self.out {
+            report.write(dir)?;
+        }
+        Ok(())
     }
 }
 
-/// A sample in one line; beside the one over the line before it, the ratio of their rates.
-fn text(sample: &WideSample, before: Option<&WideSample>) -> String {
+/// A sample in one line, with the ratio of its rate to that over the line before.
+fn text(sample: &WideSample, ratio: Option<f64>) -> String {
     let mega = |bytes: f64| bytes / 1e6;
     let written = sample.written_bytes as f64 / sample.seconds;
     let (limit, target) = (sample.limit().unwrap_or(f64::NAN), sample.line_bytes_per_second.map_or("disk", |_| "line"));
-    let ratio = before.filter(|before| before.line_bytes_per_second.is_some()).map(|before| {
-        format!("; {:.2} times the rate of the line before", sample.rows_per_second() / before.rows_per_second())
-    });
+    let ratio = ratio.map(|ratio| format!("; {ratio:.2} times the rate of the line before"));
     format!(
         "{target} of {:.0} MB/s{}: {} rows in {:.2} s = {:.0} rows/s, {:.1} MB/s of rows ({:.0} %), {:.1} MB/s written \
          ({:.0} %){}; {} writers, {} rows a DoPut, p50 {:.0} ms, p99 {:.0} ms; processor time {:.2} s of the server, \

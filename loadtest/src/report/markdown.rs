@@ -35,35 +35,21 @@ pub fn markdown(report: &Report) -> String {
 
 fn conditions(page: &mut String, report: &Report) {
     let data = &report.data;
-    let machine = &report.machine;
-    let commit = report.commit.as_deref().unwrap_or("unknown");
-    section(page, "Conditions");
-    bullet(page, &format!("Begun {}, commit `{commit}`.", report.started));
-    bullet(
-        page,
-        &format!(
-            "{}, {} cores, {} of memory, {}; server and clients share it.",
-            machine.cpu,
-            machine.cores,
-            bytes(machine.memory),
-            machine.system
-        ),
-    );
+    let mut more = Vec::new();
     if !data.is_empty() {
         let (devices, rows) = (grouped(u64::from(data.devices)), grouped(u64::from(data.rows)));
-        bullet(page, &format!("{devices} devices × {rows} rows = {} rows, seed {}.", grouped(data.len()), data.seed));
+        more.push(format!("{devices} devices × {rows} rows = {} rows, seed {}.", grouped(data.len()), data.seed));
     }
-    bullet(page, &format!("`{}`", report.command.join(" ")));
     if let Some(memory) = report.server_memory {
         let (now, peak) = (bytes(memory.resident), bytes(memory.peak));
-        bullet(page, &format!("Memory of the server: {now} at the end, {peak} at its peak."));
+        more.push(format!("Memory of the server: {now} at the end, {peak} at its peak."));
     }
-    bullet(
-        page,
+    more.push(
         "The papers' figures are for 100 000 000 rows on an i3-7100 (2 cores, 4 threads), 8 GB, one hard disk. \
-         Another machine, so read them as a scale and not as a race.",
+         Another machine, so read them as a scale and not as a race."
+            .to_owned(),
     );
-    page.push('\n');
+    report.conditions.tell(page, &more);
 }
 
 /// Milliseconds by question and percentage: ours through each door, TDengine's published ones below.

@@ -202,3 +202,141 @@ fn a_report_reads_back_and_a_newer_one_is_refused() {
     std::fs::write(&json, newer).unwrap();
     assert!(Report::read(&json).unwrap_err().to_string().contains("version 1 or older, found 2"));
 }
+
+fn sent(rows: u64, seconds: f64) -> crate::drive::send::SendSample {
+    crate::drive::send::SendSample { rows, seconds, ..Default::default() }
+}
+
+fn assert_lines(page: &str, lines: &[&str]) {
+    for line in lines {
+        assert!(page.lines().any(|found| found == *line), "{line}\nis not in\n{page}");
+    }
+    for table in page.split("\n\n").filter(|part| part.starts_with('|')) {
+        let widths: Vec<usize> = table.lines().map(|line| line.matches('|').count()).collect();
+        assert!(widths.iter().all(|width| *width == widths[0]), "{table}");
+    }
+}
+
+#[test]
+fn meters_are_told_by_processors_against_the_first() {
+    let sample = |cores, rows| crate::drive::meters::MetersSample {
+        form: crate::meters::Form::Line,
+        cores,
+        client_cores: "1".into(),
+        is_shared: cores == 2,
+        clients: 4,
+        rows_per_request: 2_000,
+        sent: sent(rows, 2.0),
+        server_cpu_seconds: 1.5,
+        client_cpu_seconds: 0.25,
+        stored_bytes: 5_000_000,
+    };
+    let report = meters::MetersReport {
+        conditions: Conditions::here(),
+        data: crate::meters::Meters { subtables: 10, rows: 200_000, seed: 1 },
+        samples: vec![sample(1, 2_000_000), sample(2, 3_000_000)],
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let [_, page] = report.write(dir.path()).unwrap();
+    assert_lines(
+        &std::fs::read_to_string(page).unwrap(),
+        &[
+            "| line | 1 | 1 | 4 × 2000 | **1 000 000** | 1.00 | 380 000 | 2.5 MB | 1.50 | 0.25 | 0.00 | 0.00 |",
+            "| line | 2 | the same | 4 × 2000 | **1 500 000** | 1.50 | 880 000 | 2.5 MB | 1.50 | 0.25 | 0.00 | 0.00 |",
+        ],
+    );
+}
+
+#[test]
+fn wide_rows_are_told_against_the_disk_and_against_the_line_before() {
+    let line = |rate: u64, rows| crate::drive::wide::WideSample {
+        writers: 16,
+        rows_per_put: 100,
+        rows,
+        seconds: 10.0,
+        latency: Latencies::default().percentiles(),
+        written_bytes: rate * 10,
+        disk_bytes_per_second: None,
+        line_bytes_per_second: Some(rate),
+        server_cpu_seconds: 3.0,
+        client_cpu_seconds: 4.0,
+    };
+    let disk = crate::drive::wide::WideSample {
+        disk_bytes_per_second: Some([400e6, 600e6]),
+        line_bytes_per_second: None,
+        ..line(500_000_000, 100_000)
+    };
+    let samples = vec![disk, line(50_000_000, 20_000), line(100_000_000, 39_000)];
+    let report = wide::WideReport { conditions: Conditions::here(), samples };
+    assert_eq!([report.ratio(0), report.ratio(1), report.ratio(2)], [None, None, Some(1.95)]);
+    let dir = tempfile::tempdir().unwrap();
+    let [_, page] = report.write(dir.path()).unwrap();
+    assert_lines(
+        &std::fs::read_to_string(page).unwrap(),
+        &[
+            "| disk, 400 MB/s before, 600 after | 100 000 | 16 × 100 | 10.00 | **325.2** | 65 % |  | 500.0 | 100 % | 3.00 | 4.00 | 0.00 | 0.00 |",
+            "| line of 100 MB/s | 39 000 | 16 × 100 | 10.00 | **126.8** | 127 % | **1.95 ×** | 100.0 | 100 % | 3.00 | 4.00 | 0.00 | 0.00 |",
+        ],
+    );
+}
+
+#[test]
+fn a_fleet_is_told_with_and_without_another_system() {
+    use crate::{
+        devops::{Fleet, Form},
+        drive::devops::{FormSample, LoadSample},
+    };
+    let latency = Latencies::default().percentiles();
+    let form = |form, with_parameters, mean_ms| FormSample {
+        form,
+        with_parameters,
+        workers: 4,
+        questions: 1_000,
+        per_second: 7_000.4,
+        mean_ms,
+        latency,
+    };
+    let mut report = fleet::FleetReport::new(Fleet { hosts: 10, steps: 100, seed: 1 });
+    let load = |seconds| LoadSample {
+        lines: 9_000,
+        values: 101_000,
+        bytes: 1,
+        seconds,
+        workers: 4,
+        lines_per_request: 5_000,
+        latency,
+    };
+    (report.load, report.live_bytes) = (Some(load(0.01)), 151_500);
+    report.forms = vec![form(Form::OneHostOneHour, false, 0.75), form(Form::OneHostOneHour, true, 0.5)];
+    let dir = tempfile::tempdir().unwrap();
+    let page = |report: &fleet::FleetReport| std::fs::read_to_string(&report.write(dir.path()).unwrap()[1]).unwrap();
+    assert_lines(
+        &page(&report),
+        &[
+            "|  | **Tidelake** | InfluxDB 1.4, published | Cassandra, published |",
+            "| loading with 4 workers, 5 000 lines a request, values/s | **10 100 000** | 1 432 630 | 103 912 |",
+            "| one-host-one-hour | 0.75 | 0.00 | 0.50 | 0.00 | 7 000 |",
+        ],
+    );
+    report.beside = Some(fleet::FleetBeside {
+        asked_lines_per_second: 1.0,
+        writer: sent(20_000, 2.0),
+        forms: vec![form(Form::OneHostOneHour, true, 2.5)],
+    });
+    report.influxdb = Some(fleet::FleetRival {
+        version: "1.6.7".into(),
+        load: load(0.05),
+        settle_seconds: 1.0,
+        disk_bytes: 202_000,
+        form: form(Form::OneHostOneHour, false, 1.0),
+    });
+    assert_lines(
+        &page(&report),
+        &[
+            "|  | **Tidelake** | InfluxDB 1.6.7, same run | ours against it | InfluxDB 1.4, published | Cassandra, published |",
+            "| loading with 4 workers, 5 000 lines a request, values/s | **10 100 000** | 2 020 000 | 5.00 × | 1 432 630 | 103 912 |",
+            "| bytes a value once compacted (ours: live files) | **1.500** | 2.000 | 0.75 × | 1.740 | 20.300 |",
+            "| one-host-one-hour beside a writer of 10 000 lines/s of later times |  |  | 2.50 | 0.00 | 7 000 |",
+        ],
+    );
+}

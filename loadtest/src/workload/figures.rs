@@ -1,4 +1,4 @@
-//! The figures that the papers publish for this workload, to stand beside ours.
+//! The figures that the papers publish, to stand beside ours.
 //!
 //! Their machine: i3-7100 (2 cores, 4 threads), 8 GB, one hard disk, server and clients together.
 //! 1e8 rows (10 000 devices × 10 000 rows); queries in seconds, warm.
@@ -86,6 +86,21 @@ pub const SIZES: [(&str, u64); 4] = [
 
 /// Rows of the data set that the papers measured.
 pub const ROWS: u64 = 100_000_000;
+
+/// Of InfluxDB 1.4 and of Cassandra with aggregation at the client.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FleetFigures {
+    /// Loading with 4 workers.
+    pub values_per_second: [u64; 2],
+    /// On disk.
+    pub bytes_per_value: [f64; 2],
+    /// One host, one hour, 4 workers.
+    pub mean_ms: [f64; 2],
+}
+
+/// What InfluxData publishes for the fleet of servers; on 16 processors, the client on another machine.
+pub const FLEET: FleetFigures =
+    FleetFigures { values_per_second: [1_432_630, 103_912], bytes_per_value: [1.74, 20.3], mean_ms: [1.22, 1.59] };
 
 /// TDengine's seconds for a question, where the paper asked it.
 pub fn tdengine_seconds(question: &Question) -> Option<f64> {

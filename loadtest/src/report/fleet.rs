@@ -1,0 +1,207 @@
+//! The report of the fleet of servers, beside InfluxDB where it was asked.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Conditions,
+    text::{bytes, grouped, millis, paragraph, section, table},
+    write_pair,
+};
+use crate::{
+    devops::{Fleet, Form},
+    drive::{
+        devops::{FormSample, LoadSample},
+        send::SendSample,
+    },
+    measure::Size,
+    workload::figures::FLEET,
+};
+
+/// What was measured, with its conditions.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FleetReport {
+    /// When, where and how.
+    #[serde(flatten)]
+    pub conditions: Conditions,
+    /// The data set.
+    pub fleet: Fleet,
+    /// Loading; none where it was loaded before.
+    pub load: Option<LoadSample>,
+    /// The server's root once compacted.
+    pub size: Option<Size>,
+    /// Of the live data files and their tag manifests.
+    pub live_bytes: u64,
+    /// Questions by shape, as text and with parameters.
+    pub forms: Vec<FormSample>,
+    /// One host and hour beside a writer.
+    pub beside: Option<FleetBeside>,
+    /// InfluxDB with the same lines, hosts and hours.
+    pub influxdb: Option<FleetRival>,
+}
+
+/// One host and hour beside a writer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FleetBeside {
+    /// Lines a second that the writer was to send.
+    pub asked_lines_per_second: f64,
+    /// What it did.
+    pub writer: SendSample,
+    /// As text and with parameters.
+    pub forms: Vec<FormSample>,
+}
+
+/// What another system made of the same lines, and of one host and hour.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FleetRival {
+    /// Its version.
+    pub version: String,
+    /// Loading.
+    pub load: LoadSample,
+    /// From the last reply until the store came to rest, compaction forced.
+    pub settle_seconds: f64,
+    /// What the store occupies on disk then.
+    pub disk_bytes: u64,
+    /// One host, one hour.
+    pub form: FormSample,
+}
+
+/// Values a second.
+pub fn values_per_second(load: &LoadSample) -> f64 {
+    load.values as f64 / load.seconds
+}
+
+impl FleetReport {
+    /// Of this data set, with nothing measured yet.
+    pub fn new(fleet: Fleet) -> Self {
+        Self {
+            conditions: Conditions::here(),
+            fleet,
+            load: None,
+            size: None,
+            live_bytes: 0,
+            forms: Vec::new(),
+            beside: None,
+            influxdb: None,
+        }
+    }
+
+    /// Bytes a value of our live files.
+    pub fn live_bytes_per_value(&self) -> f64 {
+        self.live_bytes as f64 / self.fleet.values() as f64
+    }
+
+    /// The questions of a shape.
+    pub fn form(&self, form: Form, with_parameters: bool) -> Option<&FormSample> {
+        self.forms.iter().find(|sample| sample.form == form && sample.with_parameters == with_parameters)
+    }
+
+    /// Writes `report.json` and `report.md` into a directory, which is made when it is not there, and gives their paths.
+    ///
+    /// # Errors
+    /// Anything that the file system refuses.
+    pub fn write(&self, dir: &Path) -> Result<[PathBuf; 2]> {
+        write_pair(dir, self, self.markdown())
+    }
+
+    fn markdown(&self) -> String {
+        let mut page = "# Load test: a fleet of servers\n\n".to_owned();
+        let Fleet { hosts, steps, seed } = self.fleet;
+        let (lines, values) = (grouped(self.fleet.lines()), grouped(self.fleet.values()));
+        let data = format!(
+            "{hosts} hosts × 9 measurements with 101 fields × {steps} reports, one in ten seconds: {lines} lines, {values} values, \
+             seed {seed}; the answers to each worker's first questions are compared with the generator's values."
+        );
+        let papers = "InfluxData's published figures (InfluxDB 1.4, Cassandra) are of 16 processors with the client on another machine.";
+        self.conditions.tell(&mut page, &[data, papers.to_owned()]);
+        self.compared(&mut page);
+        self.questions(&mut page);
+        page
+    }
+
+    fn compared(&self, page: &mut String) {
+        let version = self.influxdb.as_ref().map(|rival| format!("InfluxDB {}, same run", rival.version));
+        let (is_beside, title) = (version.is_some(), version.unwrap_or_default());
+        let mut header = vec!["".to_owned(), "**Tidelake**".to_owned()];
+        if is_beside {
+            header.extend([title, "ours against it".to_owned()]);
+        }
+        header.extend(["InfluxDB 1.4, published", "Cassandra, published"].map(str::to_owned));
+        let row = |what: String, ours: f64, theirs: Option<f64>, published: [f64; 2], shown: fn(f64) -> String| {
+            let mut row = vec![what, format!("**{}**", shown(ours))];
+            if let Some(theirs) = theirs.filter(|_| is_beside) {
+                row.extend([shown(theirs), format!("{:.2} ×", ours / theirs)]);
+            }
+            row.extend(published.map(shown));
+            row
+        };
+        let rival = self.influxdb.as_ref();
+        let mut rows = Vec::new();
+        if let Some(load) = &self.load {
+            let what = format!(
+                "loading with {} workers, {} lines a request, values/s",
+                load.workers,
+                grouped(load.lines_per_request as u64)
+            );
+            let theirs = rival.map(|rival| values_per_second(&rival.load));
+            let count: fn(f64) -> String = |rate| grouped(rate as u64);
+            rows.push(row(what, values_per_second(load), theirs, FLEET.values_per_second.map(|v| v as f64), count));
+        }
+        let per_value: fn(f64) -> String = |bytes| format!("{bytes:.3}");
+        let theirs = rival.map(|rival| rival.disk_bytes as f64 / self.fleet.values() as f64);
+        let what = "bytes a value once compacted (ours: live files)".to_owned();
+        rows.push(row(what, self.live_bytes_per_value(), theirs, FLEET.bytes_per_value, per_value));
+        for (with_parameters, words) in [(false, "text that was never asked"), (true, "parameters")] {
+            let Some(sample) = self.form(Form::OneHostOneHour, with_parameters) else { continue };
+            let what = format!(
+                "the greatest value of one host in each minute of a random hour, {} workers, {} questions, mean ms: {words}",
+                sample.workers,
+                grouped(sample.questions as u64)
+            );
+            rows.push(row(what, sample.mean_ms, rival.map(|rival| rival.form.mean_ms), FLEET.mean_ms, millis));
+        }
+        section(page, "Beside InfluxDB");
+        paragraph(page, "Ours is acknowledged after fsync.");
+        table(page, &header, rows.into_iter());
+    }
+
+    fn questions(&self, page: &mut String) {
+        section(page, "Questions, mean and 99th percentile in milliseconds");
+        let header = ["", "text", "p99", "parameters", "p99", "questions a second, parameters"].map(str::to_owned);
+        let cells = |text: Option<&FormSample>, parameters: Option<&FormSample>| {
+            let mut cells = Vec::new();
+            for sample in [text, parameters] {
+                cells.push(sample.map_or(String::new(), |s| millis(s.mean_ms)));
+                cells.push(sample.map_or(String::new(), |s| millis(s.latency.p99_ms)));
+            }
+            cells.push(parameters.map_or(String::new(), |s| grouped(s.per_second as u64)));
+            cells
+        };
+        let mut rows: Vec<Vec<String>> = (Form::ALL.into_iter())
+            .map(|form| {
+                let cells = cells(self.form(form, false), self.form(form, true));
+                [vec![form.name().to_owned()], cells].concat()
+            })
+            .collect();
+        if let Some(beside) = &self.beside {
+            let of = |with_parameters| beside.forms.iter().find(|sample| sample.with_parameters == with_parameters);
+            let rate = grouped(beside.writer.rows_per_second() as u64);
+            let name = format!("{} beside a writer of {rate} lines/s of later times", Form::OneHostOneHour.name());
+            rows.push([vec![name], cells(of(false), of(true))].concat());
+        }
+        table(page, &header, rows.into_iter());
+        let Some(size) = &self.size else { return };
+        let total = size.total();
+        paragraph(
+            page,
+            &format!(
+                "The root held {} objects and {} then, among them {} of log segments that are kept for an hour.",
+                grouped(total.objects),
+                bytes(total.bytes),
+                bytes(size.log.bytes)
+            ),
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! The report of smart meters, written to servers with one processor, two, ….
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Conditions,
+    text::{bytes, grouped, millis, paragraph, table},
+    write_pair,
+};
+use crate::{
+    drive::meters::MetersSample,
+    meters::{Meters, published},
+};
+
+/// Every measurement, with its conditions.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct MetersReport {
+    /// When, where and how.
+    #[serde(flatten)]
+    pub conditions: Conditions,
+    /// The data set.
+    pub data: Meters,
+    /// One for each form and number of processors.
+    pub samples: Vec<MetersSample>,
+}
+
+impl MetersReport {
+    /// Writes `report.json` and `report.md` into a directory, which is made when it is not there, and gives their paths.
+    ///
+    /// # Errors
+    /// Anything that the file system refuses.
+    pub fn write(&self, dir: &Path) -> Result<[PathBuf; 2]> {
+        write_pair(dir, self, self.markdown())
+    }
+
+    /// A sample's rate over that of the first of its form.
+    pub fn ratio(&self, sample: &MetersSample) -> Option<f64> {
+        let first = self.samples.iter().find(|first| first.form == sample.form)?;
+        Some(sample.sent.rows_per_second() / first.sent.rows_per_second())
+    }
+
+    fn markdown(&self) -> String {
+        let mut page = "# Load test: smart meters by processors\n\n".to_owned();
+        let Meters { subtables, rows, seed } = self.data;
+        let all = grouped(self.data.len());
+        let data = format!(
+            "{} meters × {} readings = {all} rows, seed {seed}; counts and sums of every meter are compared with the generator's.",
+            grouped(subtables.into()),
+            grouped(rows.into())
+        );
+        let papers =
+            "TDengine's published figures are of a server of 12 processors with the client on another machine.";
+        self.conditions.tell(&mut page, &[data, papers.to_owned()]);
+        paragraph(
+            &mut page,
+            "Rows are acknowledged after fsync. Where the server has all processors, the clients share them with it, so that \
+             the second processor is not the server's alone.",
+        );
+        let header = [
+            "",
+            "processors of the server",
+            "of the clients",
+            "clients × rows a request",
+            "**rows/s**",
+            "against the first",
+            "TDengine, published, rows/s",
+            "stored a second",
+            "processor time: server, s",
+            "clients, s",
+            "p50 ms",
+            "p99 ms",
+        ];
+        let rows = self.samples.iter().map(|sample| {
+            vec![
+                sample.form.name().to_owned(),
+                sample.cores.to_string(),
+                if sample.is_shared { "the same".to_owned() } else { sample.client_cores.clone() },
+                format!("{} × {}", sample.clients, sample.rows_per_request),
+                format!("**{}**", grouped(sample.sent.rows_per_second() as u64)),
+                self.ratio(sample).map_or(String::new(), |ratio| format!("{ratio:.2}")),
+                published(sample.cores).map_or(String::new(), |(rows, _)| grouped(rows)),
+                bytes((sample.stored_bytes as f64 / sample.sent.seconds) as u64),
+                format!("{:.2}", sample.server_cpu_seconds),
+                format!("{:.2}", sample.client_cpu_seconds),
+                millis(sample.sent.latency.p50_ms),
+                millis(sample.sent.latency.p99_ms),
+            ]
+        });
+        table(&mut page, &header.map(str::to_owned), rows);
+        page
+    }
+}

@@ -1,0 +1,106 @@
+//! The report of rows of 32 524 bytes, against the disk and against lines of given bandwidths to an S3 server.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Conditions,
+    text::{grouped, millis, paragraph, table},
+    write_pair,
+};
+use crate::{
+    drive::wide::WideSample,
+    wide::{PUBLISHED, ROW_BYTES},
+};
+
+/// Every measurement, with its conditions.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WideReport {
+    /// When, where and how.
+    #[serde(flatten)]
+    pub conditions: Conditions,
+    /// The disk, then lines by their rate.
+    pub samples: Vec<WideSample>,
+}
+
+impl WideReport {
+    /// Writes `report.json` and `report.md` into a directory, which is made when it is not there, and gives their paths.
+    ///
+    /// # Errors
+    /// Anything that the file system refuses.
+    pub fn write(&self, dir: &Path) -> Result<[PathBuf; 2]> {
+        write_pair(dir, self, self.markdown())
+    }
+
+    /// The rate of the sample at `at` over that of the line before it, where both are lines.
+    pub fn ratio(&self, at: usize) -> Option<f64> {
+        let before = self.samples.get(at.checked_sub(1)?)?;
+        before.line_bytes_per_second?;
+        Some(self.samples[at].rows_per_second() / before.rows_per_second())
+    }
+
+    fn markdown(&self) -> String {
+        let mut page = "# Load test: wide rows\n\n".to_owned();
+        let rows = format!(
+            "Rows of {} bytes of random text, of which compression can take an eighth; counts, sums and one row are compared with \
+             the generator's.",
+            grouped(ROW_BYTES)
+        );
+        self.conditions.tell(&mut page, &[rows]);
+        paragraph(
+            &mut page,
+            "The disk's rate is what one file takes in blocks of 16 MiB, each synced, before and after. A line is a proxy before \
+             an S3 server of this machine that holds all uploads together to its rate; all lines are loaded for as long. \
+             `passed` is all that went to the store meanwhile: rows, and what folding them wrote.",
+        );
+        let header = [
+            "store",
+            "rows",
+            "writers × rows a DoPut",
+            "seconds",
+            "**MB/s of rows**",
+            "of the store's rate",
+            "against the line before",
+            "MB/s passed",
+            "of the store's rate",
+            "processor time: server, s",
+            "clients and proxy, s",
+            "p50 ms",
+            "p99 ms",
+        ];
+        let rows = self.samples.iter().enumerate().map(|(at, sample)| {
+            let limit = sample.limit().unwrap_or(f64::NAN);
+            let store = match sample.disk_bytes_per_second {
+                Some([before, after]) => format!("disk, {:.0} MB/s before, {:.0} after", before / 1e6, after / 1e6),
+                None => format!("line of {:.0} MB/s", limit / 1e6),
+            };
+            let passed = sample.written_bytes as f64 / sample.seconds;
+            let percent = |rate: f64| format!("{:.0} %", rate / limit * 100.0);
+            vec![
+                store,
+                grouped(sample.rows),
+                format!("{} × {}", sample.writers, sample.rows_per_put),
+                format!("{:.2}", sample.seconds),
+                format!("**{:.1}**", sample.bytes_per_second() / 1e6),
+                percent(sample.bytes_per_second()),
+                self.ratio(at).map_or(String::new(), |ratio| format!("**{ratio:.2} ×**")),
+                format!("{:.1}", passed / 1e6),
+                percent(passed),
+                format!("{:.2}", sample.server_cpu_seconds),
+                format!("{:.2}", sample.client_cpu_seconds),
+                millis(sample.latency.p50_ms),
+                millis(sample.latency.p99_ms),
+            ]
+        });
+        table(&mut page, &header.map(str::to_owned), rows);
+        paragraph(&mut page, "TDengine's published figures, from another machine:");
+        let header = ["disks", "rows/s", "MB/s"].map(str::to_owned);
+        let theirs = PUBLISHED
+            .iter()
+            .map(|(disks, rows, [from, to])| vec![disks.to_string(), grouped(*rows), format!("{from}–{to}")]);
+        table(&mut page, &header, theirs);
+        page
+    }
+}
