@@ -96,7 +96,7 @@ pub struct Executed {
 }
 
 /// Time between two small segments of a busy process where each is a request over a network.
-const FLUSH_INTERVAL_MS: u64 = 600;
+const FLUSH_INTERVAL_MS: u64 = 1_000;
 /// Decoded segments that the directory of series keeps in memory, in bytes.
 const TAIL_CACHE: usize = 32 << 20;
 
