@@ -90,6 +90,7 @@ impl Lane {
         let linger = crate::config::millis(config.no_sync_ms);
         while let Some(group) = queue.take(takes, linger).await {
             self.write(group).await;
+            queue.answered();
         }
     }
 
@@ -294,6 +295,7 @@ impl Lane {
                 }
             }
         }
+        known.tell();
     }
 }
 
@@ -302,11 +304,13 @@ struct Known<'a> {
     catalog: &'a Catalog,
     /// The columns of the rows and series of a table that it has, all of them.
     columns: Option<(TableId, Fields, Fields)>,
+    /// Rows that nobody waits for and that are lost, and why the first of them are.
+    lost: Option<(u64, Error)>,
 }
 
 impl<'a> Known<'a> {
     fn new(catalog: &'a Catalog) -> Self {
-        Self { catalog, columns: None }
+        Self { catalog, columns: None, lost: None }
     }
 
     /// The error of a request whose table, columns or series were dropped while its rows were on their way.
@@ -330,10 +334,17 @@ impl<'a> Known<'a> {
                 }
             };
             lost += rows as u64;
-            tracing::error!(rows, %error, "rows acknowledged from the buffer are lost");
+            self.lost.get_or_insert((0, error)).0 += rows as u64;
         }
         counter!(LOST_ROWS).increment(lost);
         counter!(ROWS).increment(entry.rows() - lost);
+    }
+
+    /// Tells of lost rows, once for all of a group: a statement that drops a busy table takes thousands of requests along.
+    fn tell(self) {
+        if let Some((rows, error)) = self.lost {
+            tracing::warn!(rows, %error, "rows acknowledged from the buffer are lost");
+        }
     }
 
     fn dropped_of(&mut self, block: &Block, resolved: Option<Version>) -> Option<Error> {

@@ -64,11 +64,11 @@ impl Entry {
 
 /// So many bytes are worth a PUT beside another one; so many of small requests where these are [put off](Turns).
 const PLENTY: usize = 1 << 20;
-const PLENTY_BETWEEN_TURNS: usize = 8 << 20;
+const PLENTY_BETWEEN_TURNS: usize = 16 << 20;
 /// So many groups of a process that was quiet for a while are taken at once.
 const AT_ONCE: u32 = 4;
-/// When no other request came for so long, waiting for more is of no use: those who send one after the other wait for
-/// their answers.
+/// When no other request came for so long and none is being answered, waiting for more is of no use: those who send one
+/// after the other wait for their answers.
 const LULL: Duration = Duration::from_millis(20);
 
 /// When small groups are taken: some at once after a pause, then one in each interval while requests keep coming.
@@ -79,11 +79,13 @@ struct Turns {
     all_free: Option<Instant>,
     /// When the last request came.
     last: Option<Instant>,
+    /// Groups that were taken and are not answered: whoever waits for them may send more then.
+    unanswered: usize,
 }
 
 impl Turns {
     fn new(interval: Duration) -> Self {
-        Self { interval, all_free: None, last: None }
+        Self { interval, all_free: None, last: None, unanswered: 0 }
     }
 
     /// A request comes.
@@ -100,14 +102,15 @@ impl Turns {
 
     /// When what waits is taken if nothing more comes; `None` at once.
     fn due(&self) -> Option<Instant> {
-        let lull = self.last.map(|at| at + LULL);
-        self.next().and_then(|turn| lull.map(|lull| lull.min(turn)))
+        let (turn, last) = (self.next()?, self.last?);
+        Some(if self.unanswered == 0 { turn.min(last + LULL) } else { turn })
     }
 
-    /// A group is taken: in its turn, if that is free.
+    /// A group is taken in its turn, or instead of the next one: that is an interval away then.
     fn take(&mut self, now: Instant) {
-        if !self.interval.is_zero() && self.next().is_none_or(|turn| turn <= now) {
-            self.all_free = Some(self.all_free.map_or(now, |at| at.max(now)) + self.interval);
+        if !self.interval.is_zero() {
+            let all_free = self.all_free.map_or(now, |at| at.max(now)) + self.interval;
+            self.all_free = Some(all_free.min(now + self.interval * AT_ONCE));
         }
     }
 }
@@ -317,7 +320,20 @@ impl Queue {
         if self.is_plenty(state) {
             self.plenty.notify_one();
         }
+        state.turns.unanswered += 1;
         group
+    }
+
+    /// Who took a group has answered it.
+    pub(crate) fn answered(&self) {
+        let mut state = self.state.lock();
+        state.turns.unanswered -= 1;
+        if state.turns.unanswered == 0 {
+            state.turns.came();
+            if !state.turns.interval.is_zero() && !state.entries.is_empty() {
+                self.changed.notify_one();
+            }
+        }
     }
 
     /// Refuses new requests; the ones that wait are still taken.
@@ -479,7 +495,26 @@ mod tests {
             queue.push(entry(1, true).await).unwrap();
             assert_eq!(queue.take(Takes::Any, Duration::ZERO).await.unwrap().len(), 2);
             assert!(begun.elapsed() >= LULL * (n + 1).saturating_sub(AT_ONCE));
+            queue.answered();
         }
+        // While a group is answered, others wait for those who will come with their next requests then.
+        for _ in 0..2 {
+            queue.push(entry(1, true).await).unwrap();
+        }
+        let group = queue.take(Takes::Any, Duration::ZERO).await.unwrap();
+        queue.push(entry(1, true).await).unwrap();
+        let before = Instant::now();
+        let (_, next) = tokio::join!(
+            async {
+                tokio::time::sleep(5 * LULL).await;
+                queue.answered();
+                queue.push(entry(1, true).await).unwrap();
+            },
+            queue.take(Takes::Any, Duration::ZERO)
+        );
+        assert_eq!((group.len(), next.unwrap().len()), (2, 2));
+        assert!(before.elapsed() >= 6 * LULL);
+        queue.answered();
         assert!(begun.elapsed() < Duration::from_secs(600));
         // A full group takes nobody's turn, and waits for none.
         let turn = queue.state.lock().turns.next();

@@ -197,7 +197,7 @@ impl FleetReport {
         paragraph(
             page,
             &format!(
-                "The root held {} objects and {} then, among them {} of log segments that are kept for an hour.",
+                "The root held {} objects and {} then, among them {} of log segments: what is folded is kept for a minute.",
                 grouped(total.objects),
                 bytes(total.bytes),
                 bytes(size.log.bytes)
