@@ -104,7 +104,7 @@ fn text(sample: &WideSample, ratio: Option<f64>) -> String {
     let (limit, target) = (sample.limit().unwrap_or(f64::NAN), sample.line_bytes_per_second.map_or("disk", |_| "line"));
     let ratio = ratio.map(|ratio| format!("; {ratio:.2} times the rate of the line before"));
     format!(
-        "{target} of {:.0} MB/s{}: {} rows in {:.2} s = {:.0} rows/s, {:.1} MB/s of rows ({:.0} %), {:.1} MB/s written \
+        "{target} of {:.0} MB/s{}{}: {} rows in {:.2} s = {:.0} rows/s, {:.1} MB/s of rows ({:.0} %), {:.1} MB/s written \
          ({:.0} %){}; {} writers, {} rows a DoPut, p50 {:.0} ms, p99 {:.0} ms; processor time {:.2} s of the server, \
          {:.2} s of the clients; counts, sums and a row right",
         mega(limit),
@@ -113,6 +113,7 @@ fn text(sample: &WideSample, ratio: Option<f64>) -> String {
             mega(before),
             mega(after)
         )),
+        sample.bare_bytes_per_second.map_or(String::new(), |bare| format!(", a bare server takes {:.0}", mega(bare))),
         sample.rows,
         sample.seconds,
         sample.rows_per_second(),

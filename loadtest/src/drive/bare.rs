@@ -1,5 +1,5 @@
 //! What an answer costs over Arrow Flight alone: q1 of a server beside a bare `arrow-flight` server that holds the very
-//! batches of its answer and does nothing but send them.
+//! batches of its answer and does nothing but send them. What DoPut costs: it counts the rows that it is sent and drops them.
 //!
 //! Both run as processes of their own, are asked in turns over one connection each by the same client, and have the same
 //! HTTP/2 settings. The bare server is asked by DoGet; the other one by GetFlightInfo and DoGet.
@@ -9,15 +9,17 @@ use std::{pin::Pin, process::Stdio, sync::Arc, time::Duration, time::Instant};
 use anyhow::{Context, Result, ensure};
 use arrow::{
     array::{Array, RecordBatch},
-    ipc::{reader::StreamReader, writer::StreamWriter},
+    ipc::{reader::StreamReader, root_as_message, writer::StreamWriter},
 };
 use arrow_flight::{
     Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
     PollInfo, PutResult, Result as ActionResult, SchemaResult, Ticket,
     encode::FlightDataEncoderBuilder,
     flight_service_server::{FlightService, FlightServiceServer},
+    sql::DoPutUpdateResult,
 };
 use futures::{Stream, TryStreamExt, stream};
+use prost::Message;
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
@@ -100,7 +102,7 @@ fn bytes_of(batch: &RecordBatch) -> Result<u64> {
 }
 
 /// Starts this program as a bare server of some batches; it is killed when the child is dropped.
-async fn start(batches: &[RecordBatch]) -> Result<(Child, String)> {
+pub(super) async fn start(batches: &[RecordBatch]) -> Result<(Child, String)> {
     let program = std::env::current_exe().context("find this program")?;
     let mut child = Command::new(&program)
         .arg("bare-flight")
@@ -159,7 +161,7 @@ struct Bare {
 type Sent<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 fn unknown<T>() -> Result<Response<T>, Status> {
-    Err(Status::unimplemented("a bare server knows DoGet alone"))
+    Err(Status::unimplemented("a bare server knows DoGet and DoPut alone"))
 }
 
 #[tonic::async_trait]
@@ -205,8 +207,14 @@ impl FlightService for Bare {
         unknown()
     }
 
-    async fn do_put(&self, _: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
-        unknown()
+    async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
+        let (mut messages, mut record_count) = (request.into_inner(), 0);
+        while let Some(message) = messages.message().await? {
+            let header = root_as_message(&message.data_header).map_err(|e| Status::invalid_argument(e.to_string()))?;
+            record_count += header.header_as_record_batch().map_or(0, |batch| batch.length());
+        }
+        let app_metadata = DoPutUpdateResult { record_count }.encode_to_vec().into();
+        Ok(Response::new(Box::pin(stream::iter([Ok(PutResult { app_metadata })]))))
     }
 
     async fn do_exchange(&self, _: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
@@ -253,7 +261,10 @@ mod tests {
             assert_eq!(bytes_of(&found[0]).unwrap(), 1_000 * row + 4);
         }
         let error = format!("{:#}", session.query("select 1").await.unwrap_err());
-        assert!(error.contains("DoGet alone"), "{error}");
+        assert!(error.contains("DoGet and DoPut alone"), "{error}");
+        let (schema, sent) = (batches[0].schema(), stream::iter(batches.into_iter().map(Ok)));
+        let channel = flight::connect(&url, timeout).await.unwrap();
+        assert_eq!(flight::ingest_into(["db", "t"], schema, channel, sent, timeout).await.unwrap(), 3_000);
         served.abort();
     }
 

@@ -19,6 +19,7 @@ use tokio::{
 };
 
 use super::{
+    bare,
     database::create_table,
     flight,
     http::HttpOptions,
@@ -84,6 +85,9 @@ pub struct WideSample {
     pub written_bytes: u64,
     /// What the disk took in large blocks, each synced, in bytes a second: before the load and after it.
     pub disk_bytes_per_second: Option<[f64; 2]>,
+    /// Bytes of rows a second that a bare Flight server takes from the same writers and drops; beside the disk.
+    #[serde(default)]
+    pub bare_bytes_per_second: Option<f64>,
     /// Bytes a second of the line to the store.
     pub line_bytes_per_second: Option<u64>,
     /// Processor time of the server, in seconds.
@@ -144,6 +148,7 @@ pub async fn load(set: Wide, options: &WideOptions) -> Result<WideSample> {
         let (before, root) = (rate_of(options).await?, options.directory.join("root"));
         let mut sample = written(set, options, root.display().to_string(), Vec::new(), &passed).await?;
         sample.disk_bytes_per_second = Some([before, rate_of(options).await?]);
+        sample.bare_bytes_per_second = Some(bare_rate(set, options).await?);
         return Ok(sample);
     };
     let (s3, address) = start_s3(&line.program, &options.directory).await?;
@@ -170,6 +175,14 @@ pub async fn load(set: Wide, options: &WideOptions) -> Result<WideSample> {
 async fn rate_of(options: &WideOptions) -> Result<f64> {
     let (directory, bytes) = (options.directory.clone(), options.disk_bytes);
     tokio::task::spawn_blocking(move || disk_rate(&directory, bytes)).await.context("measure the disk")?
+}
+
+/// Bytes of rows a second that the writers get rid of where nobody decodes or keeps them.
+async fn bare_rate(set: Wide, options: &WideOptions) -> Result<f64> {
+    let (_process, url) = bare::start(&[set.batch(1, 0..1)?]).await?;
+    let begun = Instant::now();
+    put_all(set, options, &url).await?;
+    Ok((set.len() * ROW_BYTES) as f64 / begun.elapsed().as_secs_f64())
 }
 
 /// Starts an S3 server with one empty bucket in a directory; killed when dropped.
@@ -240,6 +253,7 @@ async fn written(
         latency: latencies.percentiles(),
         written_bytes: after.2 - before.2,
         disk_bytes_per_second: None,
+        bare_bytes_per_second: None,
         line_bytes_per_second: None,
         server_cpu_seconds: after.0 - before.0,
         client_cpu_seconds: after.1 - before.1,

@@ -257,12 +257,14 @@ fn wide_rows_are_told_against_the_disk_and_against_the_line_before() {
         latency: Latencies::default().percentiles(),
         written_bytes: rate * 10,
         disk_bytes_per_second: None,
+        bare_bytes_per_second: None,
         line_bytes_per_second: Some(rate),
         server_cpu_seconds: 3.0,
         client_cpu_seconds: 4.0,
     };
     let disk = crate::drive::wide::WideSample {
         disk_bytes_per_second: Some([400e6, 600e6]),
+        bare_bytes_per_second: Some(900e6),
         line_bytes_per_second: None,
         ..line(500_000_000, 100_000)
     };
@@ -274,6 +276,7 @@ fn wide_rows_are_told_against_the_disk_and_against_the_line_before() {
     assert_lines(
         &std::fs::read_to_string(page).unwrap(),
         &[
+            "A bare Flight server, which takes the rows of the same writers and drops them, gets 900 MB/s here: the disk cannot be kept busy by more.",
             "| disk, 400 MB/s before, 600 after | 100 000 | 16 × 100 | 10.00 | **325.2** | 65 % |  | 500.0 | 100 % | 3.00 | 4.00 | 0.00 | 0.00 |",
             "| line of 100 MB/s | 39 000 | 16 × 100 | 10.00 | **126.8** | 127 % | **1.95 ×** | 100.0 | 100 % | 3.00 | 4.00 | 0.00 | 0.00 |",
         ],

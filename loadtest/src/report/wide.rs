@@ -70,6 +70,14 @@ impl WideReport {
             "p50 ms",
             "p99 ms",
         ];
+        if let Some(bare) = self.samples.iter().find_map(|sample| sample.bare_bytes_per_second) {
+            let taken = format!(
+                "A bare Flight server, which takes the rows of the same writers and drops them, gets {:.0} MB/s here: the disk \
+                 cannot be kept busy by more.",
+                bare / 1e6
+            );
+            paragraph(&mut page, &taken);
+        }
         let rows = self.samples.iter().enumerate().map(|(at, sample)| {
             let limit = sample.limit().unwrap_or(f64::NAN);
             let store = match sample.disk_bytes_per_second {
