@@ -14,7 +14,8 @@ pub struct IngestConfig {
     /// one. Each costs a watermark in every version.
     pub writers: Option<usize>,
     /// Time between two segments of small requests (less than 1 MiB of decoded rows each, and 16 MiB together) while requests
-    /// keep coming, each within 20 ms of the one before, in milliseconds; the first four after a pause are put at once.
+    /// keep coming, each within 20 ms of the one before or while others are answered, in milliseconds; the first four after a
+    /// pause are put at once.
     /// Default (`None`): 0 on a directory and in memory, 1 000 elsewhere. Each segment costs a PUT, and a GET for every reader
     /// until it is folded; longer intervals mean longer waits for acknowledgements.
     pub flush_interval_ms: Option<u64>,

@@ -80,7 +80,7 @@ pub async fn serve(socket: UdpSocket, ingest: Ingest, target: UdpTarget, mut sto
         match batch.write(&ingest, &target).await {
             Ok(written) => {
                 if let Some(first) = written.rejected.first() {
-                    wrong.add(written.dropped, || first.reason.clone());
+                    wrong.add(written.dropped, || format!("{}: {:?}", first.reason, first.text));
                 }
             }
             Err(error) => {

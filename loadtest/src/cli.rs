@@ -23,7 +23,7 @@ use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use tidelake_loadtest::generate::statements::write_file;
 use tidelake_loadtest::generate::{Order, text};
-use tidelake_loadtest::report::Report;
+use tidelake_loadtest::report::{Page as _, Report};
 
 /// Load test: the papers' thermohygrometers, written and asked over the public wire.
 #[derive(Debug, Parser)]
@@ -130,7 +130,7 @@ impl Command {
             What::Distant(distant) => distant.run().await,
             What::Report { file } => {
                 let report = Report::read(&file)?;
-                print!("{}", tidelake_loadtest::report::markdown(&report));
+                print!("{}", report.markdown());
                 Ok(())
             }
         }

@@ -11,7 +11,6 @@ pub mod wide;
 mod writing;
 
 pub use conditions::Conditions;
-pub use markdown::markdown;
 
 use crate::drive::bare::BareSample;
 use crate::drive::beside::BesideSample;
@@ -213,20 +212,6 @@ impl Report {
         }
     }
 
-    /// Writes `report.json`, `report.md` and its pictures into a directory, which is made when it is not there, and gives the
-    /// paths of the first two.
-    ///
-    /// # Errors
-    /// Anything that the file system refuses.
-    pub fn write(&self, dir: &Path) -> Result<[PathBuf; 2]> {
-        let paths = write_pair(dir, self, markdown(self))?;
-        for (name, picture) in plots::plots(self) {
-            let path = dir.join(name);
-            std::fs::write(&path, picture).with_context(|| format!("write {}", path.display()))?;
-        }
-        Ok(paths)
-    }
-
     /// Reads a `report.json`.
     ///
     /// # Errors
@@ -244,15 +229,45 @@ impl Report {
     }
 }
 
-/// Writes samples as `report.json` and their page as `report.md` into a directory, which is made when it is not there.
-fn write_pair(dir: &Path, samples: &impl Serialize, page: String) -> Result<[PathBuf; 2]> {
-    std::fs::create_dir_all(dir).with_context(|| format!("create directory {}", dir.display()))?;
-    let paths = [dir.join("report.json"), dir.join("report.md")];
-    let texts = [serde_json::to_string(samples)? + "\n", page];
-    for (path, text) in paths.iter().zip(texts) {
-        std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
+impl Page for Report {
+    fn markdown(&self) -> String {
+        markdown::markdown(self)
     }
-    Ok(paths)
+
+    fn pictures(&self) -> Vec<(&'static str, String)> {
+        plots::plots(self)
+    }
+}
+
+/// Samples with a page that tells them.
+pub trait Page: Serialize {
+    /// The whole page.
+    fn markdown(&self) -> String;
+
+    /// Its pictures, in SVG, by the names that it has for them.
+    fn pictures(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// Writes `report.json`, `report.md` and its pictures into a directory, which is made when it is not there, and gives the
+    /// paths of the first two.
+    ///
+    /// # Errors
+    /// Anything that the file system refuses.
+    fn write(&self, dir: &Path) -> Result<[PathBuf; 2]> {
+        std::fs::create_dir_all(dir).with_context(|| format!("create directory {}", dir.display()))?;
+        let put = |name: &str, text: String| {
+            let path = dir.join(name);
+            std::fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+            anyhow::Ok(path)
+        };
+        let json = put("report.json", serde_json::to_string(self)? + "\n")?;
+        let page = put("report.md", self.markdown())?;
+        for (name, picture) in self.pictures() {
+            put(name, picture)?;
+        }
+        Ok([json, page])
+    }
 }
 
 #[cfg(test)]

@@ -100,8 +100,7 @@ impl Lane {
         for entry in &mut group {
             let rows = entry.rows();
             if let Err(error) = entry.close() {
-                counter!(LOST_ROWS).increment(rows);
-                tracing::error!(rows, %error, "rows acknowledged from the buffer are lost");
+                lost(rows, &error);
             }
         }
         let (claiming, group): (Vec<_>, Vec<_>) = group.into_iter().partition(|e| e.claim.is_some());
@@ -380,11 +379,13 @@ fn refuse(entry: Entry, error: &Error) {
         Some(waiter) => {
             let _ = waiter.send(Err(Error::new(error.kind(), error.to_string())));
         }
-        None => {
-            counter!(LOST_ROWS).increment(entry.rows());
-            tracing::error!(rows = entry.rows(), %error, "rows acknowledged from the buffer are lost");
-        }
+        None => lost(entry.rows(), error),
     }
+}
+
+fn lost(rows: u64, error: &Error) {
+    counter!(LOST_ROWS).increment(rows);
+    tracing::error!(rows, %error, "rows acknowledged from the buffer are lost");
 }
 
 /// Puts the bytes under the key until the store answers: a number stands for the same bytes for ever.

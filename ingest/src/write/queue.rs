@@ -248,6 +248,7 @@ impl Queue {
 
     /// Takes the next group: as many requests as fit a group, at least one, as soon as one of them waits or its first one
     /// is `linger` old, and a small group is due; at once where there is much. `None` when the queue is closed and empty.
+    /// Whoever has answered them says so by [`Queue::answered`].
     pub(crate) async fn take(&self, takes: Takes, linger: Duration) -> Option<Vec<Entry>> {
         match takes {
             Takes::Any => self.take_any(linger).await,

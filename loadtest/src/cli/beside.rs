@@ -10,7 +10,7 @@ use tidelake_loadtest::drive::beside::writer::WriterOptions;
 use tidelake_loadtest::drive::beside::{BesideOptions, BesideSample, ask_beside};
 use tidelake_loadtest::drive::query::median;
 use tidelake_loadtest::oracle::Oracle;
-use tidelake_loadtest::report::Report;
+use tidelake_loadtest::report::{Page as _, Report};
 
 /// How the writer writes.
 #[derive(Debug, Clone, Args)]

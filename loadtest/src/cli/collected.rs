@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use tidelake_loadtest::drive::collected::collect;
-use tidelake_loadtest::report::Report;
+use tidelake_loadtest::report::{Page as _, Report};
 
 /// Arguments of `collected`.
 #[derive(Debug, Args)]

@@ -14,6 +14,7 @@ use tidelake_loadtest::drive::files::live_bytes;
 use tidelake_loadtest::drive::peers::{served, settled};
 use tidelake_loadtest::drive::{self, Client, HttpOptions};
 use tidelake_loadtest::measure;
+use tidelake_loadtest::report::Page as _;
 use tidelake_loadtest::report::fleet::{FleetBeside, FleetReport, FleetRival, values_per_second};
 
 /// Arguments of `devops`.

@@ -7,7 +7,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use tidelake_loadtest::Devices;
 use tidelake_loadtest::drive::growth::{GrowthOptions, GrowthSample, grow};
-use tidelake_loadtest::report::Report;
+use tidelake_loadtest::report::{Page as _, Report};
 
 /// Arguments of `growth`.
 #[derive(Debug, Args)]

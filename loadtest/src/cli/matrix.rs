@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use tidelake_loadtest::Devices;
 use tidelake_loadtest::drive::{Durability, Existing, Protocol, WriteOptions, WriteSample, create_database};
 use tidelake_loadtest::generate::{Order, Source};
-use tidelake_loadtest::report::Report;
+use tidelake_loadtest::report::{Page as _, Report};
 
 /// Which cells are measured.
 #[derive(Debug, Clone, Args)]

@@ -6,8 +6,8 @@ use clap::Args;
 use std::path::PathBuf;
 use tidelake_loadtest::drive::meters::{MetersOptions, MetersSample, load};
 use tidelake_loadtest::meters::{Form, Meters, published};
-use tidelake_loadtest::report::Conditions;
 use tidelake_loadtest::report::meters::MetersReport;
+use tidelake_loadtest::report::{Conditions, Page as _};
 
 /// Arguments of `meters`.
 #[derive(Debug, Args)]

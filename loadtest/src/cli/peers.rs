@@ -13,7 +13,7 @@ use tidelake_loadtest::drive::adapter::Adapter;
 use tidelake_loadtest::drive::peers::{measure_fed, measure_server};
 use tidelake_loadtest::generate::{GROUPS, Order};
 use tidelake_loadtest::oracle::Oracle;
-use tidelake_loadtest::report::{PeerLoad, PeerSample, Report, Verified};
+use tidelake_loadtest::report::{Page as _, PeerLoad, PeerSample, Report, Verified};
 use tidelake_loadtest::verify::{compare, sums_of_q1};
 use tidelake_loadtest::workload::{Q1_GROUPS, Question, queries};
 use tokio::runtime::Handle;

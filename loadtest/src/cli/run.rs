@@ -13,7 +13,7 @@ use tidelake_loadtest::drive::{Existing, HttpOptions, create_database};
 use tidelake_loadtest::generate::Source;
 use tidelake_loadtest::measure;
 use tidelake_loadtest::oracle::Oracle;
-use tidelake_loadtest::report::Report;
+use tidelake_loadtest::report::{Page as _, Report};
 use tidelake_loadtest::workload::{DATABASE, SUPERTABLE};
 
 /// Arguments of `run`.

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tidelake_loadtest::distant::Distance;
 use tidelake_loadtest::drive::wide::{Line, WideOptions, WideSample, load};
-use tidelake_loadtest::report::Conditions;
 use tidelake_loadtest::report::wide::WideReport;
+use tidelake_loadtest::report::{Conditions, Page as _};
 use tidelake_loadtest::wide::{PUBLISHED, Wide};
 
 /// Arguments of `wide`.

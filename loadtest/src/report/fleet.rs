@@ -1,14 +1,10 @@
 //! The report of the fleet of servers, beside InfluxDB where it was asked.
 
-use std::path::{Path, PathBuf};
-
-use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Conditions,
+    Conditions, Page,
     text::{bytes, grouped, millis, paragraph, section, table},
-    write_pair,
 };
 use crate::{
     devops::{Fleet, Form},
@@ -98,46 +94,21 @@ impl FleetReport {
         self.forms.iter().find(|sample| sample.form == form && sample.with_parameters == with_parameters)
     }
 
-    /// Writes `report.json` and `report.md` into a directory, which is made when it is not there, and gives their paths.
-    ///
-    /// # Errors
-    /// Anything that the file system refuses.
-    pub fn write(&self, dir: &Path) -> Result<[PathBuf; 2]> {
-        write_pair(dir, self, self.markdown())
-    }
-
-    fn markdown(&self) -> String {
-        let mut page = "# Load test: a fleet of servers\n\n".to_owned();
-        let Fleet { hosts, steps, seed } = self.fleet;
-        let (lines, values) = (grouped(self.fleet.lines()), grouped(self.fleet.values()));
-        let data = format!(
-            "{hosts} hosts × 9 measurements with 101 fields × {steps} reports, one in ten seconds: {lines} lines, {values} values, \
-             seed {seed}; the answers to each worker's first questions are compared with the generator's values."
-        );
-        let papers = "InfluxData's published figures (InfluxDB 1.4, Cassandra) are of 16 processors with the client on another machine.";
-        self.conditions.tell(&mut page, &[data, papers.to_owned()]);
-        self.compared(&mut page);
-        self.questions(&mut page);
-        page
-    }
-
     fn compared(&self, page: &mut String) {
-        let version = self.influxdb.as_ref().map(|rival| format!("InfluxDB {}, same run", rival.version));
-        let (is_beside, title) = (version.is_some(), version.unwrap_or_default());
+        let rival = self.influxdb.as_ref();
         let mut header = vec!["".to_owned(), "**Tidelake**".to_owned()];
-        if is_beside {
-            header.extend([title, "ours against it".to_owned()]);
+        if let Some(rival) = rival {
+            header.extend([format!("InfluxDB {}, same run", rival.version), "ours against it".to_owned()]);
         }
         header.extend(["InfluxDB 1.4, published", "Cassandra, published"].map(str::to_owned));
         let row = |what: String, ours: f64, theirs: Option<f64>, published: [f64; 2], shown: fn(f64) -> String| {
             let mut row = vec![what, format!("**{}**", shown(ours))];
-            if let Some(theirs) = theirs.filter(|_| is_beside) {
+            if let Some(theirs) = theirs {
                 row.extend([shown(theirs), format!("{:.2} ×", ours / theirs)]);
             }
             row.extend(published.map(shown));
             row
         };
-        let rival = self.influxdb.as_ref();
         let mut rows = Vec::new();
         if let Some(load) = &self.load {
             let what = format!(
@@ -162,7 +133,7 @@ impl FleetReport {
             );
             rows.push(row(what, sample.mean_ms, rival.map(|rival| rival.form.mean_ms), FLEET.mean_ms, millis));
         }
-        section(page, "Beside InfluxDB");
+        section(page, "Loading, size, one host and hour");
         paragraph(page, "Ours is acknowledged after fsync.");
         table(page, &header, rows.into_iter());
     }
@@ -203,5 +174,22 @@ impl FleetReport {
                 bytes(size.log.bytes)
             ),
         );
+    }
+}
+
+impl Page for FleetReport {
+    fn markdown(&self) -> String {
+        let mut page = "# Load test: a fleet of servers\n\n".to_owned();
+        let Fleet { hosts, steps, seed } = self.fleet;
+        let (lines, values) = (grouped(self.fleet.lines()), grouped(self.fleet.values()));
+        let data = format!(
+            "{hosts} hosts × 9 measurements with 101 fields × {steps} reports, one in ten seconds: {lines} lines, {values} values, \
+             seed {seed}; the answers to each worker's first questions are compared with the generator's values."
+        );
+        let papers = "InfluxData's published figures (InfluxDB 1.4, Cassandra) are of 16 processors with the client on another machine.";
+        self.conditions.tell(&mut page, &[data, papers.to_owned()]);
+        self.compared(&mut page);
+        self.questions(&mut page);
+        page
     }
 }

@@ -15,7 +15,7 @@ use crate::workload::{PERCENTS, Q1_GROUPS, Question, all_queries};
 use std::collections::BTreeSet;
 
 /// The whole page.
-pub fn markdown(report: &Report) -> String {
+pub(super) fn markdown(report: &Report) -> String {
     let mut page = String::new();
     page.push_str("# Load test: thermohygrometers\n\n");
     conditions(&mut page, report);

@@ -1,14 +1,10 @@
 //! The report of smart meters, written to servers with one processor, two, ….
 
-use std::path::{Path, PathBuf};
-
-use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Conditions,
+    Conditions, Page,
     text::{bytes, grouped, millis, paragraph, table},
-    write_pair,
 };
 use crate::{
     drive::meters::MetersSample,
@@ -28,20 +24,14 @@ pub struct MetersReport {
 }
 
 impl MetersReport {
-    /// Writes `report.json` and `report.md` into a directory, which is made when it is not there, and gives their paths.
-    ///
-    /// # Errors
-    /// Anything that the file system refuses.
-    pub fn write(&self, dir: &Path) -> Result<[PathBuf; 2]> {
-        write_pair(dir, self, self.markdown())
-    }
-
     /// A sample's rate over that of the first of its form.
     pub fn ratio(&self, sample: &MetersSample) -> Option<f64> {
         let first = self.samples.iter().find(|first| first.form == sample.form)?;
         Some(sample.sent.rows_per_second() / first.sent.rows_per_second())
     }
+}
 
+impl Page for MetersReport {
     fn markdown(&self) -> String {
         let mut page = "# Load test: smart meters by processors\n\n".to_owned();
         let Meters { subtables, rows, seed } = self.data;

@@ -143,7 +143,7 @@ fn report() -> Report {
 
 #[test]
 fn the_page_has_our_figures_beside_the_papers() {
-    let page = markdown(&report());
+    let page = report().markdown();
     for line in [
         "- 1 000 devices × 1 000 rows = 1 000 000 rows, seed 1.",
         "| **Tidelake, line** | 2000 |  |  |  | **812 345** |  |  |  |",
@@ -177,7 +177,7 @@ fn the_page_has_our_figures_beside_the_papers() {
 
 #[test]
 fn every_table_has_as_many_cells_in_each_row() {
-    let page = markdown(&report());
+    let page = report().markdown();
     for table in page.split("\n\n").filter(|part| part.starts_with('|')) {
         let widths: Vec<usize> = table.lines().map(|line| line.matches('|').count()).collect();
         assert!(widths.iter().all(|width| *width == widths[0]), "{table}");
@@ -191,12 +191,12 @@ fn a_report_reads_back_and_a_newer_one_is_refused() {
     let [json, page] = report.write(&dir.path().join("new")).unwrap();
     let read = Report::read(&json).unwrap();
     assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::to_value(&report).unwrap());
-    assert_eq!(std::fs::read_to_string(page).unwrap(), markdown(&read));
+    assert_eq!(std::fs::read_to_string(page).unwrap(), read.markdown());
     for (picture, lines) in [("writing.svg", 5), ("latency.svg", 6)] {
         let svg = std::fs::read_to_string(json.with_file_name(picture)).unwrap();
         // Each line has one in the legend too.
         assert_eq!(svg.matches("<polyline").count(), 2 * lines, "{svg}");
-        assert!(markdown(&read).contains(&format!("]({picture})")));
+        assert!(read.markdown().contains(&format!("]({picture})")));
     }
     let newer = std::fs::read_to_string(&json).unwrap().replacen("\"version\":1", "\"version\":2", 1);
     std::fs::write(&json, newer).unwrap();
@@ -236,10 +236,8 @@ fn meters_are_told_by_processors_against_the_first() {
         data: crate::meters::Meters { subtables: 10, rows: 200_000, seed: 1 },
         samples: vec![sample(1, 2_000_000), sample(2, 3_000_000)],
     };
-    let dir = tempfile::tempdir().unwrap();
-    let [_, page] = report.write(dir.path()).unwrap();
     assert_lines(
-        &std::fs::read_to_string(page).unwrap(),
+        &report.markdown(),
         &[
             "| line | 1 | 1 | 4 × 2000 | **1 000 000** | 1.00 | 380 000 | 2.5 MB | 1.50 | 0.25 | 0.00 | 0.00 |",
             "| line | 2 | the same | 4 × 2000 | **1 500 000** | 1.50 | 880 000 | 2.5 MB | 1.50 | 0.25 | 0.00 | 0.00 |",
@@ -271,10 +269,8 @@ fn wide_rows_are_told_against_the_disk_and_against_the_line_before() {
     let samples = vec![disk, line(50_000_000, 20_000), line(100_000_000, 39_000)];
     let report = wide::WideReport { conditions: Conditions::here(), samples };
     assert_eq!([report.ratio(0), report.ratio(1), report.ratio(2)], [None, None, Some(1.95)]);
-    let dir = tempfile::tempdir().unwrap();
-    let [_, page] = report.write(dir.path()).unwrap();
     assert_lines(
-        &std::fs::read_to_string(page).unwrap(),
+        &report.markdown(),
         &[
             "A bare Flight server, which takes the rows of the same writers and drops them, gets 900 MB/s here: the disk cannot be kept busy by more.",
             "| disk, 400 MB/s before, 600 after | 100 000 | 16 × 100 | 10.00 | **325.2** | 65 % |  | 500.0 | 100 % | 3.00 | 4.00 | 0.00 | 0.00 |",
@@ -311,10 +307,8 @@ fn a_fleet_is_told_with_and_without_another_system() {
     };
     (report.load, report.live_bytes) = (Some(load(0.01)), 151_500);
     report.forms = vec![form(Form::OneHostOneHour, false, 0.75), form(Form::OneHostOneHour, true, 0.5)];
-    let dir = tempfile::tempdir().unwrap();
-    let page = |report: &fleet::FleetReport| std::fs::read_to_string(&report.write(dir.path()).unwrap()[1]).unwrap();
     assert_lines(
-        &page(&report),
+        &report.markdown(),
         &[
             "|  | **Tidelake** | InfluxDB 1.4, published | Cassandra, published |",
             "| loading with 4 workers, 5 000 lines a request, values/s | **10 100 000** | 1 432 630 | 103 912 |",
@@ -334,7 +328,7 @@ fn a_fleet_is_told_with_and_without_another_system() {
         form: form(Form::OneHostOneHour, false, 1.0),
     });
     assert_lines(
-        &page(&report),
+        &report.markdown(),
         &[
             "|  | **Tidelake** | InfluxDB 1.6.7, same run | ours against it | InfluxDB 1.4, published | Cassandra, published |",
             "| loading with 4 workers, 5 000 lines a request, values/s | **10 100 000** | 2 020 000 | 5.00 × | 1 432 630 | 103 912 |",

@@ -1,14 +1,10 @@
 //! The report of rows of 32 524 bytes, against the disk and against lines of given bandwidths to an S3 server.
 
-use std::path::{Path, PathBuf};
-
-use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Conditions,
+    Conditions, Page,
     text::{grouped, millis, paragraph, table},
-    write_pair,
 };
 use crate::{
     drive::wide::WideSample,
@@ -26,21 +22,15 @@ pub struct WideReport {
 }
 
 impl WideReport {
-    /// Writes `report.json` and `report.md` into a directory, which is made when it is not there, and gives their paths.
-    ///
-    /// # Errors
-    /// Anything that the file system refuses.
-    pub fn write(&self, dir: &Path) -> Result<[PathBuf; 2]> {
-        write_pair(dir, self, self.markdown())
-    }
-
     /// The rate of the sample at `at` over that of the line before it, where both are lines.
     pub fn ratio(&self, at: usize) -> Option<f64> {
         let before = self.samples.get(at.checked_sub(1)?)?;
         before.line_bytes_per_second?;
         Some(self.samples[at].rows_per_second() / before.rows_per_second())
     }
+}
 
+impl Page for WideReport {
     fn markdown(&self) -> String {
         let mut page = "# Load test: wide rows\n\n".to_owned();
         let rows = format!(

@@ -13,6 +13,7 @@ fn damage(directory: &StdPath, every: u64) {
         }
     }
 }
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_damaged_on_the_disk_is_fetched_again_and_never_data() {
     let distant = Distant::with(&[40 * B, 3 * B + 1, 1_000]).await;
