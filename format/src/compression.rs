@@ -24,6 +24,61 @@ pub(crate) fn compress(raw: &[u8], level: i32) -> Result<Vec<u8>> {
     with(&ENCODER, || Compressor::new(level), encode).map_err(|e| Error::internal("zstd cannot compress").source(e))
 }
 
+/// The most bytes of a block in a zstd frame.
+const BLOCK: usize = 128 << 10;
+
+/// Appends a zstd frame of `len` bytes of content, brought in parts, as they are (RFC 8878: magic, a header that states the
+/// content size, raw blocks).
+///
+/// # Panics
+/// Where the parts have another length, or 4 GiB and more.
+pub(crate) fn store<'a>(parts: impl IntoIterator<Item = &'a [u8]>, len: usize, frame: &mut Vec<u8>) {
+    frame.extend_from_slice(&[0x28, 0xB5, 0x2F, 0xFD]);
+    match len {
+        0..256 => frame.extend_from_slice(&[0x20, len as u8]),
+        256..65_792 => {
+            frame.push(0x60);
+            frame.extend_from_slice(&((len - 256) as u16).to_le_bytes());
+        }
+        _ => {
+            frame.push(0xA0);
+            frame.extend_from_slice(&u32::try_from(len).expect("a frame of less than 4 GiB").to_le_bytes());
+        }
+    }
+    let (mut begun, mut room) = (0, 0);
+    let mut begin = |frame: &mut Vec<u8>| {
+        let size = (len - begun).min(BLOCK);
+        begun += size;
+        let header = (size as u32) << 3 | u32::from(begun == len);
+        frame.extend_from_slice(&header.to_le_bytes()[..3]);
+        size
+    };
+    if len == 0 {
+        begin(frame);
+    }
+    for mut part in parts {
+        while !part.is_empty() {
+            if room == 0 {
+                room = begin(frame);
+            }
+            let (now, later) = part.split_at(part.len().min(room));
+            frame.extend_from_slice(now);
+            (part, room) = (later, room - now.len());
+        }
+    }
+    assert!(begun == len && room == 0, "a frame of {len} bytes has {}", begun - room);
+}
+
+/// Bytes of the frame that [`store`] appends.
+pub(crate) fn stored_len(len: usize) -> usize {
+    let header = match len {
+        0..256 => 6,
+        256..65_792 => 7,
+        _ => 9,
+    };
+    header + 3 * len.div_ceil(BLOCK).max(1) + len
+}
+
 /// The content of a zstd frame, of at most `capacity` bytes, which are allocated at once.
 ///
 /// # Errors
@@ -53,6 +108,28 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn what_is_stored_as_it_is_is_a_frame_of_any_length_and_parts() {
+        let lens = [0, 1, 255, 256, 3_800, 65_535, 65_536, 65_791, 65_792, BLOCK, BLOCK + 1, 3 * BLOCK, 3 * BLOCK + 77];
+        for len in lens {
+            let raw: Vec<u8> = (0..len).map(|i| ((i * i) >> 3) as u8).collect();
+            for part in [1 << 20, BLOCK, 1_000, 77] {
+                let mut frame = b"before".to_vec();
+                store(raw.chunks(part), len, &mut frame);
+                let frame = &frame[6..];
+                assert_eq!(frame.len(), stored_len(len), "{len} bytes");
+                assert_eq!(zstd::zstd_safe::get_frame_content_size(frame).unwrap(), Some(len as u64), "{len} bytes");
+                assert!(inflate(frame, len).unwrap() == raw, "{len} bytes in parts of {part}");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a frame of 5 bytes has 3")]
+    fn parts_of_another_length_are_a_fault() {
+        store([&b"abc"[..]], 5, &mut Vec::new());
+    }
 
     #[test]
     fn what_a_thread_keeps_codes_one_body_after_another_at_any_level_and_after_errors() {

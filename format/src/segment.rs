@@ -17,21 +17,24 @@
 //!   …           bodies, adjacent, in the order of the directory, to the end of the object
 //! ```
 //!
-//! A body is one zstd frame (level 1, of small ones uncompressed) of `raw` bytes: the length of the first stream (u64),
+//! A body is one zstd frame (level 1; small ones, and large ones where it does not pay, uncompressed) of `raw` bytes: the length of the first stream (u64),
 //! the Arrow IPC stream of the series set, the Arrow IPC stream of the rows; one record batch in each.
 
+mod body;
 mod concat;
 pub(crate) mod ipc;
 
 use arrow::array::RecordBatch;
-use bytes::{BufMut, Bytes, BytesMut};
+use body::{Body, MAX_RAW};
+use bytes::{BufMut, Bytes};
 
+pub use body::Compression;
 pub use concat::concat_blocks;
 
 use crate::{
     error::{Error, Result},
     ids::{Position, TableId, WriterId},
-    rows::{Block, SeriesSet, batch_bytes},
+    rows::{Block, SeriesSet},
 };
 
 /// The first bytes of every segment.
@@ -41,11 +44,6 @@ pub const FORMAT_VERSION: u16 = 1;
 
 /// The most blocks of a segment.
 const MAX_BLOCKS: usize = 1 << 20;
-/// The most bytes of a body before compression.
-const MAX_RAW: usize = 1 << 30;
-/// Bodies of these sizes are not compressed: they take one block of a disk either way, and to compress one takes as long as
-/// to make it.
-const STORED_RAW: std::ops::RangeInclusive<usize> = 256..=3_800;
 const HEADER: usize = 56;
 const ENTRY: usize = 32;
 
@@ -70,20 +68,20 @@ pub struct Segment {
     pub blocks: Vec<Block>,
 }
 
-/// Encodes a segment; the same blocks always give the same bytes.
+/// Encodes a segment; the same blocks and the same `compression` always give the same bytes.
 ///
 /// # Errors
 /// [`Kind::Invalid`](crate::Kind::Invalid) when a block is over 1 GiB; [`Kind::Internal`](crate::Kind::Internal)
 /// when Arrow refuses one.
-pub fn encode(header: &SegmentHeader, blocks: &[Block]) -> Result<Bytes> {
+pub fn encode(header: &SegmentHeader, blocks: &[Block], compression: Compression) -> Result<Bytes> {
     if blocks.len() > MAX_BLOCKS {
         return Err(Error::invalid("too many tables for one segment")
             .with("limit", MAX_BLOCKS)
             .with("found", blocks.len()));
     }
-    let bodies = blocks.iter().map(body).collect::<Result<Vec<_>>>()?;
-    let mut offset = HEADER + ENTRY * blocks.len() + 4;
-    let mut out = BytesMut::with_capacity(offset + bodies.iter().map(|b| b.0.len()).sum::<usize>());
+    let bodies = blocks.iter().map(|block| Body::of(block, compression)).collect::<Result<Vec<_>>>()?;
+    let start = HEADER + ENTRY * blocks.len() + 4;
+    let mut out = Vec::with_capacity(start + bodies.iter().map(Body::len).sum::<usize>());
     out.put_slice(MAGIC);
     out.put_u16_le(FORMAT_VERSION);
     out.put_u16_le(0);
@@ -92,39 +90,23 @@ pub fn encode(header: &SegmentHeader, blocks: &[Block]) -> Result<Bytes> {
     out.put_u64_le(header.position.seq);
     out.put_i64_le(header.writer_start_ms);
     out.put_i64_le(header.stamp_ns);
-    for (block, (stored, raw)) in blocks.iter().zip(&bodies) {
-        out.put_u32_le(block.table.0);
-        out.put_u32_le(block.series.len() as u32);
-        out.put_u32_le(block.len() as u32);
-        out.put_u32_le(crc32fast::hash(stored));
-        out.put_u64_le(offset as u64);
-        out.put_u32_le(stored.len() as u32);
-        out.put_u32_le(*raw as u32);
-        offset += stored.len();
+    out.resize(start, 0);
+    for (i, (block, body)) in blocks.iter().zip(&bodies).enumerate() {
+        let offset = out.len();
+        body.put(&mut out);
+        let (crc, stored) = (crc32fast::hash(&out[offset..]), out.len() - offset);
+        let mut entry = &mut out[HEADER + ENTRY * i..][..ENTRY];
+        entry.put_u32_le(block.table.0);
+        entry.put_u32_le(block.series.len() as u32);
+        entry.put_u32_le(block.len() as u32);
+        entry.put_u32_le(crc);
+        entry.put_u64_le(offset as u64);
+        entry.put_u32_le(stored as u32);
+        entry.put_u32_le(body.raw as u32);
     }
-    let crc = crc32fast::hash(&out);
-    out.put_u32_le(crc);
-    for (stored, _) in &bodies {
-        out.put_slice(stored);
-    }
-    Ok(out.freeze())
-}
-
-/// The stored bytes of a block and their length before compression.
-fn body(block: &Block) -> Result<(Vec<u8>, usize)> {
-    let mut raw = Vec::with_capacity(2_048 + batch_bytes(&block.rows) + batch_bytes(block.series.batch()));
-    raw.extend_from_slice(&[0; 8]);
-    ipc::write(block.series.batch(), &mut raw)?;
-    let series = (raw.len() - 8) as u64;
-    raw[..8].copy_from_slice(&series.to_le_bytes());
-    ipc::write(&block.rows, &mut raw)?;
-    if raw.len() > MAX_RAW {
-        return Err(Error::invalid("the rows of one table in one segment are too large")
-            .with("table", block.table.0)
-            .with("limit", MAX_RAW)
-            .with("found", raw.len()));
-    }
-    Ok((if STORED_RAW.contains(&raw.len()) { ipc::store(&raw) } else { ipc::compress(&raw)? }, raw.len()))
+    let crc = crc32fast::hash(&out[..start - 4]);
+    out[start - 4..start].copy_from_slice(&crc.to_le_bytes());
+    Ok(out.into())
 }
 
 /// Decodes a segment; `key` is only for messages. That the position in the header is that of the key is for the

@@ -17,7 +17,7 @@ use tidelake_format::{
     meta::Root,
     rows::{Block, SeriesSet},
     schema::{Role, Supertable},
-    segment::{SegmentHeader, encode},
+    segment::{Compression, SegmentHeader, encode},
     snapshot::{SnapshotOptions, SnapshotReader},
     store::Store,
     types::{Precision, Type},
@@ -105,7 +105,7 @@ pub(crate) async fn engine() -> (Engine, Arc<Notes>) {
     // A segment counts only for two days after its writer's start.
     let now = chrono::Utc::now().timestamp_millis();
     let header = SegmentHeader { position, writer_start_ms: now, stamp_ns: now };
-    let segment = encode(&header, &[block(&table)]).unwrap();
+    let segment = encode(&header, &[block(&table)], Compression::Always).unwrap();
     root.store().create(&log_key(position), segment).await.unwrap();
     let snapshots = SnapshotReader::new(root.clone(), SnapshotOptions::default());
     let notes = Arc::new(Notes::default());

@@ -113,8 +113,8 @@ fn wide_rows_arrive_whole_on_a_disk_and_over_a_line_to_a_bucket() {
     let Some(s3) = tool("TIDELAKE_VERSITYGW") else { return };
     let directory = tempfile::tempdir().unwrap();
     let (out, dir, program) = (directory.path().join("out"), directory.path().join("roots"), program());
-    let mut arguments = vec!["wide", "--program", &program, "--subtables", "5", "--rows", "20", "--rows-per-put", "8"];
-    arguments.extend(["--writers", "3", "--disk-megabytes", "16", "--dir", dir.to_str().unwrap()]);
+    let mut arguments = vec!["wide", "--program", &program, "--subtables", "5", "--rows", "20", "--line-rows", "20"];
+    arguments.extend(["--rows-per-put", "8", "--writers", "3", "--dir", dir.to_str().unwrap()]);
     arguments.extend(["--s3-program", &s3, "--upload-megabytes", "4", "--out", out.to_str().unwrap()]);
     if run(&arguments).is_none() {
         return;

@@ -15,7 +15,7 @@ use crate::{
     rollup::RollupOptions,
     rows::{Block, SeriesSet},
     schema::{Role, Supertable},
-    segment::{self, SegmentHeader},
+    segment::{self, Compression, SegmentHeader},
     types::{Precision, Type},
 };
 
@@ -129,7 +129,7 @@ impl Lake {
         let header = SegmentHeader { position, writer_start_ms: now, stamp_ns: now };
         let block = Block::try_new(self.id(), series, rows).unwrap();
         let key = layout::log_key(position);
-        self.store().create(&key, segment::encode(&header, &[block]).unwrap()).await.unwrap();
+        self.store().create(&key, segment::encode(&header, &[block], Compression::Always).unwrap()).await.unwrap();
         key
     }
 

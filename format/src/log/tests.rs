@@ -12,7 +12,7 @@ use crate::{
     layout,
     meta::{Root, tests::root_with_table},
     rows::{Block, SeriesSet},
-    segment::{self, SegmentHeader},
+    segment::{self, Compression, SegmentHeader},
     store::{Ambient, Durable, Store, System},
     types::Precision,
 };
@@ -45,7 +45,7 @@ impl Place {
     pub(crate) async fn put(&self, writer: WriterId, seq: u64, modified_ms: i64, stamp_ns: i64) -> Position {
         let position = Position { writer, seq };
         let header = SegmentHeader { position, writer_start_ms: self.epoch_ms, stamp_ns: self.epoch_ms + stamp_ns };
-        let bytes = segment::encode(&header, &[self.block(value_of(position))]).unwrap();
+        let bytes = segment::encode(&header, &[self.block(value_of(position))], Compression::Always).unwrap();
         self.store().create(&layout::log_key(position), bytes).await.unwrap();
         self.touch(&layout::log_key(position), modified_ms);
         position
@@ -171,7 +171,7 @@ async fn a_segment_written_long_after_its_writer_started_is_void_and_its_number_
         writer_start_ms: place.epoch_ms - 49 * 3_600_000,
         stamp_ns: 0,
     };
-    let bytes = segment::encode(&header, &[place.block(1.0)]).unwrap();
+    let bytes = segment::encode(&header, &[place.block(1.0)], Compression::Always).unwrap();
     let key = layout::log_key(header.position);
     place.store().create(&key, bytes).await.unwrap();
     place.touch(&key, 0);

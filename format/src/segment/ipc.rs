@@ -9,7 +9,7 @@ use arrow::{
     ipc::{
         MetadataVersion,
         reader::StreamDecoder,
-        writer::{IpcWriteOptions, StreamWriter},
+        writer::{IpcWriteOptions, StreamEncoder, StreamWriter},
     },
 };
 
@@ -23,19 +23,6 @@ const ZSTD_LEVEL: i32 = 1;
 /// One zstd frame of a body.
 pub(crate) fn compress(raw: &[u8]) -> Result<Vec<u8>> {
     compression::compress(raw, ZSTD_LEVEL)
-}
-
-/// One zstd frame of a body as it is, of 256 bytes to 64 KiB (RFC 8878: magic, header with two bytes of content size,
-/// one raw block, the last).
-pub(crate) fn store(raw: &[u8]) -> Vec<u8> {
-    let len = raw.len();
-    assert!((256..1 << 16).contains(&len), "a body of {len} bytes is not stored as it is");
-    let mut frame = Vec::with_capacity(len + 10);
-    frame.extend_from_slice(&[0x28, 0xB5, 0x2F, 0xFD, 0b0110_0000]);
-    frame.extend_from_slice(&((len - 256) as u16).to_le_bytes());
-    frame.extend_from_slice(&((len as u32) << 3 | 1).to_le_bytes()[..3]);
-    frame.extend_from_slice(raw);
-    frame
 }
 
 /// Decompresses one frame to exactly `raw` bytes, at most `limit`.
@@ -56,15 +43,28 @@ pub(crate) fn decompress(stored: &[u8], raw: usize, limit: usize) -> Result<Buff
     Ok(Buffer::from_vec(bytes))
 }
 
+fn options() -> Result<IpcWriteOptions> {
+    Ok(IpcWriteOptions::try_new(8, false, MetadataVersion::V5)?)
+}
+
 /// Appends a batch as a stream whose length is a multiple of 8.
 pub(crate) fn write(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
-    let options = IpcWriteOptions::try_new(8, false, MetadataVersion::V5)?;
-    let mut writer = StreamWriter::try_new_with_options(&mut *out, batch.schema_ref(), options)?;
+    let mut writer = StreamWriter::try_new_with_options(&mut *out, batch.schema_ref(), options()?)?;
     writer.write(batch)?;
     writer.finish()?;
     drop(writer);
     out.resize(out.len().next_multiple_of(8), 0);
     Ok(())
+}
+
+/// The same stream as [`write`] appends, in parts: columns are not copied.
+pub(crate) fn parts(batch: &RecordBatch) -> Result<Vec<Buffer>> {
+    let mut encoder = StreamEncoder::try_new_with_options(batch.schema_ref(), options()?)?;
+    let mut parts = encoder.encode(batch)?;
+    parts.extend(encoder.finish()?);
+    let len: usize = parts.iter().map(Buffer::len).sum();
+    parts.push(Buffer::from(&[0; 8][..len.next_multiple_of(8) - len]));
+    Ok(parts)
 }
 
 /// Reads the one batch of a stream, without copying it; only the plain types of columns are taken.

@@ -5,8 +5,11 @@ use arrow::{
         ArrayRef, BinaryArray, BooleanArray, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array,
         RecordBatch, StringArray, TimestampMillisecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
     },
+    buffer::{Buffer, OffsetBuffer},
     datatypes::{DataType, Field, Schema},
 };
+
+use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::*;
 use crate::{error::Kind, ids::ColumnId, rows::SERIES, schema::field_with_id, types::Precision};
@@ -77,32 +80,32 @@ fn small() -> Block {
 fn every_type_comes_back_as_it_was() {
     let declaration = block(9, series(&["empty"], vec![]), &[], &[], vec![]);
     let blocks = vec![every_type(), small(), declaration];
-    let bytes = encode(&header(), &blocks).unwrap();
+    let bytes = encode(&header(), &blocks, Compression::Always).unwrap();
     assert_eq!(decode("k", &bytes).unwrap(), Segment { header: header(), blocks: blocks.clone() });
-    assert_eq!(encode(&header(), &blocks).unwrap(), bytes);
-    assert_eq!(decode("k", &encode(&header(), &[]).unwrap()).unwrap().blocks, vec![]);
+    assert_eq!(encode(&header(), &blocks, Compression::Always).unwrap(), bytes);
+    assert_eq!(decode("k", &encode(&header(), &[], Compression::Always).unwrap()).unwrap().blocks, vec![]);
 }
 
 #[test]
 fn a_slice_of_rows_is_written_without_the_rest() {
     let mut sliced = every_type();
     sliced.rows = sliced.rows.slice(1, 1);
-    let bytes = encode(&header(), std::slice::from_ref(&sliced)).unwrap();
+    let bytes = encode(&header(), std::slice::from_ref(&sliced), Compression::Always).unwrap();
     let mut alone = sliced.clone();
     alone.rows = arrow::compute::take_record_batch(&sliced.rows, &UInt32Array::from(vec![0])).unwrap();
-    assert_eq!(body(&sliced).unwrap().1, body(&alone).unwrap().1);
+    assert_eq!(lens(&bytes).1, lens(&encode(&header(), &[alone], Compression::Always).unwrap()).1);
     assert_eq!(decode("k", &bytes).unwrap().blocks, vec![sliced]);
 }
 
 #[test]
 fn a_segment_of_one_row_is_small() {
-    let bytes = encode(&header(), &[small()]).unwrap();
+    let bytes = encode(&header(), &[small()], Compression::Always).unwrap();
     assert!(bytes.len() < 1_200, "{} bytes", bytes.len());
 }
 
 #[test]
 fn every_flipped_byte_and_every_cut_is_an_error_with_the_key() {
-    let bytes = encode(&header(), &[small(), every_small()]).unwrap();
+    let bytes = encode(&header(), &[small(), every_small()], Compression::Always).unwrap();
     for i in 0..bytes.len() {
         let mut bad = bytes.to_vec();
         bad[i] ^= [0x01, 0x80, 0xff][i % 3];
@@ -123,7 +126,7 @@ fn every_small() -> Block {
 
 #[test]
 fn a_newer_version_is_named() {
-    let mut bytes = encode(&header(), &[small()]).unwrap().to_vec();
+    let mut bytes = encode(&header(), &[small()], Compression::Always).unwrap().to_vec();
     bytes[8] = 2;
     let e = decode("log/w/1", &Bytes::from(bytes)).unwrap_err();
     assert_eq!(e.kind(), Kind::Unsupported);
@@ -134,7 +137,7 @@ fn a_newer_version_is_named() {
 /// Changes the raw body of the only block, with checksums made right again.
 fn forge(change: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let block = every_small();
-    let bytes = encode(&header(), std::slice::from_ref(&block)).unwrap();
+    let bytes = encode(&header(), std::slice::from_ref(&block), Compression::Always).unwrap();
     let entry = Entry::at(&bytes, HEADER);
     let start = HEADER + ENTRY + 4;
     let mut raw = ipc::decompress(&bytes[start..], entry.raw, MAX_RAW).unwrap().to_vec();
@@ -213,24 +216,70 @@ fn types_that_no_widening_unites_are_refused() {
 }
 
 #[test]
-fn bodies_that_are_stored_as_they_are_are_zstd_frames() {
-    for len in [256, 257, 3_800, 65_535] {
-        let raw: Vec<u8> = (0..len).map(|i: usize| (i * i) as u8).collect();
-        let frame = ipc::store(&raw);
-        assert_eq!(zstd::stream::decode_all(&frame[..]).unwrap(), raw);
-        assert_eq!(ipc::decompress(&frame, len, 1 << 20).unwrap().as_slice(), raw);
-    }
-}
-
-#[test]
 fn small_bodies_are_stored_and_large_ones_compressed() {
     for (rows, stored) in [(1, true), (100, true), (2_000, false)] {
         let ts: Vec<i64> = (0..rows).collect();
         let block = block(1, series(&["a"], vec![]), &vec![0; ts.len()], &ts, vec![]);
-        let bytes = encode(&header(), std::slice::from_ref(&block)).unwrap();
-        let (body, raw) = body(&block).unwrap();
-        assert_eq!(body.len() > raw, stored, "{rows} rows: {raw} bytes as {}", body.len());
+        let bytes = encode(&header(), std::slice::from_ref(&block), Compression::Always).unwrap();
+        let (stored_len, raw) = lens(&bytes);
+        assert_eq!(stored_len > raw, stored, "{rows} rows: {raw} bytes as {stored_len}");
         let segment = decode("log/w/1", &bytes).unwrap();
         assert_eq!(segment.blocks[0].rows, block.rows);
     }
+}
+
+/// Stored and raw length of the only block.
+fn lens(segment: &[u8]) -> (usize, usize) {
+    let entry = Entry::at(segment, HEADER);
+    (entry.stored, entry.raw)
+}
+
+/// Texts of 1 000 bytes, of which each is drawn from so many.
+fn texts(rows: usize, of: usize) -> Block {
+    let mut random = StdRng::seed_from_u64(3);
+    let mut text = || -> String { (0..1_000).map(|_| char::from(random.random_range(b' '..=b'~'))).collect() };
+    let drawn: Vec<String> = (0..of).map(|_| text()).collect();
+    let column = StringArray::from_iter((0..rows).map(|i| (i % 7 != 0).then(|| &drawn[i % of])));
+    let ts: Vec<i64> = (0..rows as i64).collect();
+    block(
+        1,
+        series(&["a", "b"], vec![]),
+        &vec![1; rows],
+        &ts,
+        vec![(1, Arc::new(column)), (2, Arc::new(Int64Array::from(ts.clone())))],
+    )
+}
+
+#[test]
+fn large_bodies_that_lose_little_are_stored_where_compressing_them_has_to_pay() {
+    for (rows, of, pays) in [(2_000, 2_000, false), (9_000, 9_000, false), (2_000, 10, true), (9_000, 1, true)] {
+        let block = texts(rows, of);
+        let [always, where_pays] = [Compression::Always, Compression::WherePays]
+            .map(|compression| encode(&header(), std::slice::from_ref(&block), compression).unwrap());
+        for bytes in [&always, &where_pays] {
+            assert!(decode("k", bytes).unwrap().blocks == [block.clone()], "{rows} rows of {of} texts");
+        }
+        let ((compressed, raw), (stored, same)) = (lens(&always), lens(&where_pays));
+        assert_eq!(raw, same);
+        assert!(compressed < raw, "{rows} rows of {of} texts: {compressed} of {raw} bytes");
+        assert_eq!(stored == compressed, pays, "{rows} rows of {of} texts: {stored} bytes, {compressed} compressed");
+        assert!(pays || stored < raw + raw / 10_000, "{rows} rows of {of} texts: {stored} of {raw} bytes");
+        // Another decoder, and the layout that the specification has.
+        let frame = &where_pays[HEADER + ENTRY + 4..];
+        let content = zstd::stream::decode_all(frame).unwrap();
+        assert_eq!(content.len(), raw);
+        let (mut gathered, mut written) = (Vec::new(), Vec::new());
+        ipc::parts(&block.rows).unwrap().iter().for_each(|part| gathered.extend_from_slice(part));
+        ipc::write(&block.rows, &mut written).unwrap();
+        assert!(gathered == written && content.ends_with(&written), "{rows} rows of {of} texts");
+    }
+}
+
+#[test]
+fn a_body_that_is_too_large_is_refused() {
+    let (offsets, zeros) = (OffsetBuffer::from_lengths([1 << 29, 1 << 29]), Buffer::from(vec![0_u8; 1 << 30]));
+    let column: ArrayRef = Arc::new(BinaryArray::new(offsets, zeros, None));
+    let block = block(7, series(&["a"], vec![]), &[0, 0], &[1, 2], vec![(1, column)]);
+    let error = encode(&header(), &[block], Compression::WherePays).unwrap_err();
+    assert_eq!((error.kind(), error.context("table")), (Kind::Invalid, Some("7")));
 }

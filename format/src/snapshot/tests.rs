@@ -237,7 +237,8 @@ async fn every_acknowledged_segment_is_in_every_later_snapshot_while_folds_run()
                     writer_start_ms: place.epoch_ms,
                     stamp_ns: place.epoch_ms + seq as i64,
                 };
-                let bytes = crate::segment::encode(&header, &[place.block(0.0)]).unwrap();
+                let bytes =
+                    crate::segment::encode(&header, &[place.block(0.0)], crate::segment::Compression::Always).unwrap();
                 let created = place.store().create(&layout::log_key(position), bytes).await.unwrap();
                 assert_eq!(created, Created::New);
                 let snapshot = reader.snapshot(&[]).await.unwrap();
@@ -282,7 +283,9 @@ async fn faults_of_the_store_lose_nothing_that_was_acknowledged() {
     for seq in 0..60 {
         let position = Position { writer: A, seq };
         let header = crate::segment::SegmentHeader { position, writer_start_ms: place.epoch_ms, stamp_ns: seq as i64 };
-        let bytes = crate::segment::encode(&header, &[place.block(value_of(position))]).unwrap();
+        let bytes =
+            crate::segment::encode(&header, &[place.block(value_of(position))], crate::segment::Compression::Always)
+                .unwrap();
         assert!(store.create(&layout::log_key(position), bytes).await.unwrap().is_ours(), "seed {seed}");
         let snapshot = loop {
             match reader.snapshot(&[Token::Position(position)]).await {

@@ -8,7 +8,7 @@ use tidelake_format::{
     ids::{Position, TableId, WriterId},
     layout::log_key,
     rows::Block,
-    segment::{self, SegmentHeader},
+    segment::{self, Compression, SegmentHeader},
     store::{Created, Moment},
 };
 use tokio::time::{sleep, timeout};
@@ -125,7 +125,8 @@ impl Bulk {
         let bytes: usize = blocks.iter().map(block_bytes).sum();
         let position = Position { writer: self.writer, seq };
         let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ns: self.stamp_ns };
-        let encode = move || segment::encode(&header, &segment::concat_blocks(blocks)?);
+        let compression = Compression::of(ingest.shared.root.store());
+        let encode = move || segment::encode(&header, &segment::concat_blocks(blocks)?, compression);
         let encoded = blocking(bytes, encode).await?;
         let size = encoded.len() as u64;
         let created = ingest.shared.root.store().create(&log_key(position), encoded).await?;

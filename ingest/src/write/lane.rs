@@ -20,7 +20,7 @@ use tidelake_format::{
     offload::offload,
     rows::Block,
     schema::field_id,
-    segment::{self, SegmentHeader},
+    segment::{self, Compression, SegmentHeader},
     store::{Created, Moment, Store},
 };
 use tokio::time::{Instant, sleep};
@@ -227,8 +227,8 @@ impl Lane {
         let position = Position { writer: self.id, seq: self.next };
         let stamp_ns = self.stamps.next(self.store.ambient().wall_ns());
         let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ns };
-        let shared = blocks.clone();
-        let encoded = blocking(bytes, move || segment::encode(&header, &shared)).await?;
+        let (shared, compression) = (blocks.clone(), Compression::of(&self.store));
+        let encoded = blocking(bytes, move || segment::encode(&header, &shared, compression)).await?;
         let size = encoded.len() as u64;
 
         let before = Instant::now();

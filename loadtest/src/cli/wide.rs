@@ -22,10 +22,13 @@ pub(crate) struct WideRows {
     /// Subtables
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     subtables: u32,
-    /// Rows of each on the disk and over the slowest line; the papers had 10 000. Faster lines get more in proportion, as
-    /// what is folded beside takes its part of a line only after some seconds
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Rows of each on the disk, which is measured by as many bytes; the papers had 10 000
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     rows: u32,
+    /// Rows of each over the slowest line; faster lines get more in proportion, as what is folded beside takes its part of
+    /// a line only after some seconds
+    #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..))]
+    line_rows: u32,
     /// Chooses the data; equal seeds give equal rows
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -35,9 +38,6 @@ pub(crate) struct WideRows {
     /// Rows of one DoPut
     #[arg(long, default_value_t = 100)]
     rows_per_put: u32,
-    /// Megabytes by which the disk is measured, before and after
-    #[arg(long, default_value_t = 512)]
-    disk_megabytes: usize,
     /// An S3 server's program, versitygw: the rows are written to it too, over a proxy
     #[arg(long, env = "TIDELAKE_VERSITYGW")]
     s3_program: Option<PathBuf>,
@@ -57,7 +57,7 @@ impl WideRows {
             let rates = list::<u64>(&self.upload_megabytes)?;
             let slowest = rates.iter().copied().min().unwrap_or_default().max(1);
             for megabytes in rates {
-                let rows = u64::from(self.rows).saturating_mul(megabytes) / slowest;
+                let rows = u64::from(self.line_rows).saturating_mul(megabytes) / slowest;
                 let (first_byte, rate) = (Duration::from_millis(self.first_byte.max(1)), megabytes.max(1) * 1_000_000);
                 let distance = Distance {
                     median: first_byte,
@@ -79,7 +79,6 @@ impl WideRows {
                 directory: directory.path().to_owned(),
                 writers: self.writers,
                 rows_per_put: self.rows_per_put,
-                disk_bytes: self.disk_megabytes.saturating_mul(1 << 20),
                 line,
             };
             let sample = load(set, &options).await?;

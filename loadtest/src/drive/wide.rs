@@ -53,8 +53,6 @@ pub struct WideOptions {
     pub writers: usize,
     /// Rows of one DoPut.
     pub rows_per_put: u32,
-    /// Bytes by which the disk is measured, before the load and after it.
-    pub disk_bytes: usize,
     /// The store; by default the directory itself.
     pub line: Option<Line>,
 }
@@ -145,9 +143,9 @@ pub fn disk_rate(directory: &Path, bytes: usize) -> Result<f64> {
 pub async fn load(set: Wide, options: &WideOptions) -> Result<WideSample> {
     let passed = Arc::new(Passed::default());
     let Some(line) = &options.line else {
-        let (before, root) = (rate_of(options).await?, options.directory.join("root"));
+        let (before, root) = (rate_of(set, options).await?, options.directory.join("root"));
         let mut sample = written(set, options, root.display().to_string(), Vec::new(), &passed).await?;
-        sample.disk_bytes_per_second = Some([before, rate_of(options).await?]);
+        sample.disk_bytes_per_second = Some([before, rate_of(set, options).await?]);
         sample.bare_bytes_per_second = Some(bare_rate(set, options).await?);
         return Ok(sample);
     };
@@ -172,8 +170,9 @@ pub async fn load(set: Wide, options: &WideOptions) -> Result<WideSample> {
     Ok(sample)
 }
 
-async fn rate_of(options: &WideOptions) -> Result<f64> {
-    let (directory, bytes) = (options.directory.clone(), options.disk_bytes);
+/// What the disk takes, measured by as many bytes as the rows have: for fewer it may take them faster than it goes on to.
+async fn rate_of(set: Wide, options: &WideOptions) -> Result<f64> {
+    let (directory, bytes) = (options.directory.clone(), set.len() as usize * ROW_BYTES as usize);
     tokio::task::spawn_blocking(move || disk_rate(&directory, bytes)).await.context("measure the disk")?
 }
 

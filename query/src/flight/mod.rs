@@ -9,6 +9,7 @@
 
 mod actions;
 mod cache;
+mod decode;
 mod encode;
 mod guard;
 mod handle;

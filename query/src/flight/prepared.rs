@@ -22,9 +22,9 @@ use tidelake_format::{Error, Kind, Result};
 use tonic::{Response, Status, codegen::Bytes};
 
 use super::{
+    decode::decoded,
     encode::{FlightStream, schema_message},
     handle::Handle,
-    ingest::decoded,
     parameters,
     service::FlightSql,
     statements::{flight_info, no_transaction, plan_bytes, schema_of},

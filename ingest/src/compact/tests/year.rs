@@ -11,7 +11,7 @@ use tidelake_format::{
     meta::garbage::{Collector, GarbageOptions},
     rows::SeriesSet,
     schema::Role,
-    segment::{self, SegmentHeader},
+    segment::{self, Compression, SegmentHeader},
     snapshot::{SnapshotOptions, SnapshotReader},
     store::StoreCounters,
     types::{Precision, Type},
@@ -75,7 +75,7 @@ impl Year {
         let position = Position { writer: WRITER, seq: minute };
         // The store in memory has the machine's clock: a writer of today is never void.
         let header = SegmentHeader { position, writer_start_ms: System.wall_ms(), stamp_ns: now };
-        let bytes = segment::encode(&header, &[block]).unwrap();
+        let bytes = segment::encode(&header, &[block], Compression::Always).unwrap();
         assert!(self.store.create(&layout::log_key(position), bytes).await.unwrap().is_ours());
     }
 

@@ -19,7 +19,7 @@ use tidelake_format::{
     rollup::RollupOptions,
     rows::{Block, SeriesSet},
     schema::{Covers, Database, Role, Supertable, Tombstone},
-    segment::{SegmentHeader, encode},
+    segment::{Compression, SegmentHeader, encode},
     store::Store,
     types::{Precision, Scalar, Type},
 };
@@ -252,7 +252,7 @@ impl World {
         self.next += 1;
         let stamp_ns = self.start_ms + self.next as i64;
         let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ns };
-        let bytes = encode(&header, &[self.block(&rows)]).unwrap();
+        let bytes = encode(&header, &[self.block(&rows)], Compression::WherePays).unwrap();
         self.root.store().create(&log_key(position), bytes).await.unwrap();
     }
 

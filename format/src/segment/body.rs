@@ -1,0 +1,140 @@
+//! The stored bytes of a block: a zstd frame around its two Arrow streams.
+
+use arrow::buffer::Buffer;
+
+use super::ipc;
+use crate::{
+    compression,
+    error::{Error, Result},
+    rows::{Block, batch_bytes},
+    store::Store,
+};
+
+/// The most bytes of a body before compression.
+pub(super) const MAX_RAW: usize = 1 << 30;
+/// Bodies of these sizes are not compressed: they take one block of a disk either way, and to compress one takes as long as
+/// to make it.
+const SMALL: std::ops::RangeInclusive<usize> = 256..=3_800;
+/// Bodies from this size on are copied once, to where they are compressed or stored.
+const LARGE: usize = 1 << 20;
+/// A sample of a large body has one of so many of its bytes, in pieces from all over it.
+const SAMPLED: usize = 16;
+const PIECES: usize = 4;
+const LONGEST_PIECE: usize = 64 << 10;
+
+/// Which large bodies are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// All of them: on the way to a bucket a byte takes longer than it takes to compress it.
+    Always,
+    /// Those of which a sample loses more than a fifth: a disk of this machine takes bytes as fast as they can be
+    /// compressed, and the processor has other work.
+    WherePays,
+}
+
+impl Compression {
+    /// What suits a store.
+    pub fn of(store: &Store) -> Self {
+        if store.is_directory() { Self::WherePays } else { Self::Always }
+    }
+
+    fn pays(self, parts: &[Buffer], len: usize) -> Result<bool> {
+        if self == Self::Always {
+            return Ok(true);
+        }
+        let piece = (len / (SAMPLED * PIECES)).min(LONGEST_PIECE);
+        let mut sample = Vec::with_capacity(piece * PIECES);
+        for i in 0..PIECES {
+            copy_range(parts, len * (2 * i + 1) / (2 * PIECES), piece, &mut sample);
+        }
+        Ok(ipc::compress(&sample)?.len() < sample.len() / 5 * 4)
+    }
+}
+
+/// A block as it is stored, and its length before compression.
+pub(super) struct Body {
+    stored: Stored,
+    pub(super) raw: usize,
+}
+
+enum Stored {
+    Frame(Vec<u8>),
+    /// The content of a frame that is yet to be written, not compressed.
+    Content(Vec<Buffer>),
+}
+
+impl Body {
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) when it is over 1 GiB; [`Kind::Internal`](crate::Kind::Internal) when
+    /// Arrow or zstd refuses it.
+    pub(super) fn of(block: &Block, compression: Compression) -> Result<Self> {
+        let estimate = batch_bytes(&block.rows) + batch_bytes(block.series.batch());
+        if estimate >= LARGE {
+            return Self::of_large(block, compression);
+        }
+        let mut raw = Vec::with_capacity(2_048 + estimate);
+        raw.extend_from_slice(&[0; 8]);
+        ipc::write(block.series.batch(), &mut raw)?;
+        let series = (raw.len() - 8) as u64;
+        raw[..8].copy_from_slice(&series.to_le_bytes());
+        ipc::write(&block.rows, &mut raw)?;
+        let frame = if SMALL.contains(&raw.len()) {
+            let mut frame = Vec::with_capacity(compression::stored_len(raw.len()));
+            compression::store([raw.as_slice()], raw.len(), &mut frame);
+            frame
+        } else {
+            ipc::compress(&raw)?
+        };
+        Ok(Self { stored: Stored::Frame(frame), raw: raw.len() })
+    }
+
+    fn of_large(block: &Block, compression: Compression) -> Result<Self> {
+        let series = ipc::parts(block.series.batch())?;
+        let mut parts = vec![Buffer::from(&(len_of(&series) as u64).to_le_bytes())];
+        parts.extend(series);
+        parts.extend(ipc::parts(&block.rows)?);
+        let len = len_of(&parts);
+        if len > MAX_RAW {
+            return Err(Error::invalid("the rows of one table in one segment are too large")
+                .with("table", block.table.0)
+                .with("limit", MAX_RAW)
+                .with("found", len));
+        }
+        if !compression.pays(&parts, len)? {
+            return Ok(Self { stored: Stored::Content(parts), raw: len });
+        }
+        let mut raw = Vec::with_capacity(len);
+        parts.iter().for_each(|part| raw.extend_from_slice(part));
+        Ok(Self { stored: Stored::Frame(ipc::compress(&raw)?), raw: len })
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn len(&self) -> usize {
+        match &self.stored {
+            Stored::Frame(frame) => frame.len(),
+            Stored::Content(_) => compression::stored_len(self.raw),
+        }
+    }
+
+    /// Appends it.
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        match &self.stored {
+            Stored::Frame(frame) => out.extend_from_slice(frame),
+            Stored::Content(parts) => compression::store(parts.iter().map(Buffer::as_slice), self.raw, out),
+        }
+    }
+}
+
+fn len_of(parts: &[Buffer]) -> usize {
+    parts.iter().map(Buffer::len).sum()
+}
+
+/// Appends the bytes from `at` on, `len` of them, of the parts in a row.
+fn copy_range(parts: &[Buffer], at: usize, len: usize, out: &mut Vec<u8>) {
+    let (mut skip, end) = (at, out.len() + len);
+    for part in parts {
+        let rest = part.get(skip..).unwrap_or_default();
+        skip = skip.saturating_sub(part.len());
+        out.extend_from_slice(&rest[..rest.len().min(end - out.len())]);
+    }
+}

@@ -1,0 +1,249 @@
+//! The batches in the messages of a Flight stream.
+//!
+//! Columns stay in the memory of their message where they are aligned there, as texts always are: the decoder of
+//! arrow-flight copies every body that does not begin at a multiple of 64 bytes, which behind a gRPC header it hardly
+//! ever does.
+
+use std::{collections::HashMap, future::ready, panic::AssertUnwindSafe, sync::Arc};
+
+use arrow::{
+    array::{ArrayRef, RecordBatch},
+    buffer::Buffer,
+    datatypes::{Schema, SchemaRef},
+    error::ArrowError,
+    ipc::{
+        MessageHeader,
+        reader::{read_dictionary, read_record_batch},
+        root_as_message,
+    },
+};
+use arrow_flight::FlightData;
+use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
+use tidelake_format::{Error, Result};
+use tonic::Status;
+
+use super::{guard, status::from_flight};
+
+/// The batches of a Flight stream; one that carries no schema at all (an update without parameters) has none.
+pub(super) fn decoded(
+    data: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
+) -> BoxStream<'static, Result<RecordBatch>> {
+    let mut decoder = Decoder::default();
+    let batches = data
+        .map_err(|e| from_flight(e.into()))
+        // A message may hold nothing but the command.
+        .try_filter(|message| ready(!message.data_header.is_empty()))
+        .try_filter_map(move |message| ready(decoder.take(&message)));
+    // What the check does not see and Arrow does not expect must not end more than this call.
+    AssertUnwindSafe(batches)
+        .catch_unwind()
+        .map(|caught| caught.unwrap_or_else(|_| Err(Error::invalid("a message is not one of Arrow batches"))))
+        .boxed()
+}
+
+/// What messages so far say of those to come.
+#[derive(Debug, Default)]
+struct Decoder {
+    schema: Option<SchemaRef>,
+    dictionaries: HashMap<i64, ArrayRef>,
+}
+
+impl Decoder {
+    /// The batch of a message that holds one.
+    fn take(&mut self, data: &FlightData) -> Result<Option<RecordBatch>> {
+        guard::check(data)?;
+        self.read(data)
+            .map_err(|e| Error::invalid("the stream is not one of Arrow batches").with("reason", &e).source(e))
+    }
+
+    fn read(&mut self, data: &FlightData) -> Result<Option<RecordBatch>, ArrowError> {
+        let wrong = |what: &str| ArrowError::IpcError(what.to_owned());
+        let message = root_as_message(&data.data_header).map_err(|e| wrong(&e.to_string()))?;
+        let body = || Buffer::from(data.data_body.clone());
+        let first = || wrong("a message came before the schema");
+        match message.header_type() {
+            MessageHeader::NONE => Ok(None),
+            MessageHeader::Schema if self.schema.is_some() => Err(wrong("a second schema")),
+            MessageHeader::Schema => {
+                self.schema = Some(Arc::new(Schema::try_from(data)?));
+                Ok(None)
+            }
+            MessageHeader::DictionaryBatch => {
+                let schema = self.schema.as_ref().ok_or_else(first)?;
+                let batch = message.header_as_dictionary_batch().ok_or_else(|| wrong("a dictionary without values"))?;
+                read_dictionary(&body(), batch, schema, &mut self.dictionaries, &message.version())?;
+                Ok(None)
+            }
+            MessageHeader::RecordBatch => {
+                let schema = self.schema.clone().ok_or_else(first)?;
+                let batch = message.header_as_record_batch().ok_or_else(|| wrong("a batch without columns"))?;
+                read_record_batch(&body(), batch, schema, &self.dictionaries, None, &message.version()).map(Some)
+            }
+            other => Err(wrong(&format!("a message of a kind that has no place here: {other:?}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::{
+        array::{
+            AsArray, BooleanArray, DictionaryArray, Float64Array, Int64Array, ListArray, StringArray, StringViewArray,
+        },
+        datatypes::Int32Type,
+        ipc::{CompressionType, writer::IpcWriteOptions},
+    };
+    use arrow_flight::{
+        decode::FlightRecordBatchStream,
+        encode::{DictionaryHandling, FlightDataEncoderBuilder},
+    };
+    use futures::stream;
+    use rand::{Rng, SeedableRng, rngs::StdRng};
+
+    use super::super::parameters::plain_batch;
+    use super::*;
+    use crate::Kind;
+
+    async fn read(data: &[FlightData]) -> Result<Vec<RecordBatch>> {
+        let data = data.to_vec();
+        decoded(stream::iter(data.into_iter().map(Ok))).try_collect().await
+    }
+
+    /// Every kind of column, with nulls.
+    fn batch(random: &mut StdRng, rows: usize) -> RecordBatch {
+        let mut sometimes = |n: i64| random.random_bool(0.8).then_some(n);
+        let numbers: Vec<Option<i64>> = (0..rows as i64).map(&mut sometimes).collect();
+        let text = |n: &Option<i64>| n.map(|n| "a text of some length ".repeat(n as usize % 3));
+        let lists = numbers.iter().map(|n| n.map(|n| vec![Some(n as i32), None]));
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("n", Arc::new(Int64Array::from(numbers.clone()))),
+            ("f", Arc::new(Float64Array::from_iter(numbers.iter().map(|n| n.map(|n| n as f64 / 3.0))))),
+            ("b", Arc::new(BooleanArray::from_iter(numbers.iter().map(|n| n.map(|n| n % 2 == 0))))),
+            ("s", Arc::new(StringArray::from_iter(numbers.iter().map(text)))),
+            ("v", Arc::new(StringViewArray::from_iter(numbers.iter().map(text)))),
+            ("l", Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists))),
+            (
+                "d",
+                Arc::new(DictionaryArray::<Int32Type>::from_iter(
+                    numbers.iter().map(|n| n.map(|n| ["k", "l"][n as usize % 2])),
+                )),
+            ),
+        ];
+        RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true))).unwrap()
+    }
+
+    #[tokio::test]
+    async fn batches_are_those_that_arrow_flight_decodes_wherever_their_bodies_begin() {
+        let mut random = StdRng::seed_from_u64(11);
+        for round in 0..64 {
+            let batches: Vec<RecordBatch> = [1, 77, 1_000].iter().map(|rows| batch(&mut random, *rows)).collect();
+            let compression = [None, Some(CompressionType::LZ4_FRAME), Some(CompressionType::ZSTD)][round % 3];
+            let encoder = FlightDataEncoderBuilder::new()
+                .with_dictionary_handling(if round % 2 == 0 {
+                    DictionaryHandling::Resend
+                } else {
+                    DictionaryHandling::Hydrate
+                })
+                .with_options(IpcWriteOptions::default().try_with_compression(compression).unwrap())
+                .build(stream::iter(batches.clone().into_iter().map(Ok)));
+            let mut data: Vec<FlightData> = encoder.try_collect().await.unwrap();
+            for message in &mut data {
+                let before = vec![0; round];
+                message.data_body = bytes::Bytes::from([&before, &message.data_body[..]].concat()).slice(round..);
+            }
+            let expected =
+                FlightRecordBatchStream::new_from_flight_data(stream::iter(data.clone().into_iter().map(Ok)));
+            let expected: Vec<RecordBatch> = expected.try_collect().await.unwrap();
+            assert_eq!(read(&data).await.unwrap(), expected, "bodies from byte {round}");
+            assert_eq!(expected.len(), batches.len());
+        }
+    }
+
+    #[tokio::test]
+    async fn texts_stay_where_they_came() {
+        let batch = batch(&mut StdRng::seed_from_u64(5), 500).project(&[3]).unwrap();
+        let encoder = FlightDataEncoderBuilder::new().build(stream::iter([Ok(batch)]));
+        let mut data: Vec<FlightData> = encoder.try_collect().await.unwrap();
+        data[1].data_body = bytes::Bytes::from([b"7 bytes", &data[1].data_body[..]].concat()).slice(7..);
+        let decoded = read(&data).await.unwrap();
+        let (values, body) = (decoded[0].column(0).as_string::<i32>().values(), data[1].data_body.as_ptr_range());
+        assert!(values.len() > 1_000 && body.contains(&values.as_ptr()));
+    }
+
+    #[tokio::test]
+    async fn messages_out_of_turn_are_refused() {
+        let batch = batch(&mut StdRng::seed_from_u64(5), 10);
+        let encoder = FlightDataEncoderBuilder::new()
+            .with_dictionary_handling(DictionaryHandling::Resend)
+            .build(stream::iter([Ok(batch)]));
+        let data: Vec<FlightData> = encoder.try_collect().await.unwrap();
+        let [schema, dictionary, rows] = &data[..] else { panic!("{} messages", data.len()) };
+        for (messages, reason) in [
+            (vec![dictionary, schema, rows], "before the schema"),
+            (vec![rows], "before the schema"),
+            (vec![schema, schema], "a second schema"),
+            (vec![schema, rows], "out of bounds"),
+        ] {
+            let messages: Vec<FlightData> = messages.into_iter().cloned().collect();
+            let error = read(&messages).await.unwrap_err();
+            assert!(error.kind() == Kind::Invalid && error.to_string().contains(reason), "{reason}: {error}");
+        }
+        assert_eq!(read(&[]).await.unwrap(), []);
+        assert_eq!(read(&[FlightData::default(), schema.clone()]).await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn damaged_messages_are_errors_and_never_panics() {
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("n", Arc::new(Int64Array::from(vec![Some(1), None, Some(3)]))),
+            ("s", Arc::new(StringArray::from(vec![Some("ab"), Some(""), None]))),
+            ("v", Arc::new(StringViewArray::from(vec!["a view of some length", "x", "y"]))),
+            ("d", Arc::new(DictionaryArray::<Int32Type>::from_iter(["k", "l", "k"]))),
+        ];
+        let batch = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true))).unwrap();
+        let encoder = FlightDataEncoderBuilder::new()
+            .with_dictionary_handling(DictionaryHandling::Resend)
+            .build(stream::iter([Ok(batch)]));
+        let good: Vec<FlightData> = encoder.try_collect().await.unwrap();
+        let mut random = StdRng::seed_from_u64(7);
+        let mut decoded_anyway = 0;
+        for round in 0..3_000 {
+            let mut data = good.clone();
+            if round > 0 {
+                let message = &mut data[random.random_range(0..good.len())];
+                let part = if random.random() { &mut message.data_header } else { &mut message.data_body };
+                let mut bytes = part.to_vec();
+                if bytes.is_empty() {
+                    continue;
+                }
+                let at = random.random_range(0..bytes.len());
+                match random.random_range(0..3) {
+                    0 => bytes[at] ^= 1 << random.random_range(0..8),
+                    1 => bytes[at] = random.random(),
+                    _ => bytes.truncate(at),
+                }
+                *part = bytes.into();
+            }
+            match read(&data).await.and_then(|batches| batches.iter().map(plain_batch).collect::<Result<Vec<_>>>()) {
+                Ok(_) => decoded_anyway += 1,
+                Err(e) => assert_eq!(e.kind(), Kind::Invalid, "{e}"),
+            }
+        }
+        assert!(decoded_anyway > 0);
+    }
+
+    #[tokio::test]
+    async fn a_compressed_buffer_cannot_claim_more_memory_than_there_is() {
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![7; 1_000]));
+        let batch = RecordBatch::try_from_iter([("n", column)]).unwrap();
+        let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::LZ4_FRAME)).unwrap();
+        let encoder = FlightDataEncoderBuilder::new().with_options(options).build(stream::iter([Ok(batch)]));
+        let mut data: Vec<FlightData> = encoder.try_collect().await.unwrap();
+        assert_eq!(read(&data).await.unwrap()[0].num_rows(), 1_000);
+        let body = data[1].data_body.to_vec();
+        let size = body.windows(8).position(|w| w == 8_000i64.to_le_bytes()).unwrap();
+        let claim = [&body[..size], &i64::MAX.to_le_bytes(), &body[size + 8..]].concat();
+        data[1].data_body = claim.into();
+        assert_eq!(read(&data).await.unwrap_err().kind(), Kind::Invalid);
+    }
+}
