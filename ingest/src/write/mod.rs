@@ -204,7 +204,7 @@ impl Ingest {
         let flush_interval = millis(config.flush_interval_ms.unwrap_or(default));
         let shared = Arc::new(Shared {
             budget: Budget::new(config.buffer_bytes, millis(config.buffer_wait_ms)),
-            queue: Arc::new(Queue::new(config.group_bytes, flush_interval)),
+            queue: Arc::new(Queue::new(config.group_bytes, flush_interval, root.store().is_directory())),
             probe: Probe::new(root.clone()),
             stamps: Arc::default(),
             schema: SchemaChanges::new(root.clone(), schema::Limits { tables: config.tables, columns: config.columns }),

@@ -17,6 +17,12 @@ use tokio::{
 use super::{budget::Reservation, idempotent::Claim};
 use crate::decode::line_protocol::Gathered;
 
+mod regroup;
+mod turns;
+
+use regroup::Regroup;
+use turns::Turns;
+
 /// One request's rows on their way into a segment, or those of several that nobody waits for.
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -65,56 +71,6 @@ impl Entry {
 /// So many bytes are worth a PUT beside another one; so many of small requests where these are [put off](Turns).
 const PLENTY: usize = 1 << 20;
 const PLENTY_BETWEEN_TURNS: usize = 16 << 20;
-/// So many groups of a process that was quiet for a while are taken at once.
-const AT_ONCE: u32 = 4;
-/// When no other request came for so long and none is being answered, waiting for more is of no use: those who send one
-/// after the other wait for their answers.
-const LULL: Duration = Duration::from_millis(20);
-
-/// When small groups are taken: some at once after a pause, then one in each interval while requests keep coming.
-#[derive(Debug)]
-struct Turns {
-    interval: Duration,
-    /// When all of [`AT_ONCE`] are free again.
-    all_free: Option<Instant>,
-    /// When the last request came.
-    last: Option<Instant>,
-    /// Groups that were taken and are not answered: whoever waits for them may send more then.
-    unanswered: usize,
-}
-
-impl Turns {
-    fn new(interval: Duration) -> Self {
-        Self { interval, all_free: None, last: None, unanswered: 0 }
-    }
-
-    /// A request comes.
-    fn came(&mut self) {
-        if !self.interval.is_zero() {
-            self.last = Some(Instant::now());
-        }
-    }
-
-    /// When the next turn is free; `None` where one is.
-    fn next(&self) -> Option<Instant> {
-        self.all_free.and_then(|at| at.checked_sub(self.interval * (AT_ONCE - 1)))
-    }
-
-    /// When what waits is taken if nothing more comes; `None` at once.
-    fn due(&self) -> Option<Instant> {
-        let (turn, last) = (self.next()?, self.last?);
-        Some(if self.unanswered == 0 { turn.min(last + LULL) } else { turn })
-    }
-
-    /// A group is taken in its turn, or instead of the next one: that is an interval away then.
-    fn take(&mut self, now: Instant) {
-        if !self.interval.is_zero() {
-            let all_free = self.all_free.map_or(now, |at| at.max(now)) + self.interval;
-            self.all_free = Some(all_free.min(now + self.interval * AT_ONCE));
-        }
-    }
-}
-
 /// What a lane takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Takes {
@@ -147,14 +103,25 @@ struct State {
     large: usize,
     closed: bool,
     turns: Turns,
+    /// Where groups are synced to a disk.
+    regroup: Option<Regroup>,
 }
 
 impl Queue {
-    /// Small groups are taken once in each `interval`, if it is not 0, while requests keep coming.
-    pub(crate) fn new(group_bytes: usize, interval: Duration) -> Self {
+    /// Small groups are taken once in each `interval`, if it is not 0, while requests keep coming; where they are
+    /// `synced` to a disk, when the senders of the one before are back.
+    pub(crate) fn new(group_bytes: usize, interval: Duration, synced: bool) -> Self {
         let plenty = if interval.is_zero() { PLENTY } else { PLENTY_BETWEEN_TURNS };
         let turns = Turns::new(interval);
-        let state = State { entries: VecDeque::new(), bytes: 0, waiters: 0, large: 0, closed: false, turns };
+        let state = State {
+            entries: VecDeque::new(),
+            bytes: 0,
+            waiters: 0,
+            large: 0,
+            closed: false,
+            turns,
+            regroup: synced.then(Regroup::new),
+        };
         Self {
             group_bytes,
             plenty_bytes: plenty.min(group_bytes),
@@ -176,7 +143,7 @@ impl Queue {
         state.bytes += entry.bytes;
         state.waiters += usize::from(entry.waiter.is_some());
         // Who lingers over requests that nobody waits for need not know of another one.
-        let is_news = state.entries.is_empty() || entry.waiter.is_some();
+        let is_news = state.entries.is_empty() || entry.waiter.is_some() && state.regroup_due().is_none();
         state.turns.came();
         state.large += usize::from(entry.bytes >= PLENTY);
         state.entries.push_back(entry);
@@ -290,13 +257,18 @@ impl Queue {
                     let now = Instant::now();
                     let is_asked_for = (state.waiters > 0).then_some(now);
                     let at = is_asked_for.unwrap_or_else(|| *lingered.get_or_insert_with(|| now + linger));
-                    let at = state.turns.due().map_or(at, |due| due.max(at));
+                    let at = [state.turns.due(), state.regroup_due()].into_iter().flatten().fold(at, Instant::max);
                     if state.closed || self.is_plenty(&state) {
                         return Some(self.group(&mut state));
                     }
                     if at <= now {
                         state.turns.take(now);
-                        return Some(self.group(&mut state));
+                        let group = self.group(&mut state);
+                        if let Some(regroup) = &mut state.regroup {
+                            let senders = group.iter().filter(|e| e.waiter.is_some()).count();
+                            regroup.taken(senders, group.iter().map(|e| e.bytes).sum(), now);
+                        }
+                        return Some(group);
                     }
                     Some(at)
                 }
@@ -328,6 +300,10 @@ impl Queue {
     /// Who took a group has answered it.
     pub(crate) fn answered(&self) {
         let mut state = self.state.lock();
+        let waiting = state.waiters;
+        if let Some(regroup) = &mut state.regroup {
+            regroup.answered(waiting, Instant::now());
+        }
         state.turns.unanswered -= 1;
         if state.turns.unanswered == 0 {
             state.turns.came();
@@ -346,6 +322,10 @@ impl Queue {
 }
 
 impl State {
+    fn regroup_due(&self) -> Option<Instant> {
+        self.regroup.as_ref().and_then(|regroup| regroup.due(self.waiters))
+    }
+
     fn next_group(&mut self, max_bytes: usize) -> Vec<Entry> {
         let (mut group, mut bytes) = (Vec::new(), 0);
         while let Some(next) = self.entries.front() {
@@ -365,7 +345,10 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        turns::{AT_ONCE, LULL},
+        *,
+    };
     use crate::write::budget::Budget;
 
     async fn entry(bytes: usize, waits: bool) -> Entry {
@@ -376,7 +359,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_group_holds_what_fits_and_at_least_one_request() {
-        let queue = Queue::new(100, Duration::ZERO);
+        let queue = Queue::new(100, Duration::ZERO, false);
         for bytes in [60, 30, 30, 500] {
             queue.push(entry(bytes, true).await).unwrap();
         }
@@ -394,7 +377,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_lane_for_much_leaves_little_to_others() {
-        let queue = std::sync::Arc::new(Queue::new(2 * PLENTY, Duration::ZERO));
+        let queue = std::sync::Arc::new(Queue::new(2 * PLENTY, Duration::ZERO, false));
         let second = tokio::spawn({
             let queue = queue.clone();
             async move {
@@ -425,7 +408,7 @@ mod tests {
 
     #[tokio::test]
     async fn requests_that_nobody_waits_for_linger_until_somebody_does() {
-        let queue = Queue::new(100, Duration::ZERO);
+        let queue = Queue::new(100, Duration::ZERO, false);
         queue.push(entry(1, false).await).unwrap();
         let before = tokio::time::Instant::now();
         assert_eq!(queue.take(Takes::Any, Duration::from_millis(10)).await.unwrap().len(), 1);
@@ -437,7 +420,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_lingers_is_told_of_a_request_that_waits_and_of_a_full_group() {
-        let queue = std::sync::Arc::new(Queue::new(100, Duration::ZERO));
+        let queue = std::sync::Arc::new(Queue::new(100, Duration::ZERO, false));
         for (later, expected) in [(entry(1, true).await, 3), (entry(98, false).await, 3)] {
             queue.push(entry(1, false).await).unwrap();
             let lane = tokio::spawn({
@@ -457,7 +440,7 @@ mod tests {
     #[tokio::test]
     async fn small_groups_take_turns_while_requests_keep_coming() {
         let interval = Duration::from_millis(400);
-        let queue = std::sync::Arc::new(Queue::new(1_000, interval));
+        let queue = std::sync::Arc::new(Queue::new(1_000, interval, false));
         let groups = tokio::spawn({
             let queue = queue.clone();
             async move {
@@ -489,7 +472,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_for_an_answer_before_the_next_request_does_not_wait_for_a_turn() {
-        let queue = Queue::new(100, Duration::from_secs(3_600));
+        let queue = Queue::new(100, Duration::from_secs(3_600), false);
         let begun = Instant::now();
         for n in 0..AT_ONCE + 5 {
             queue.push(entry(1, true).await).unwrap();
@@ -529,8 +512,41 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn on_a_disk_a_group_waits_a_moment_for_the_senders_of_the_one_before() {
+        let queue = std::sync::Arc::new(Queue::new(1_000, Duration::ZERO, true));
+        for _ in 0..2 {
+            queue.push(entry(1, true).await).unwrap();
+        }
+        assert_eq!(queue.take(Takes::Any, Duration::ZERO).await.unwrap().len(), 2);
+        queue.push(entry(1, true).await).unwrap();
+        queue.answered();
+        let lane = tokio::spawn({
+            let queue = queue.clone();
+            async move { queue.take(Takes::Any, Duration::ZERO).await.unwrap().len() }
+        });
+        for _ in 0..2 {
+            tokio::task::yield_now().await;
+            queue.push(entry(1, true).await).unwrap();
+        }
+        assert!((2..=3).contains(&lane.await.unwrap()), "two where this stood still for a moment");
+        while !queue.state.lock().entries.is_empty() {
+            queue.take(Takes::Any, Duration::ZERO).await.unwrap();
+        }
+        // Nobody is back but one.
+        queue.push(entry(1, true).await).unwrap();
+        queue.push(entry(1, true).await).unwrap();
+        queue.state.lock().regroup = Some(Regroup::new());
+        queue.take(Takes::Any, Duration::ZERO).await.unwrap();
+        let before = Instant::now();
+        queue.answered();
+        queue.push(entry(1, true).await).unwrap();
+        assert_eq!(queue.take(Takes::Any, Duration::ZERO).await.unwrap().len(), 1);
+        assert!(before.elapsed() >= Duration::from_millis(1) && before.elapsed() < Duration::from_secs(60));
+    }
+
+    #[tokio::test]
     async fn a_large_request_is_taken_at_once_where_small_ones_take_turns() {
-        let queue = Queue::new(16 << 20, Duration::from_secs(3_600));
+        let queue = Queue::new(16 << 20, Duration::from_secs(3_600), false);
         let begun = Instant::now();
         for bytes in [[PLENTY, 1], [1, PLENTY]] {
             for bytes in bytes {
@@ -551,26 +567,5 @@ mod tests {
         assert_eq!(queue.take(Takes::Plenty, Duration::ZERO).await.unwrap().len(), 1);
         assert_eq!(queue.state.lock().large, 0);
         assert!(begun.elapsed() < Duration::from_secs(600));
-    }
-
-    #[test]
-    fn all_turns_are_free_again_after_a_pause() {
-        let (interval, begun) = (Duration::from_millis(500), Instant::now());
-        let mut turns = Turns::new(interval);
-        let mut taken = 0;
-        for at in (0..60).map(|n| begun + interval * n / 10) {
-            if turns.next().is_none_or(|next| next <= at) {
-                turns.take(at);
-                taken += 1;
-            }
-        }
-        // Those at once, and one in each interval.
-        assert_eq!(taken, AT_ONCE + 5);
-        let later = begun + interval * 6 + interval * AT_ONCE;
-        for _ in 0..AT_ONCE {
-            assert!(turns.next().is_some_and(|next| next <= later));
-            turns.take(later);
-        }
-        assert!(turns.next().is_some_and(|next| next > later));
     }
 }
