@@ -28,7 +28,7 @@ pub(crate) fn compress(raw: &[u8], level: i32) -> Result<Vec<u8>> {
 const BLOCK: usize = 128 << 10;
 
 /// Appends a zstd frame of `len` bytes of content, brought in parts, as they are (RFC 8878: magic, a header that states the
-/// content size, raw blocks).
+/// content size, raw blocks; the window of a large one is a block, so that any decoder takes it).
 ///
 /// # Panics
 /// Where the parts have another length, or 4 GiB and more.
@@ -41,13 +41,14 @@ pub(crate) fn store<'a>(parts: impl IntoIterator<Item = &'a [u8]>, len: usize, f
             frame.extend_from_slice(&((len - 256) as u16).to_le_bytes());
         }
         _ => {
-            frame.push(0xA0);
+            frame.extend_from_slice(&[0x80, (BLOCK.ilog2() as u8 - 10) << 3]);
             frame.extend_from_slice(&u32::try_from(len).expect("a frame of less than 4 GiB").to_le_bytes());
         }
     }
     let (mut begun, mut room) = (0, 0);
     let mut begin = |frame: &mut Vec<u8>| {
         let size = (len - begun).min(BLOCK);
+        assert!(size > 0 || len == 0, "a frame of {len} bytes gets more");
         begun += size;
         let header = (size as u32) << 3 | u32::from(begun == len);
         frame.extend_from_slice(&header.to_le_bytes()[..3]);
@@ -74,7 +75,7 @@ pub(crate) fn stored_len(len: usize) -> usize {
     let header = match len {
         0..256 => 6,
         256..65_792 => 7,
-        _ => 9,
+        _ => 10,
     };
     header + 3 * len.div_ceil(BLOCK).max(1) + len
 }
@@ -121,14 +122,25 @@ mod tests {
                 assert_eq!(frame.len(), stored_len(len), "{len} bytes");
                 assert_eq!(zstd::zstd_safe::get_frame_content_size(frame).unwrap(), Some(len as u64), "{len} bytes");
                 assert!(inflate(frame, len).unwrap() == raw, "{len} bytes in parts of {part}");
+                let mut small = zstd::stream::Decoder::new(frame).unwrap();
+                small.window_log_max(17).unwrap();
+                let mut streamed = Vec::new();
+                io::Read::read_to_end(&mut small, &mut streamed).unwrap();
+                assert!(streamed == raw, "{len} bytes, with a window of 128 KiB");
             }
         }
     }
 
     #[test]
     #[should_panic(expected = "a frame of 5 bytes has 3")]
-    fn parts_of_another_length_are_a_fault() {
+    fn parts_that_are_too_short_are_a_fault() {
         store([&b"abc"[..]], 5, &mut Vec::new());
+    }
+
+    #[test]
+    #[should_panic(expected = "a frame of 5 bytes gets more")]
+    fn parts_that_are_too_long_are_a_fault() {
+        store([&b"abc"[..], b"def"], 5, &mut Vec::new());
     }
 
     #[test]

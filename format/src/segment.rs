@@ -17,8 +17,9 @@
 //!   …           bodies, adjacent, in the order of the directory, to the end of the object
 //! ```
 //!
-//! A body is one zstd frame (level 1; small ones, and large ones where it does not pay, uncompressed) of `raw` bytes: the length of the first stream (u64),
-//! the Arrow IPC stream of the series set, the Arrow IPC stream of the rows; one record batch in each.
+//! A body is one zstd frame (level 1; small ones, and large ones where it does not pay, uncompressed) of `raw` bytes: the
+//! length of the first stream (u64), the Arrow IPC stream of the series set, the Arrow IPC stream of the rows; one record
+//! batch in each.
 
 mod body;
 mod concat;

@@ -17,18 +17,19 @@ pub(super) const MAX_RAW: usize = 1 << 30;
 const SMALL: std::ops::RangeInclusive<usize> = 256..=3_800;
 /// Bodies from this size on are copied once, to where they are compressed or stored.
 const LARGE: usize = 1 << 20;
-/// A sample of a large body has one of so many of its bytes, in pieces from all over it.
-const SAMPLED: usize = 16;
-const PIECES: usize = 4;
-const LONGEST_PIECE: usize = 64 << 10;
+/// Bodies from this size on are sampled: a piece for each so many bytes, one at least.
+const SAMPLED: usize = 4 << 20;
+const PER_PIECE: usize = 16 << 20;
+/// Twice as far as the encoder looks back: what comes again at all comes again within it.
+const PIECE: usize = 1 << 20;
 
 /// Which large bodies are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// All of them: on the way to a bucket a byte takes longer than it takes to compress it.
     Always,
-    /// Those of which a sample loses more than a fifth: a disk of this machine takes bytes as fast as they can be
-    /// compressed, and the processor has other work.
+    /// Those of less than 4 MiB, and those of which a sample loses more than a fifth: a disk of this machine takes bytes
+    /// about as fast as they can be compressed, and the processor has other work.
     WherePays,
 }
 
@@ -39,13 +40,14 @@ impl Compression {
     }
 
     fn pays(self, parts: &[Buffer], len: usize) -> Result<bool> {
-        if self == Self::Always {
+        if self == Self::Always || len < SAMPLED {
             return Ok(true);
         }
-        let piece = (len / (SAMPLED * PIECES)).min(LONGEST_PIECE);
-        let mut sample = Vec::with_capacity(piece * PIECES);
-        for i in 0..PIECES {
-            copy_range(parts, len * (2 * i + 1) / (2 * PIECES), piece, &mut sample);
+        let pieces = len.div_ceil(PER_PIECE);
+        let mut sample = Vec::with_capacity(PIECE * pieces);
+        for i in 0..pieces {
+            // The middle of its part of the body.
+            copy_range(parts, len * (2 * i + 1) / (2 * pieces) - PIECE / 2, PIECE, &mut sample);
         }
         Ok(ipc::compress(&sample)?.len() < sample.len() / 5 * 4)
     }

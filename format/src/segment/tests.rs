@@ -252,7 +252,10 @@ fn texts(rows: usize, of: usize) -> Block {
 
 #[test]
 fn large_bodies_that_lose_little_are_stored_where_compressing_them_has_to_pay() {
-    for (rows, of, pays) in [(2_000, 2_000, false), (9_000, 9_000, false), (2_000, 10, true), (9_000, 1, true)] {
+    // Small enough to be compressed in any case; texts that never come again; some that do, far away and near.
+    for (rows, of, pays) in
+        [(2_000, 2_000, true), (9_000, 9_000, false), (19_000, 19_000, false), (9_000, 400, true), (19_000, 10, true)]
+    {
         let block = texts(rows, of);
         let [always, where_pays] = [Compression::Always, Compression::WherePays]
             .map(|compression| encode(&header(), std::slice::from_ref(&block), compression).unwrap());

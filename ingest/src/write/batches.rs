@@ -17,7 +17,7 @@ use super::{
     bulk::Bulk,
     idempotent::{Known, digest},
     lane::PROBE_AGE,
-    rows::block_bytes,
+    rows::{block_bytes, held_bytes},
 };
 use crate::decode;
 
@@ -116,7 +116,7 @@ impl Ingest {
             written.accepted += decoded.accepted as u64;
             written.rejected.extend(decoded.rejected);
             let more = decoded.blocks.iter().map(block_bytes).sum::<usize>();
-            (bytes, total) = (bytes + more, total + more);
+            (bytes, total) = (bytes + more.max(held_bytes(&decoded.blocks)), total + more);
             if total > self.shared.config.bulk_bytes {
                 return Err(Error::invalid("a bulk ingest is too large; nothing of it was written, send it in parts")
                     .with("table", &target.table)

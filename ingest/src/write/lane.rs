@@ -74,6 +74,8 @@ pub(crate) struct Lane {
     started: Moment,
     start_ms: i64,
     stamps: Arc<Stamps>,
+    /// Where it takes anything from, to be told when senders are about to be answered.
+    queue: Option<Arc<Queue>>,
 }
 
 impl Lane {
@@ -82,12 +84,13 @@ impl Lane {
         let start_ms = store.ambient().wall_ms();
         let started = Moment::now(store.ambient().as_ref());
         let id = WriterId(store.ambient().random_id());
-        Self { root, store, probe, id, next: 0, started, start_ms, stamps }
+        Self { root, store, probe, id, next: 0, started, start_ms, stamps, queue: None }
     }
 
     /// Writes groups until the queue is closed and empty.
     pub(crate) async fn run(mut self, takes: Takes, queue: Arc<Queue>, config: Arc<IngestConfig>) {
         let linger = crate::config::millis(config.no_sync_ms);
+        self.queue = (takes == Takes::Any).then(|| queue.clone());
         while let Some(group) = queue.take(takes, linger).await {
             self.write(group).await;
             queue.answered();
@@ -276,6 +279,9 @@ impl Lane {
         let late =
             late.then(|| Error::unavailable("this took too long; send the request again with its idempotency key"));
         let mut known = Known::new(&catalog);
+        if let Some(queue) = &self.queue {
+            queue.answering();
+        }
         for entry in group {
             if entry.waiter.is_none() {
                 known.count(&entry);

@@ -158,6 +158,11 @@ async fn write_forever(shared: Arc<Shared>, takes: Takes) {
     }
 }
 
+/// Whether a lane has a thread of its own: on a directory, where the runtime has several threads.
+fn has_own_thread(root: &Root) -> bool {
+    root.store().is_directory() && Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread
+}
+
 /// Starts a lane; it ends when its task is aborted. One that waits for a disk has a thread of its own: to hand the other
 /// tasks of a thread of the runtime to another one takes half as long as the disk.
 ///
@@ -165,8 +170,7 @@ async fn write_forever(shared: Arc<Shared>, takes: Takes) {
 /// Unavailable when the system gives no thread.
 fn spawn_lane(shared: Arc<Shared>, takes: Takes) -> Result<JoinHandle<()>> {
     let runtime = Handle::current();
-    let is_directory = shared.root.store().is_directory();
-    if !is_directory || runtime.runtime_flavor() != RuntimeFlavor::MultiThread {
+    if !has_own_thread(&shared.root) {
         return Ok(tokio::spawn(write_forever(shared, takes)));
     }
     let (mut running, ended) = oneshot::channel::<()>();
@@ -202,9 +206,10 @@ impl Ingest {
         let reader = SnapshotReader::new(root.clone(), options);
         let default = if root.store().is_local() { 0 } else { FLUSH_INTERVAL_MS };
         let flush_interval = millis(config.flush_interval_ms.unwrap_or(default));
+        let regroup = has_own_thread(&root) && flush_interval.is_zero() && config.writers.is_none_or(|n| n == 1);
         let shared = Arc::new(Shared {
             budget: Budget::new(config.buffer_bytes, millis(config.buffer_wait_ms)),
-            queue: Arc::new(Queue::new(config.group_bytes, flush_interval, root.store().is_directory())),
+            queue: Arc::new(Queue::new(config.group_bytes, flush_interval, regroup)),
             probe: Probe::new(root.clone()),
             stamps: Arc::default(),
             schema: SchemaChanges::new(root.clone(), schema::Limits { tables: config.tables, columns: config.columns }),

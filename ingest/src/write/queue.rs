@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tidelake_format::{
     Error, Result,
     ids::{DatabaseId, Position, Version},
@@ -92,6 +92,8 @@ pub(crate) struct Queue {
     changed: Notify,
     /// For lanes that take much.
     plenty: Notify,
+    /// For the lane of a disk, which has a thread of its own: the senders of the group before are back.
+    regrouped: Condvar,
 }
 
 #[derive(Debug)]
@@ -108,9 +110,9 @@ struct State {
 }
 
 impl Queue {
-    /// Small groups are taken once in each `interval`, if it is not 0, while requests keep coming; where they are
-    /// `synced` to a disk, when the senders of the one before are back.
-    pub(crate) fn new(group_bytes: usize, interval: Duration, synced: bool) -> Self {
+    /// Small groups are taken once in each `interval`, if it is not 0, while requests keep coming; with `regroup` when the
+    /// senders of the one before are back: the only one who takes anything has a thread to wait on then.
+    pub(crate) fn new(group_bytes: usize, interval: Duration, regroup: bool) -> Self {
         let plenty = if interval.is_zero() { PLENTY } else { PLENTY_BETWEEN_TURNS };
         let turns = Turns::new(interval);
         let state = State {
@@ -120,7 +122,7 @@ impl Queue {
             large: 0,
             closed: false,
             turns,
-            regroup: synced.then(Regroup::new),
+            regroup: regroup.then(Regroup::new),
         };
         Self {
             group_bytes,
@@ -128,6 +130,7 @@ impl Queue {
             state: Mutex::new(state),
             changed: Notify::new(),
             plenty: Notify::new(),
+            regrouped: Condvar::new(),
         }
     }
 
@@ -142,8 +145,10 @@ impl Queue {
         }
         state.bytes += entry.bytes;
         state.waiters += usize::from(entry.waiter.is_some());
-        // Who lingers over requests that nobody waits for need not know of another one.
-        let is_news = state.entries.is_empty() || entry.waiter.is_some() && state.regroup_due().is_none();
+        // Who lingers over requests that nobody waits for need not know of another one, nor who waits for senders until
+        // enough of them are back.
+        let is_awaited = entry.waiter.is_some() && (state.waiters == 1 || state.regroup_due().is_none());
+        let is_news = state.entries.is_empty() || is_awaited;
         state.turns.came();
         state.large += usize::from(entry.bytes >= PLENTY);
         state.entries.push_back(entry);
@@ -155,6 +160,9 @@ impl Queue {
     fn tell(&self, state: MutexGuard<'_, State>, is_news: bool) {
         let is_plenty = self.is_plenty(&state);
         drop(state);
+        if is_news || is_plenty {
+            self.regrouped.notify_one();
+        }
         if is_news || is_plenty {
             self.changed.notify_one();
         }
@@ -257,11 +265,18 @@ impl Queue {
                     let now = Instant::now();
                     let is_asked_for = (state.waiters > 0).then_some(now);
                     let at = is_asked_for.unwrap_or_else(|| *lingered.get_or_insert_with(|| now + linger));
-                    let at = [state.turns.due(), state.regroup_due()].into_iter().flatten().fold(at, Instant::max);
+                    let at = state.turns.due().map_or(at, |due| due.max(at));
+                    if at <= now {
+                        self.wait_for_senders(&mut state);
+                    }
                     if state.closed || self.is_plenty(&state) {
+                        if let Some(regroup) = &mut state.regroup {
+                            regroup.forget();
+                        }
                         return Some(self.group(&mut state));
                     }
                     if at <= now {
+                        let now = Instant::now();
                         state.turns.take(now);
                         let group = self.group(&mut state);
                         if let Some(regroup) = &mut state.regroup {
@@ -276,6 +291,18 @@ impl Queue {
             match wait {
                 None => changed.await,
                 Some(at) => drop(tokio::time::timeout_at(at, changed).await),
+            }
+        }
+    }
+
+    /// Waits on this thread while the senders of the group before are expected back.
+    fn wait_for_senders(&self, state: &mut MutexGuard<'_, State>) {
+        while let Some(until) = state.regroup_due()
+            && !state.closed
+            && !self.is_plenty(state)
+        {
+            if self.regrouped.wait_until(state, until.into_std()).timed_out() {
+                return;
             }
         }
     }
@@ -297,13 +324,18 @@ impl Queue {
         group
     }
 
-    /// Who took a group has answered it.
-    pub(crate) fn answered(&self) {
+    /// Whoever took a group of [`Takes::Any`] is about to answer it.
+    pub(crate) fn answering(&self) {
         let mut state = self.state.lock();
         let waiting = state.waiters;
         if let Some(regroup) = &mut state.regroup {
-            regroup.answered(waiting, Instant::now());
+            regroup.answering(waiting, Instant::now());
         }
+    }
+
+    /// Who took a group has answered it.
+    pub(crate) fn answered(&self) {
+        let mut state = self.state.lock();
         state.turns.unanswered -= 1;
         if state.turns.unanswered == 0 {
             state.turns.came();
@@ -316,6 +348,7 @@ impl Queue {
     /// Refuses new requests; the ones that wait are still taken.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
+        self.regrouped.notify_one();
         self.changed.notify_one();
         self.plenty.notify_one();
     }
@@ -323,7 +356,7 @@ impl Queue {
 
 impl State {
     fn regroup_due(&self) -> Option<Instant> {
-        self.regroup.as_ref().and_then(|regroup| regroup.due(self.waiters))
+        self.regroup.as_ref().and_then(|regroup| regroup.due(self.waiters, Instant::now()))
     }
 
     fn next_group(&mut self, max_bytes: usize) -> Vec<Entry> {
@@ -511,37 +544,48 @@ mod tests {
         assert_eq!(queue.take(Takes::Any, Duration::from_secs(3_600)).await.unwrap().len(), 1);
     }
 
-    #[tokio::test]
-    async fn on_a_disk_a_group_waits_a_moment_for_the_senders_of_the_one_before() {
-        let queue = std::sync::Arc::new(Queue::new(1_000, Duration::ZERO, true));
-        for _ in 0..2 {
+    /// A lane with a thread of its own that takes one group; the entries of it.
+    fn takes_one(queue: &Arc<Queue>, linger: Duration) -> std::thread::JoinHandle<usize> {
+        let (runtime, queue) = (tokio::runtime::Handle::current(), queue.clone());
+        std::thread::spawn(move || runtime.block_on(queue.take(Takes::Any, linger)).unwrap().len())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_lane_with_a_thread_waits_for_the_senders_of_the_group_before() {
+        let queue = Arc::new(Queue::new(1_000, Duration::ZERO, true));
+        let far = Instant::now() + Duration::from_secs(3_600);
+        // Until enough are there, until there is much, and until the end.
+        for last in [Some(1), Some(1_000), None] {
+            queue.state.lock().regroup = Some(Regroup::expecting(3, far));
             queue.push(entry(1, true).await).unwrap();
-        }
-        assert_eq!(queue.take(Takes::Any, Duration::ZERO).await.unwrap().len(), 2);
-        queue.push(entry(1, true).await).unwrap();
-        queue.answered();
-        let lane = tokio::spawn({
-            let queue = queue.clone();
-            async move { queue.take(Takes::Any, Duration::ZERO).await.unwrap().len() }
-        });
-        for _ in 0..2 {
-            tokio::task::yield_now().await;
+            let lane = takes_one(&queue, Duration::ZERO);
             queue.push(entry(1, true).await).unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            assert!(!lane.is_finished());
+            match last {
+                Some(bytes) => queue.push(entry(bytes, true).await).unwrap(),
+                None => queue.close(),
+            }
+            let (took, group) = (Instant::now(), if last == Some(1) { 3 } else { 2 });
+            assert_eq!(tokio::task::spawn_blocking(|| lane.join().unwrap()).await.unwrap(), group, "{last:?}");
+            assert!(took.elapsed() < Duration::from_secs(600));
+            queue.state.lock().entries.clear();
+            queue.state.lock().waiters = 0;
+            queue.state.lock().bytes = 0;
         }
-        assert!((2..=3).contains(&lane.await.unwrap()), "two where this stood still for a moment");
-        while !queue.state.lock().entries.is_empty() {
-            queue.take(Takes::Any, Duration::ZERO).await.unwrap();
-        }
-        // Nobody is back but one.
-        queue.push(entry(1, true).await).unwrap();
-        queue.push(entry(1, true).await).unwrap();
-        queue.state.lock().regroup = Some(Regroup::new());
-        queue.take(Takes::Any, Duration::ZERO).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn who_waits_is_taken_at_once_when_senders_were_expected_long_ago() {
+        let queue = Arc::new(Queue::new(1_000, Duration::ZERO, true));
+        queue.state.lock().regroup = Some(Regroup::expecting(3, Instant::now()));
+        queue.push(entry(1, false).await).unwrap();
+        let lane = takes_one(&queue, Duration::from_secs(3_600));
+        tokio::time::sleep(Duration::from_millis(50)).await;
         let before = Instant::now();
-        queue.answered();
         queue.push(entry(1, true).await).unwrap();
-        assert_eq!(queue.take(Takes::Any, Duration::ZERO).await.unwrap().len(), 1);
-        assert!(before.elapsed() >= Duration::from_millis(1) && before.elapsed() < Duration::from_secs(60));
+        assert_eq!(tokio::task::spawn_blocking(|| lane.join().unwrap()).await.unwrap(), 2);
+        assert!(before.elapsed() < Duration::from_secs(600));
     }
 
     #[tokio::test]

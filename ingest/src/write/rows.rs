@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use metrics::counter;
 use tidelake_format::{
     Error, Kind, Result,
@@ -273,4 +274,65 @@ impl Ingest {
 /// Bytes of a block in memory.
 pub(super) fn block_bytes(block: &Block) -> usize {
     batch_bytes(&block.rows) + batch_bytes(block.series.batch())
+}
+
+/// Bytes of memory that blocks keep, each allocation once: columns may lie in one that holds much else.
+pub(super) fn held_bytes(blocks: &[Block]) -> usize {
+    let columns = blocks.iter().flat_map(|b| b.rows.columns().iter().chain(b.series.batch().columns()));
+    let mut held: HashMap<*const u8, usize> = HashMap::new();
+    for column in columns {
+        let data = column.to_data();
+        let nulls = data.nulls().map(|nulls| nulls.buffer());
+        held.extend(data.buffers().iter().chain(nulls).map(|b| (b.data_ptr().as_ptr().cast_const(), b.capacity())));
+    }
+    held.values().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::{
+        array::{Int64Array, RecordBatch, StringArray, TimestampMillisecondArray, UInt32Array},
+        buffer::Buffer,
+        datatypes::{DataType, Schema},
+    };
+    use tidelake_format::{
+        ids::{ColumnId, TableId},
+        rows::{SeriesSet, series_field, tbname_field},
+        schema::field_with_id,
+        types::Precision,
+    };
+
+    use super::*;
+
+    #[test]
+    fn what_blocks_keep_is_counted_once_and_whole() {
+        let allocation = Buffer::from(vec![b'x'; 1 << 20]);
+        let text = |at: usize| {
+            let offsets = arrow::buffer::OffsetBuffer::from_lengths([8, 8]);
+            StringArray::new(offsets, allocation.slice_with_length(at, 16), None)
+        };
+        let names = StringArray::from(vec!["a"]);
+        let series = RecordBatch::try_new(Arc::new(Schema::new(vec![tbname_field()])), vec![Arc::new(names)]).unwrap();
+        let fields = vec![
+            series_field().as_ref().clone(),
+            field_with_id("ts", Precision::Milli.data_type(), false, ColumnId::TS),
+            field_with_id("n", DataType::Int64, true, ColumnId(7)),
+            field_with_id("s", DataType::Utf8, true, ColumnId(8)),
+            field_with_id("t", DataType::Utf8, true, ColumnId(9)),
+        ];
+        let rows = RecordBatch::try_new(
+            Arc::new(Schema::new(fields)),
+            vec![
+                Arc::new(UInt32Array::from(vec![0, 0])),
+                Arc::new(TimestampMillisecondArray::from(vec![1, 2])),
+                Arc::new(Int64Array::from(vec![Some(1), None])),
+                Arc::new(text(0)),
+                Arc::new(text(500_000)),
+            ],
+        );
+        let block = Block::try_new(TableId(1), SeriesSet::try_new(series).unwrap(), rows.unwrap()).unwrap();
+        let (brought, held) = (block_bytes(&block), held_bytes(&[block.clone(), block]));
+        assert!(brought < 200, "{brought}");
+        assert!((1 << 20..(1 << 20) + 2_000).contains(&held), "{held}");
+    }
 }

@@ -1,8 +1,8 @@
 //! The batches in the messages of a Flight stream.
 //!
-//! Columns stay in the memory of their message where they are aligned there, as texts always are: the decoder of
-//! arrow-flight copies every body that does not begin at a multiple of 64 bytes, which behind a gRPC header it hardly
-//! ever does.
+//! Columns of large bodies stay in the memory of their message where they are aligned there, as texts always are: the
+//! decoder of arrow-flight copies every body that does not begin at a multiple of 64 bytes, which behind a gRPC header it
+//! hardly ever does.
 
 use std::{collections::HashMap, future::ready, panic::AssertUnwindSafe, sync::Arc};
 
@@ -24,11 +24,24 @@ use tonic::Status;
 
 use super::{guard, status::from_flight};
 
+/// Smaller bodies are copied: what they came in may be much larger.
+const SHARED_BYTES: usize = 64 << 10;
+
+/// What becomes of the memory in which bodies came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bodies {
+    /// It is kept as long as columns in it, where it holds little else.
+    Shared,
+    /// It is given up: batches are kept for long, and counted by what they hold.
+    Copied,
+}
+
 /// The batches of a Flight stream; one that carries no schema at all (an update without parameters) has none.
 pub(super) fn decoded(
     data: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
+    bodies: Bodies,
 ) -> BoxStream<'static, Result<RecordBatch>> {
-    let mut decoder = Decoder::default();
+    let mut decoder = Decoder { bodies, schema: None, dictionaries: HashMap::new() };
     let batches = data
         .map_err(|e| from_flight(e.into()))
         // A message may hold nothing but the command.
@@ -42,8 +55,9 @@ pub(super) fn decoded(
 }
 
 /// What messages so far say of those to come.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Decoder {
+    bodies: Bodies,
     schema: Option<SchemaRef>,
     dictionaries: HashMap<i64, ArrayRef>,
 }
@@ -59,7 +73,10 @@ impl Decoder {
     fn read(&mut self, data: &FlightData) -> Result<Option<RecordBatch>, ArrowError> {
         let wrong = |what: &str| ArrowError::IpcError(what.to_owned());
         let message = root_as_message(&data.data_header).map_err(|e| wrong(&e.to_string()))?;
-        let body = || Buffer::from(data.data_body.clone());
+        let body = || match self.bodies {
+            Bodies::Shared if is_worth_sharing(data) => Buffer::from(data.data_body.clone()),
+            Bodies::Shared | Bodies::Copied => Buffer::from(&data.data_body[..]),
+        };
         let first = || wrong("a message came before the schema");
         match message.header_type() {
             MessageHeader::NONE => Ok(None),
@@ -84,6 +101,12 @@ impl Decoder {
     }
 }
 
+/// Whether little but its body lies in the memory of a message.
+fn is_worth_sharing(data: &FlightData) -> bool {
+    let beside = data.data_header.len() + data.app_metadata.len();
+    data.data_body.len() >= SHARED_BYTES.max(8 * beside)
+}
+
 #[cfg(test)]
 mod tests {
     use arrow::{
@@ -106,7 +129,11 @@ mod tests {
 
     async fn read(data: &[FlightData]) -> Result<Vec<RecordBatch>> {
         let data = data.to_vec();
-        decoded(stream::iter(data.into_iter().map(Ok))).try_collect().await
+        let [shared, copied] = [Bodies::Shared, Bodies::Copied]
+            .map(|bodies| decoded(stream::iter(data.clone().into_iter().map(Ok)), bodies).try_collect::<Vec<_>>());
+        let (shared, copied) = (shared.await, copied.await);
+        assert_eq!(shared.as_ref().ok(), copied.as_ref().ok());
+        shared
     }
 
     /// Every kind of column, with nulls.
@@ -136,7 +163,7 @@ mod tests {
     async fn batches_are_those_that_arrow_flight_decodes_wherever_their_bodies_begin() {
         let mut random = StdRng::seed_from_u64(11);
         for round in 0..64 {
-            let batches: Vec<RecordBatch> = [1, 77, 1_000].iter().map(|rows| batch(&mut random, *rows)).collect();
+            let batches: Vec<RecordBatch> = [1, 77, 5_000].iter().map(|rows| batch(&mut random, *rows)).collect();
             let compression = [None, Some(CompressionType::LZ4_FRAME), Some(CompressionType::ZSTD)][round % 3];
             let encoder = FlightDataEncoderBuilder::new()
                 .with_dictionary_handling(if round % 2 == 0 {
@@ -161,13 +188,24 @@ mod tests {
 
     #[tokio::test]
     async fn texts_stay_where_they_came() {
-        let batch = batch(&mut StdRng::seed_from_u64(5), 500).project(&[3]).unwrap();
-        let encoder = FlightDataEncoderBuilder::new().build(stream::iter([Ok(batch)]));
-        let mut data: Vec<FlightData> = encoder.try_collect().await.unwrap();
-        data[1].data_body = bytes::Bytes::from([b"7 bytes", &data[1].data_body[..]].concat()).slice(7..);
-        let decoded = read(&data).await.unwrap();
-        let (values, body) = (decoded[0].column(0).as_string::<i32>().values(), data[1].data_body.as_ptr_range());
-        assert!(values.len() > 1_000 && body.contains(&values.as_ptr()));
+        for (rows, bodies, metadata, stay) in [
+            (5_000, Bodies::Shared, 0, true),
+            (5_000, Bodies::Copied, 0, false),
+            // Too little of what they came in.
+            (500, Bodies::Shared, 0, false),
+            (5_000, Bodies::Shared, 100_000, false),
+        ] {
+            let batch = batch(&mut StdRng::seed_from_u64(5), rows).project(&[3]).unwrap();
+            let encoder = FlightDataEncoderBuilder::new().build(stream::iter([Ok(batch)]));
+            let mut data: Vec<FlightData> = encoder.try_collect().await.unwrap();
+            data[1].data_body = bytes::Bytes::from([b"7 bytes", &data[1].data_body[..]].concat()).slice(7..);
+            data[1].app_metadata = vec![0; metadata].into();
+            let messages = stream::iter(data.clone().into_iter().map(Ok));
+            let decoded: Vec<RecordBatch> = decoded(messages, bodies).try_collect().await.unwrap();
+            let (values, body) = (decoded[0].column(0).as_string::<i32>().values(), data[1].data_body.as_ptr_range());
+            assert!(values.len() > 1_000);
+            assert_eq!(body.contains(&values.as_ptr()), stay, "{rows} rows, {bodies:?}, {metadata} bytes beside");
+        }
     }
 
     #[tokio::test]

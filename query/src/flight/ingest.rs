@@ -8,7 +8,12 @@ use futures::{Stream, StreamExt, TryStreamExt};
 use tidelake_format::{Error, Result};
 use tonic::Status;
 
-use super::{decode::decoded, parameters::plain_batch, service::FlightSql, statements::no_transaction};
+use super::{
+    decode::{Bodies, decoded},
+    parameters::plain_batch,
+    service::FlightSql,
+    statements::no_transaction,
+};
 use crate::{
     engine::CATALOG,
     session::Session,
@@ -24,7 +29,7 @@ impl FlightSql {
         data: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
     ) -> Result<WriteOutcome> {
         let target = target(session, &command)?;
-        let batches = decoded(data).and_then(|batch| async move { plain_batch(&batch) });
+        let batches = decoded(data, Bodies::Shared).and_then(|batch| async move { plain_batch(&batch) });
         self.engine.writer(session)?.ingest(target, batches.boxed()).await
     }
 }

@@ -22,7 +22,7 @@ use tidelake_format::{Error, Kind, Result};
 use tonic::{Response, Status, codegen::Bytes};
 
 use super::{
-    decode::decoded,
+    decode::{Bodies, decoded},
     encode::{FlightStream, schema_message},
     handle::Handle,
     parameters,
@@ -120,7 +120,7 @@ impl FlightSql {
         let handle = Handle::decode(&command.prepared_statement_handle)?;
         let mut bytes = 0;
         let mut bound = Vec::new();
-        let mut batches = decoded(data);
+        let mut batches = decoded(data, Bodies::Copied);
         while let Some(batch) = batches.try_next().await? {
             parameters::bind(&kept.prepared, &batch)?;
             bytes += batch.get_array_memory_size();
@@ -147,7 +147,7 @@ impl FlightSql {
             return Ok((session, outcome));
         }
         let mut total: Option<WriteOutcome> = None;
-        let mut batches = decoded(data);
+        let mut batches = decoded(data, Bodies::Copied);
         let mut number = 0;
         while let Some(batch) = batches.try_next().await? {
             let outcome = self.update(&session.part(number), &kept.prepared, vec![batch]).await?;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// Groups of more bytes are written at once: to encode them while others are written is worth more.
 const SMALL: usize = 16 << 10;
-/// They are waited for no longer than this.
+/// They are waited for as long as their group took, and no longer than this.
 const PATIENCE: Duration = Duration::from_millis(1);
 /// After waiting in vain so many groups are taken at once; twice as many each time, up to the second.
 const PAUSES: [u32; 2] = [16, 4_096];
@@ -32,10 +32,8 @@ pub(super) struct Regroup {
 struct Expected {
     /// How many wait for an answer when all are back.
     senders: usize,
-    /// When they were answered.
-    answered: Instant,
-    /// How long their group took to be written.
-    write: Duration,
+    /// Until when they are waited for.
+    until: Instant,
 }
 
 impl Regroup {
@@ -43,11 +41,10 @@ impl Regroup {
         Self { writing: None, expected: None, pause: 0, next_pause: PAUSES[0] }
     }
 
-    /// A group is taken of `senders` who wait for an answer.
+    /// A small group is taken, of `senders` who wait for an answer.
     pub(super) fn taken(&mut self, senders: usize, bytes: usize, now: Instant) {
         if let Some(expected) = self.expected.take() {
-            let has_paid = senders >= enough(expected.senders) && now - expected.answered <= expected.write;
-            if has_paid {
+            if senders >= enough(expected.senders) && now <= expected.until {
                 self.next_pause = PAUSES[0];
             } else {
                 self.pause = self.next_pause;
@@ -57,19 +54,31 @@ impl Regroup {
         self.writing = (senders > 0 && bytes <= SMALL).then_some((senders, now));
     }
 
-    /// Its senders were answered; others wait already.
-    pub(super) fn answered(&mut self, waiting: usize, now: Instant) {
+    /// Something else is taken: nobody is waited for.
+    pub(super) fn forget(&mut self) {
+        (self.writing, self.expected) = (None, None);
+    }
+
+    /// Its senders are about to be answered; others wait already.
+    pub(super) fn answering(&mut self, waiting: usize, now: Instant) {
         let written = self.writing.take();
         if self.pause > 0 {
             self.pause -= 1;
         } else if let Some((senders, taken)) = written {
-            self.expected = Some(Expected { senders: senders + waiting, answered: now, write: now - taken });
+            self.expected = Some(Expected { senders: senders + waiting, until: now + (now - taken).min(PATIENCE) });
         }
     }
 
     /// Until when a group of those who wait is put off.
-    pub(super) fn due(&self, waiting: usize) -> Option<Instant> {
-        self.expected.filter(|expected| waiting < enough(expected.senders)).map(|expected| expected.answered + PATIENCE)
+    pub(super) fn due(&self, waiting: usize, now: Instant) -> Option<Instant> {
+        let is_short = |expected: &Expected| waiting < enough(expected.senders) && now < expected.until;
+        self.expected.filter(is_short).map(|expected| expected.until)
+    }
+
+    /// One that expects so many.
+    #[cfg(test)]
+    pub(super) fn expecting(senders: usize, until: Instant) -> Self {
+        Self { expected: Some(Expected { senders, until }), ..Self::new() }
     }
 }
 
@@ -100,12 +109,13 @@ mod tests {
 
         fn answered(&mut self, waiting: usize) {
             self.1 += SYNC;
-            self.0.answered(waiting, self.1);
+            self.0.answering(waiting, self.1);
         }
 
         fn waits(&self, waiting: usize) -> bool {
-            let due = self.0.due(waiting);
-            assert!(due.is_none_or(|due| due == self.1 + PATIENCE));
+            assert_eq!(self.0.due(waiting, self.1 + SYNC), None, "longer than a sync");
+            let due = self.0.due(waiting, self.1);
+            assert!(due.is_none_or(|due| due == self.1 + SYNC));
             due.is_some()
         }
     }
@@ -173,6 +183,10 @@ mod tests {
             clock.answered(1);
             assert!(!clock.waits(1));
         }
+        clock.taken(3, SMALL, MOMENT);
+        clock.0.forget();
+        clock.answered(1);
+        assert!(!clock.waits(1));
         clock.taken(3, SMALL, MOMENT);
         clock.answered(1);
         assert!(clock.waits(1));

@@ -1,4 +1,4 @@
-//! When small groups are taken on a bucket, where each PUT has its price.
+//! When small groups are taken where each PUT has its price, as on a bucket.
 
 use std::time::Duration;
 
