@@ -57,7 +57,7 @@ pub(crate) fn write(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// The same stream as [`write`] appends, in parts: columns are not copied.
+/// The same stream as [`write()`] appends, in parts: columns are not copied.
 pub(crate) fn parts(batch: &RecordBatch) -> Result<Vec<Buffer>> {
     let mut encoder = StreamEncoder::try_new_with_options(batch.schema_ref(), options()?)?;
     let mut parts = encoder.encode(batch)?;
