@@ -16,7 +16,8 @@ pub struct IngestConfig {
     /// Time between two segments of small requests (less than 1 MiB of decoded rows each, and 16 MiB together) while requests
     /// keep coming, each within 20 ms of the one before or while others are answered, in milliseconds; the first four after a
     /// pause are put at once.
-    /// Default (`None`): 0 on a directory and in memory, 1 000 elsewhere. Each segment costs a PUT, and a GET for every reader
+    /// Default (`None`): 0 on a directory and in memory, 1 000 elsewhere. At 0 on a directory small requests wait for the senders
+    /// of the group before, 1 ms at most, where that has paid before. Each segment costs a PUT, and a GET for every reader
     /// until it is folded; longer intervals mean longer waits for acknowledgements.
     pub flush_interval_ms: Option<u64>,
     /// Most bytes of decoded rows in one log segment. Default 16 MiB. Larger segments mean fewer requests and more
@@ -94,13 +95,14 @@ pub struct CompactConfig {
     pub background: bool,
     /// Time between looks at whether a fold may be due, in milliseconds. Default 2 000. They cost the store nothing.
     pub interval_ms: u64,
-    /// Bytes put by this process that start a fold before its time. Default 64 MiB (compressed). Lower values mean smaller
-    /// files and more merging, higher ones more memory for readers of the tail.
+    /// Bytes put by this process, as they lie in the store, that start a fold before its time. Default 64 MiB. Lower values
+    /// mean smaller files and more merging, higher ones more memory for readers of the tail.
     pub fold_bytes: u64,
     /// Time between folds, in milliseconds; each looks at the log by a LIST, and ends there when there is nothing to
     /// fold. Default 10 000.
     pub fold_age_ms: u64,
-    /// Most bytes of segments that one fold takes. Default 48 MiB (compressed; in memory some five to ten times that).
+    /// Most bytes of segments that one fold takes. Default 48 MiB (as they lie in the store; in memory some five to ten
+    /// times that).
     pub fold_max_bytes: u64,
     /// Segments younger than this, by the store's clock, are left alone, in milliseconds. Default: 2 000 on a
     /// directory, 5 000 elsewhere (`None`).

@@ -15,7 +15,8 @@ pub(super) const MAX_RAW: usize = 1 << 30;
 /// Bodies of these sizes are not compressed: they take one block of a disk either way, and to compress one takes as long as
 /// to make it.
 const SMALL: std::ops::RangeInclusive<usize> = 256..=3_800;
-/// Bodies from this size on are copied once, to where they are compressed or stored.
+/// Bodies from this size on are copied once, to where they are compressed or stored; of smaller ones the parts would take
+/// longer to make than to copy.
 const LARGE: usize = 1 << 20;
 /// Bodies from this size on are sampled: a piece for each so many bytes, one at least.
 const SAMPLED: usize = 4 << 20;

@@ -43,7 +43,8 @@ impl Page for WideReport {
             &mut page,
             "The disk's rate is what one file of as many bytes takes in blocks of 16 MiB, each synced, before and after: for \
              fewer it may take them faster than it goes on to. A line is a proxy before an S3 server of this machine that \
-             holds all uploads together to its rate; all lines are loaded for as long. `passed` is all that went to the store meanwhile: rows, and what folding them wrote.",
+             holds all uploads together to its rate; all lines are loaded for as long. `passed` is all that went to the \
+             store meanwhile: rows, and what folding them wrote.",
         );
         let header = [
             "store",

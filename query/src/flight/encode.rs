@@ -43,9 +43,9 @@ pub(super) fn messages(
 
 /// Cuts a batch into slices of at most about `limit` bytes, one row at least.
 fn split(batch: RecordBatch, limit: usize) -> VecDeque<RecordBatch> {
-    let mut todo = vec![batch];
+    let mut pending = vec![batch];
     let mut pieces = VecDeque::new();
-    while let Some(batch) = todo.pop() {
+    while let Some(batch) = pending.pop() {
         let rows = batch.num_rows();
         let bytes = sliced_bytes(&batch);
         if bytes <= limit || rows <= 1 {
@@ -56,7 +56,7 @@ fn split(batch: RecordBatch, limit: usize) -> VecDeque<RecordBatch> {
         let size = rows.div_ceil(parts);
         // Rows of very different widths may leave a piece too large: those are cut again.
         for start in (0..rows).step_by(size).collect::<Vec<_>>().into_iter().rev() {
-            todo.push(batch.slice(start, size.min(rows - start)));
+            pending.push(batch.slice(start, size.min(rows - start)));
         }
     }
     pieces

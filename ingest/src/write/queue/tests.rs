@@ -1,0 +1,232 @@
+use super::{
+    turns::{AT_ONCE, LULL},
+    *,
+};
+use crate::write::budget::Budget;
+
+async fn entry(bytes: usize, waits: bool) -> Entry {
+    let reservation = Budget::new(1 << 20, Duration::ZERO).reserve(1).await.unwrap();
+    let waiter = waits.then(|| oneshot::channel().0);
+    Entry { blocks: Vec::new(), gathering: None, bytes, resolved: None, reservation, claim: None, waiter }
+}
+
+#[tokio::test]
+async fn a_group_holds_what_fits_and_at_least_one_request() {
+    let queue = Queue::new(100, Duration::ZERO, false);
+    for bytes in [60, 30, 30, 500] {
+        queue.push(entry(bytes, true).await).unwrap();
+    }
+    let mut sizes = Vec::new();
+    for _ in 0..3 {
+        sizes.push(queue.take(Takes::Any, Duration::ZERO).await.unwrap().iter().map(|e| e.bytes).collect::<Vec<_>>());
+    }
+    assert_eq!(sizes, [vec![60, 30], vec![30], vec![500]]);
+    queue.close();
+    assert!(queue.take(Takes::Any, Duration::ZERO).await.is_none());
+    assert!(queue.push(entry(1, true).await).is_err());
+}
+
+#[tokio::test]
+async fn a_lane_for_much_leaves_little_to_others() {
+    let queue = std::sync::Arc::new(Queue::new(2 * PLENTY, Duration::ZERO, false));
+    let second = tokio::spawn({
+        let queue = queue.clone();
+        async move {
+            let mut sizes = Vec::new();
+            while let Some(group) = queue.take(Takes::Plenty, Duration::ZERO).await {
+                sizes.push(group.iter().map(|e| e.bytes).sum::<usize>());
+            }
+            sizes
+        }
+    });
+    tokio::task::yield_now().await;
+    queue.push(entry(PLENTY - 1, true).await).unwrap();
+    tokio::task::yield_now().await;
+    assert_eq!(queue.take(Takes::Any, Duration::ZERO).await.unwrap().len(), 1);
+    // Together these are much; the last is too much for the same group.
+    for bytes in [PLENTY - 1, 1, 2 * PLENTY] {
+        queue.push(entry(bytes, true).await).unwrap();
+    }
+    while queue.state.lock().bytes > 0 {
+        tokio::task::yield_now().await;
+    }
+    queue.push(entry(1, true).await).unwrap();
+    queue.close();
+    assert_eq!(second.await.unwrap(), [PLENTY, 2 * PLENTY]);
+    assert_eq!(queue.take(Takes::Any, Duration::ZERO).await.unwrap().len(), 1);
+    assert!(queue.take(Takes::Any, Duration::ZERO).await.is_none());
+}
+
+#[tokio::test]
+async fn requests_that_nobody_waits_for_linger_until_somebody_does() {
+    let queue = Queue::new(100, Duration::ZERO, false);
+    queue.push(entry(1, false).await).unwrap();
+    let before = tokio::time::Instant::now();
+    assert_eq!(queue.take(Takes::Any, Duration::from_millis(10)).await.unwrap().len(), 1);
+    assert!(before.elapsed() >= Duration::from_millis(10));
+    queue.push(entry(1, false).await).unwrap();
+    queue.push(entry(1, true).await).unwrap();
+    assert_eq!(queue.take(Takes::Any, Duration::from_secs(3_600)).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn who_lingers_is_told_of_a_request_that_waits_and_of_a_full_group() {
+    let queue = std::sync::Arc::new(Queue::new(100, Duration::ZERO, false));
+    for (later, expected) in [(entry(1, true).await, 3), (entry(98, false).await, 3)] {
+        queue.push(entry(1, false).await).unwrap();
+        let lane = tokio::spawn({
+            let queue = queue.clone();
+            async move { queue.take(Takes::Any, Duration::from_secs(3_600)).await.unwrap().len() }
+        });
+        tokio::task::yield_now().await;
+        queue.push(entry(1, false).await).unwrap();
+        tokio::task::yield_now().await;
+        assert!(!lane.is_finished());
+        queue.push(later).unwrap();
+        let taken = tokio::time::timeout(Duration::from_secs(60), lane).await;
+        assert_eq!(taken.expect("nobody told it").unwrap(), expected);
+    }
+}
+
+#[tokio::test]
+async fn small_groups_take_turns_while_requests_keep_coming() {
+    let interval = Duration::from_millis(400);
+    let queue = std::sync::Arc::new(Queue::new(1_000, interval, false));
+    let groups = tokio::spawn({
+        let queue = queue.clone();
+        async move {
+            let mut groups = Vec::new();
+            while let Some(group) = queue.take(Takes::Any, Duration::ZERO).await {
+                groups.push((group.len(), Instant::now()));
+            }
+            groups
+        }
+    });
+    // One each 5 ms, waited for by nobody's answer.
+    let begun = Instant::now();
+    let mut sent = 0;
+    while begun.elapsed() < interval * 3 {
+        queue.push(entry(1, true).await).unwrap();
+        sent += 1;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let took = begun.elapsed();
+    queue.close();
+    let groups = groups.await.unwrap();
+    assert_eq!(groups.iter().map(|(len, _)| len).sum::<usize>(), sent);
+    // Where the machine stands still for longer than a lull, there are more.
+    let lulls = (took.as_millis() as usize / 5).saturating_sub(sent);
+    let turns = AT_ONCE as usize + 3 + 1;
+    assert!(groups.len() <= turns + lulls, "{} groups of {sent} requests in {took:?}", groups.len());
+    assert!(groups[..AT_ONCE as usize].iter().all(|(len, _)| *len <= 1 + lulls), "{groups:?}");
+}
+
+#[tokio::test]
+async fn who_waits_for_an_answer_before_the_next_request_does_not_wait_for_a_turn() {
+    let queue = Queue::new(100, Duration::from_secs(3_600), false);
+    let begun = Instant::now();
+    for n in 0..AT_ONCE + 5 {
+        queue.push(entry(1, true).await).unwrap();
+        queue.push(entry(1, true).await).unwrap();
+        assert_eq!(queue.take(Takes::Any, Duration::ZERO).await.unwrap().len(), 2);
+        assert!(begun.elapsed() >= LULL * (n + 1).saturating_sub(AT_ONCE));
+        queue.answered();
+    }
+    // While a group is answered, others wait for those who will come with their next requests then.
+    for _ in 0..2 {
+        queue.push(entry(1, true).await).unwrap();
+    }
+    let group = queue.take(Takes::Any, Duration::ZERO).await.unwrap();
+    queue.push(entry(1, true).await).unwrap();
+    let before = Instant::now();
+    let (_, next) = tokio::join!(
+        async {
+            tokio::time::sleep(5 * LULL).await;
+            queue.answered();
+            queue.push(entry(1, true).await).unwrap();
+        },
+        queue.take(Takes::Any, Duration::ZERO)
+    );
+    assert_eq!((group.len(), next.unwrap().len()), (2, 2));
+    assert!(before.elapsed() >= 6 * LULL);
+    queue.answered();
+    assert!(begun.elapsed() < Duration::from_secs(600));
+    // A full group takes nobody's turn, and waits for none.
+    let turn = queue.state.lock().turns.next();
+    queue.push(entry(100, true).await).unwrap();
+    assert_eq!(queue.take(Takes::Any, Duration::ZERO).await.unwrap().len(), 1);
+    assert!(turn.is_some() && queue.state.lock().turns.next() == turn);
+    // At the end nothing waits.
+    queue.push(entry(1, false).await).unwrap();
+    queue.close();
+    assert_eq!(queue.take(Takes::Any, Duration::from_secs(3_600)).await.unwrap().len(), 1);
+}
+
+/// A lane with a thread of its own that takes one group; the entries of it.
+fn takes_one(queue: &Arc<Queue>, linger: Duration) -> std::thread::JoinHandle<usize> {
+    let (runtime, queue) = (tokio::runtime::Handle::current(), queue.clone());
+    std::thread::spawn(move || runtime.block_on(queue.take(Takes::Any, linger)).unwrap().len())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_lane_with_a_thread_waits_for_the_senders_of_the_group_before() {
+    let queue = Arc::new(Queue::new(1_000, Duration::ZERO, true));
+    let far = Instant::now() + Duration::from_secs(3_600);
+    // Until enough are there, until there is much, and until the end.
+    for last in [Some(1), Some(1_000), None] {
+        queue.state.lock().regroup = Some(Regroup::expecting(3, far));
+        queue.push(entry(1, true).await).unwrap();
+        let lane = takes_one(&queue, Duration::ZERO);
+        queue.push(entry(1, true).await).unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!lane.is_finished());
+        match last {
+            Some(bytes) => queue.push(entry(bytes, true).await).unwrap(),
+            None => queue.close(),
+        }
+        let (took, group) = (Instant::now(), if last == Some(1) { 3 } else { 2 });
+        assert_eq!(tokio::task::spawn_blocking(|| lane.join().unwrap()).await.unwrap(), group, "{last:?}");
+        assert!(took.elapsed() < Duration::from_secs(600));
+        queue.state.lock().entries.clear();
+        queue.state.lock().waiters = 0;
+        queue.state.lock().bytes = 0;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn who_waits_is_taken_at_once_when_senders_were_expected_long_ago() {
+    let queue = Arc::new(Queue::new(1_000, Duration::ZERO, true));
+    queue.state.lock().regroup = Some(Regroup::expecting(3, Instant::now()));
+    queue.push(entry(1, false).await).unwrap();
+    let lane = takes_one(&queue, Duration::from_secs(3_600));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let before = Instant::now();
+    queue.push(entry(1, true).await).unwrap();
+    assert_eq!(tokio::task::spawn_blocking(|| lane.join().unwrap()).await.unwrap(), 2);
+    assert!(before.elapsed() < Duration::from_secs(600));
+}
+
+#[tokio::test]
+async fn a_large_request_is_taken_at_once_where_small_ones_take_turns() {
+    let queue = Queue::new(16 << 20, Duration::from_secs(3_600), false);
+    let begun = Instant::now();
+    for bytes in [[PLENTY, 1], [1, PLENTY]] {
+        for bytes in bytes {
+            queue.push(entry(bytes, true).await).unwrap();
+        }
+        assert_eq!(queue.take(Takes::Plenty, Duration::ZERO).await.unwrap().len(), 2);
+        assert_eq!(queue.state.lock().large, 0);
+    }
+    // Rows that are gathered become large together.
+    let catalog = Arc::new(Catalog::default());
+    let budget = Budget::new(1 << 20, Duration::ZERO);
+    for _ in 0..3 {
+        let reservation = budget.reserve(1).await.unwrap();
+        let left = queue.gather(&catalog, DatabaseId(1), PLENTY / 2, reservation, |_| true).unwrap();
+        assert!(left.is_none());
+    }
+    assert_eq!(queue.state.lock().large, 1);
+    assert_eq!(queue.take(Takes::Plenty, Duration::ZERO).await.unwrap().len(), 1);
+    assert_eq!(queue.state.lock().large, 0);
+    assert!(begun.elapsed() < Duration::from_secs(600));
+}
