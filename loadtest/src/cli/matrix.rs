@@ -1,11 +1,12 @@
 //! `matrix`: rows per request × clients.
 
-use super::args::{Server, list};
+use super::args::{OwnServers, Server, list};
 use super::write::{line, load};
 use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
 use tidelake_loadtest::Devices;
+use tidelake_loadtest::drive::server::{self, ServerOptions};
 use tidelake_loadtest::drive::{Durability, Existing, Protocol, WriteOptions, WriteSample, create_database};
 use tidelake_loadtest::generate::{Order, Source};
 use tidelake_loadtest::report::{Page as _, Report};
@@ -57,11 +58,20 @@ fn cell(rows_per_request: usize, clients: usize, requests: u64, most: u64, seed:
     Devices { devices: clamp(devices * clients), rows: clamp(rows / devices), seed }
 }
 
+/// Whose database a cell fills.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place<'a> {
+    /// One server's for all cells: each finds it empty, while the server folds and removes what the cells before left.
+    Given(&'a Server),
+    /// A new server's on a new root for each cell, as the papers measured theirs.
+    New { servers: &'a OwnServers, http: &'a Server },
+}
+
 impl Cells {
     /// Measures every cell, each on an empty database, telling each one's result.
     pub(crate) async fn measure(
         &self,
-        server: &Server,
+        place: Place<'_>,
         seed: u64,
         tell: &mut dyn FnMut(&WriteSample),
     ) -> Result<Vec<WriteSample>> {
@@ -76,12 +86,12 @@ impl Cells {
             for &rows_per_request in &sizes {
                 for &clients in &clients {
                     let set = cell(rows_per_request, clients, self.cell_requests, self.cell_most, seed);
-                    let mut options = WriteOptions::new(&server.url);
+                    let mut options = WriteOptions::new("");
                     (options.protocol, options.durability) = (protocol, durability);
                     (options.rows_per_request, options.clients) = (rows_per_request, clients);
                     // A DoPut is what is acknowledged: a request.
                     options.rows_per_stream = rows_per_request as u64;
-                    samples.push(on_empty_database(server, options, set, tell).await?);
+                    samples.push(place.fill(options, set, tell).await?);
                 }
             }
         }
@@ -91,7 +101,7 @@ impl Cells {
     /// Measures DoPut of many batches a stream, as bulk loaders send, where Flight is among the protocols.
     pub(crate) async fn bulk(
         &self,
-        server: &Server,
+        place: Place<'_>,
         seed: u64,
         tell: &mut dyn FnMut(&WriteSample),
     ) -> Result<Vec<WriteSample>> {
@@ -100,28 +110,51 @@ impl Cells {
             return Ok(samples);
         }
         for clients in list::<usize>(&self.bulk_clients)? {
-            let mut options = WriteOptions::new(&server.url);
+            let mut options = WriteOptions::new("");
             options.protocol = Protocol::Flight;
             (options.rows_per_request, options.clients) = (BULK_BATCH, clients);
             let set = cell(BULK_BATCH, clients, u64::MAX, self.cell_most, seed);
-            samples.push(on_empty_database(server, options, set, tell).await?);
+            samples.push(place.fill(options, set, tell).await?);
         }
         Ok(samples)
     }
 }
 
-async fn on_empty_database(
-    server: &Server,
-    mut options: WriteOptions,
-    set: Devices,
-    tell: &mut dyn FnMut(&WriteSample),
-) -> Result<WriteSample> {
-    options.flight = server.addresses().flight;
+impl Place<'_> {
+    /// Writes the set into an empty database; the endpoints in `options` are set here.
+    async fn fill(
+        self,
+        options: WriteOptions,
+        set: Devices,
+        tell: &mut dyn FnMut(&WriteSample),
+    ) -> Result<WriteSample> {
+        let sample = match self {
+            Self::Given(given) => fill(given, options, set).await?,
+            Self::New { servers, http } => {
+                let root = servers.directory()?;
+                let started = server::Server::start(&ServerOptions {
+                    program: servers.program.clone(),
+                    store: root.path().display().to_string(),
+                    environment: Vec::new(),
+                    cores: None,
+                })
+                .await?;
+                let sample =
+                    fill(&Server { url: started.url.clone(), flight: None, ..http.clone() }, options, set).await;
+                started.kill().await?;
+                sample?
+            }
+        };
+        tell(&sample);
+        Ok(sample)
+    }
+}
+
+async fn fill(server: &Server, mut options: WriteOptions, set: Devices) -> Result<WriteSample> {
+    (options.url, options.flight) = (server.url.clone(), server.addresses().flight);
     options.http = server.options();
     create_database(&server.url, &options.http, Existing::Drop).await?;
-    let sample = load(&Source::Generated(set, Order::Device), &options).await?;
-    tell(&sample);
-    Ok(sample)
+    load(&Source::Generated(set, Order::Device), &options).await
 }
 
 /// Arguments of `matrix`.
@@ -129,6 +162,11 @@ async fn on_empty_database(
 pub(crate) struct Matrix {
     #[command(flatten)]
     server: Server,
+    /// Measure each cell on a new server with a root of its own, instead of all on the one at --url
+    #[arg(long)]
+    new_servers: bool,
+    #[command(flatten)]
+    own: OwnServers,
     #[command(flatten)]
     cells: Cells,
     /// Chooses the data
@@ -144,8 +182,13 @@ impl Matrix {
     pub(crate) async fn run(self) -> Result<()> {
         let mut report = Report::new(Devices { devices: 0, rows: 0, seed: self.seed }, Order::Device);
         let tell = &mut |sample: &WriteSample| println!("{}", line(sample));
-        report.matrix = self.cells.measure(&self.server, self.seed, tell).await?;
-        report.bulk = self.cells.bulk(&self.server, self.seed, tell).await?;
+        let place = if self.new_servers {
+            Place::New { servers: &self.own, http: &self.server }
+        } else {
+            Place::Given(&self.server)
+        };
+        report.matrix = self.cells.measure(place, self.seed, tell).await?;
+        report.bulk = self.cells.bulk(place, self.seed, tell).await?;
         if let Some(out) = &self.out {
             let [json, page] = report.write(out)?;
             println!("{}\n{}", json.display(), page.display());

@@ -1,7 +1,7 @@
 //! `run`: the whole load test, from an empty database to the report.
 
 use super::args::{Data, Server, list};
-use super::matrix::Cells;
+use super::matrix::{Cells, Place};
 use super::{bare, beside, parts, peers, query, write};
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -68,8 +68,8 @@ impl Run {
         let url = &self.server.url;
         if self.matrix {
             let tell = &mut |sample: &_| println!("{}", write::line(sample));
-            report.matrix = self.cells.measure(&self.server, set.seed, tell).await?;
-            report.bulk = self.cells.bulk(&self.server, set.seed, tell).await?;
+            report.matrix = self.cells.measure(Place::Given(&self.server), set.seed, tell).await?;
+            report.bulk = self.cells.bulk(Place::Given(&self.server), set.seed, tell).await?;
         }
         create_database(url, &http, Existing::Drop).await.context("create the database")?;
         let loaded =
