@@ -110,6 +110,29 @@ impl Error {
     }
 }
 
+impl Error {
+    /// TDengine's number for an error: what its own server says for the same mistake, as far as the message tells. Clients
+    /// of its REST interface decide by it.
+    pub fn tdengine_code(&self) -> u16 {
+        let message = self.message.to_ascii_lowercase();
+        let says = |word| message.contains(word);
+        match self.kind {
+            Kind::NotFound if says("column") => 0x2602,
+            Kind::NotFound if says("table") => 0x2662,
+            Kind::NotFound if says("database") => 0x0388,
+            Kind::NotFound => 0x2603,
+            Kind::Invalid | Kind::Conflict if says("exist") && says("database") => 0x0381,
+            Kind::Invalid | Kind::Conflict if says("exist") && says("table") => 0x0360,
+            Kind::Invalid if says("no database is chosen") || says("database not specified") => 0x2616,
+            Kind::Invalid => 0x2600,
+            Kind::Conflict => 0x03d3,
+            Kind::Unavailable => 0x000b,
+            Kind::Unsupported => 0x0100,
+            Kind::Corrupt | Kind::Internal => 0xffff,
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
@@ -169,6 +192,23 @@ impl From<object_store::Error> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mistake_has_the_number_that_tdengine_gives_it() {
+        for (error, code) in [
+            (Error::invalid("syntax error"), 9_728),
+            (Error::not_found("no such table").with("table", "t").with("database", "d"), 9_826),
+            (Error::not_found("Table does not exist: t"), 9_826),
+            (Error::not_found("no such database").with("database", "d").with("table", "t"), 904),
+            (Error::not_found("Database not exist: d"), 904),
+            (Error::not_found("Invalid column name: c").with("table", "t"), 9_730),
+            (Error::invalid("a table of this name exists"), 864),
+            (Error::invalid("a database of this name exists"), 897),
+            (Error::invalid("no database is chosen: write 'database.table'"), 9_750),
+        ] {
+            assert_eq!(error.tdengine_code(), code, "{error}");
+        }
+    }
 
     #[test]
     fn display_names_the_context_in_order() {

@@ -7,6 +7,7 @@
 //! | `data/<table>/<partition>/<id>.parquet` | data file |
 //! | `data/<table>/<partition>/<id>.tags`, `….rollup` | its sidecars, each with an id of its own |
 //! | `idem/<key>`, `clock/<id>` | idempotency keys; objects put only to read the store's clock |
+//! | `results/<id>` | answers of functions that are larger than their platform hands on |
 
 use crate::ids::{FileId, Position, TableId, Version, WriterId};
 
@@ -20,6 +21,8 @@ pub const DATA: &str = "data";
 pub const CLOCK: &str = "clock";
 /// The prefix of idempotency keys.
 pub const IDEM: &str = "idem";
+/// The prefix of large answers.
+pub const RESULTS: &str = "results";
 
 /// The number that versions are counted down from: 19 digits, so keys sort newest first.
 pub const LAST_VERSION: u64 = 9_999_999_999_999_999_999;
@@ -150,6 +153,16 @@ pub fn parse_data(key: &str) -> Option<DataKey> {
         DataKey { table: TableId(table.parse().ok()?), partition: partition.parse().ok()?, id: id.parse().ok()?, part };
     // One object, one key: `+1` and `007` are not ours.
     (part_key(found.table, found.partition, found.id, part) == key).then_some(found)
+}
+
+/// The key of a large answer.
+///
+/// ```
+/// use tidelake_format::layout;
+/// assert_eq!(layout::result_key(255), "results/000000000000000000000000000000ff");
+/// ```
+pub fn result_key(id: u128) -> String {
+    format!("{RESULTS}/{id:032x}")
 }
 
 /// The key under which an idempotency key is kept: any text, hashed to 32 digits.

@@ -26,5 +26,6 @@ pub mod snapshot;
 pub mod store;
 pub mod tags;
 pub mod types;
+pub mod units;
 
 pub use error::{Error, Kind, Result};

@@ -40,6 +40,8 @@ pub struct Cut {
     pub faults: Vec<Fault>,
     /// The store's clock before the log was listed.
     pub clock_ms: i64,
+    /// Whether there were more segments to fold than it may hold.
+    pub has_more: bool,
 }
 
 impl Cut {
@@ -114,7 +116,9 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64) -> Result<Cut> {
     let before_ms = clock_ms.saturating_sub(i64::try_from(margin.as_millis()).unwrap_or(i64::MAX));
     let mut pending = listing.above(&catalog);
     pending.truncate(pending.partition_point(|p| p.time_ms < before_ms));
+    let all = pending.len();
     bound(&mut pending, max_bytes);
+    let has_more = pending.len() < all;
 
     let fetched = fetch(store, pending).await?;
     let mut moved: BTreeMap<WriterId, Watermark> = BTreeMap::new();
@@ -168,7 +172,7 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64) -> Result<Cut> {
             retired.clear();
         }
     }
-    Ok(Cut { segments, watermarks: moved.into_iter().collect(), retired, faults, clock_ms, catalog })
+    Ok(Cut { segments, watermarks: moved.into_iter().collect(), retired, faults, clock_ms, has_more, catalog })
 }
 
 /// Keeps the oldest up to `max_bytes`, at least one; segments of one time are kept or left together where they

@@ -1,6 +1,11 @@
 //! Work that takes a thread for long: beside the runtime's threads where it has several, in place where it has one.
 
-use tokio::runtime::{Handle, RuntimeFlavor};
+use std::thread;
+
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::oneshot,
+};
 
 use crate::error::{Error, Result};
 
@@ -19,13 +24,73 @@ pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send 
     done.map_err(|e| Error::internal("work on another thread ended early").source(e))?
 }
 
+/// Whether work waits for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Urgency {
+    /// It runs as all others do.
+    Now,
+    /// It yields the processors to who asks or writes meanwhile: they need not wait for the end of its turn.
+    Behind,
+}
+
+/// [`offload`] for work that others may go before: on a thread of its own then.
+///
+/// # Errors
+/// As [`offload`]; [`Kind::Unavailable`](crate::Kind::Unavailable) when the system gives no thread.
+pub async fn offload_by<T: Send + 'static>(
+    urgency: Urgency,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    if urgency == Urgency::Now || Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+        return offload(work).await;
+    }
+    let (sender, done) = oneshot::channel();
+    let run = move || {
+        yield_to_others();
+        drop(sender.send(work())); // whoever waited may have gone
+    };
+    thread::Builder::new()
+        .name("behind".to_owned())
+        .spawn(run)
+        .map_err(|e| Error::unavailable("no thread for work").with("reason", &e).source(e))?;
+    done.await.map_err(|_| Error::internal("work on another thread ended early"))?
+}
+
+/// How much less of the processors a thread gets than others that want them: a tenth.
+#[cfg(target_os = "linux")]
+const NICENESS: i32 = 10;
+
+/// Lowers the priority of this thread; where the system does not let it, it is as any other.
+#[cfg(target_os = "linux")]
+fn yield_to_others() {
+    let _ = rustix::process::setpriority_process(None, NICENESS);
+}
+
+/// Elsewhere that would be the priority of the process.
+#[cfg(not(target_os = "linux"))]
+fn yield_to_others() {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     async fn is_elsewhere() -> bool {
         let here = std::thread::current().id();
-        offload(move || Ok(std::thread::current().id() != here)).await.unwrap()
+        let behind = offload_by(Urgency::Behind, move || Ok(std::thread::current().id() != here)).await.unwrap();
+        let beside = offload(move || Ok(std::thread::current().id() != here)).await.unwrap();
+        assert_eq!(behind, beside);
+        beside
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn work_behind_others_lowers_its_own_thread_alone() {
+        let nice = || Ok(rustix::process::getpriority_process(None).unwrap());
+        let before = nice().unwrap();
+        assert_eq!(offload_by(Urgency::Behind, nice).await.unwrap(), (before + NICENESS).min(19));
+        assert_eq!((offload(nice).await.unwrap(), nice().unwrap()), (before, before));
+        let lost = offload_by(Urgency::Behind, || -> Result<()> { panic!("as a bug would") }).await;
+        assert_eq!(lost.unwrap_err().kind(), crate::Kind::Internal);
     }
 
     #[tokio::test]

@@ -28,6 +28,9 @@ pub struct IngestConfig {
     pub buffer_bytes: usize,
     /// Longest that a request waits for room in the buffer before it is refused, in milliseconds. Default 200.
     pub buffer_wait_ms: u64,
+    /// Whether a request may be acknowledged from the buffer (`no_sync`). Default true. Off, such a request is acknowledged
+    /// from the store as any other: a function stands still once it has answered, with all that it holds.
+    pub no_sync: bool,
     /// Longest that rows acknowledged from the buffer (`no_sync`) wait before they are flushed, in milliseconds, when
     /// nothing else flushes them. Default 10: the most that a crash loses.
     pub no_sync_ms: u64,
@@ -70,6 +73,7 @@ impl Default for IngestConfig {
             group_bytes: 16 << 20,
             buffer_bytes: 256 << 20,
             buffer_wait_ms: 200,
+            no_sync: true,
             no_sync_ms: 10,
             confirm_ms: 20_000,
             body_bytes: 100 << 20,

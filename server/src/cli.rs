@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    check, compact, demo, inspect, serve,
+    check, compact, demo, health, inspect, serve,
     settings::{self, Layer, Settings},
     shell, transfer,
 };
@@ -32,6 +32,8 @@ enum Command {
     Export(transfer::ExportArgs),
     /// Fold the log into data files and merge them, now
     Compact(StoreArgs),
+    /// Ask a server whether it serves; exit code 1 when it does not
+    Health(health::HealthArgs),
     /// Show databases, tables, files, tag manifests and sizes of a root
     Inspect(inspect::InspectArgs),
     /// Verify every checksum, invariant and aggregate of a root; exit code 1 when something is wrong
@@ -76,6 +78,7 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Import(args) => transfer::import(args).await,
         Command::Export(args) => transfer::export(args).await,
         Command::Compact(args) => compact::run(args.settings()?).await,
+        Command::Health(args) => health::run(args).await,
         Command::Inspect(args) => inspect::run(args).await,
         Command::Check(args) => check::run(args).await,
     }

@@ -1,4 +1,4 @@
-//! The `tidelake` binary: server, shell, import and export, compaction, inspection, checking and a demo.
+//! The `tidelake` binary: server, shell, import and export, compaction, inspection, checking, health and a demo.
 
 mod allocator;
 mod check;
@@ -6,6 +6,7 @@ mod cli;
 mod client;
 mod compact;
 mod demo;
+mod health;
 mod inspect;
 mod memory;
 mod serve;

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt, net::SocketAddr, path::Path, path::PathBuf, str::FromStr, time::Duration};
 
 use serde::Deserialize;
+use tidelake_format::units;
 use tidelake_ingest::decode::line_protocol::LinePrecision;
 
 use crate::memory;
@@ -228,18 +229,18 @@ impl Settings {
             check.fault("max_columns", "3 to 4096", &max_columns.to_string());
             max_columns = 1_024;
         }
-        let mut max_header = setting!(max_header, "64KiB", size);
+        let mut max_header = setting!(max_header, "64KiB", units::size);
         if !(8 << 10..=16 << 20).contains(&max_header) {
             check.fault("max_header", "8KiB to 16MiB", &max_header.to_string());
             max_header = 64 << 10;
         }
-        let mut disk_cache_size = setting!(disk_cache_size, "10GiB", size);
+        let mut disk_cache_size = setting!(disk_cache_size, "10GiB", units::size);
         if disk_cache_size < 16 << 20 {
             check.fault("disk_cache_size", "16MiB or more", &disk_cache_size.to_string());
             disk_cache_size = 16 << 20;
         }
         let mut flush_interval = pick(&flags.flush_interval, &below.flush_interval)
-            .map(|v| check.or("flush_interval", Some(v), "0s", duration));
+            .map(|v| check.or("flush_interval", Some(v), "0s", units::duration));
         // Who waits for an answer gives up after twice as long.
         if let Some(found) = flush_interval.take_if(|found| *found > LONGEST_FLUSH_INTERVAL) {
             check.fault("flush_interval", "at most 10s", &format!("{found:?}"));
@@ -249,12 +250,12 @@ impl Settings {
             disk_cache_size,
             max_columns,
             max_header,
-            max_line: setting!(max_line, "1MiB", size),
-            max_bulk: setting!(max_bulk, "1GiB", size),
+            max_line: setting!(max_line, "1MiB", units::size),
+            max_bulk: setting!(max_bulk, "1GiB", units::size),
             max_tables: setting!(max_tables, "10000", count),
             max_connections: setting!(max_connections, "4096", count),
-            header_timeout: setting!(header_timeout, "60s", duration),
-            body_timeout: setting!(body_timeout, "30s", duration),
+            header_timeout: setting!(header_timeout, "60s", units::duration),
+            body_timeout: setting!(body_timeout, "30s", units::duration),
             query_queue: setting!(query_queue, "160", count),
             store: pick(&flags.store, &below.store).unwrap_or_else(|| "./tidelake-data".to_owned()),
             store_options,
@@ -266,16 +267,16 @@ impl Settings {
             udp_database: setting!(udp_database, "udp", name),
             udp_precision: setting!(udp_precision, "ns", line_precision),
             auto_create_database: setting!(auto_create_database, "true", boolean),
-            max_body: setting!(max_body, "64MiB", size),
-            ingest_buffer: setting!(ingest_buffer, &memory.share(1, 8, 256 << 20).to_string(), size),
+            max_body: setting!(max_body, "64MiB", units::size),
+            ingest_buffer: setting!(ingest_buffer, &memory.share(1, 8, 256 << 20).to_string(), units::size),
             flush_interval,
-            fold_interval: setting!(fold_interval, "5s", duration),
-            query_memory: setting!(query_memory, &memory.share(3, 8, usize::MAX).to_string(), size),
-            query_timeout: setting!(query_timeout, "5m", duration),
+            fold_interval: setting!(fold_interval, "5s", units::duration),
+            query_memory: setting!(query_memory, &memory.share(3, 8, usize::MAX).to_string(), units::size),
+            query_timeout: setting!(query_timeout, "5m", units::duration),
             query_concurrency: setting!(query_concurrency, "16", count),
-            tail_cache: setting!(tail_cache, &memory.share(1, 8, 256 << 20).to_string(), size),
+            tail_cache: setting!(tail_cache, &memory.share(1, 8, 256 << 20).to_string(), units::size),
             max_staleness: pick(&flags.max_staleness, &below.max_staleness)
-                .map(|v| check.or("max_staleness", Some(v), "0s", duration)),
+                .map(|v| check.or("max_staleness", Some(v), "0s", units::duration)),
             allow_quarantined: setting!(allow_quarantined, "false", boolean),
             log_format: setting!(log_format, "text", log_format),
             log: pick(&flags.log, &below.log).unwrap_or_else(|| "info".to_owned()),
@@ -372,37 +373,6 @@ fn log_format(s: &str) -> Result<LogFormat, &'static str> {
     }
 }
 
-/// Bytes: a whole number with B, KiB, MiB, GiB or none.
-fn size(s: &str) -> Result<usize, &'static str> {
-    let expected = "a size such as 64MiB (B, KiB, MiB, GiB)";
-    let (number, unit) = s.split_at(s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len()));
-    let scale = match unit.trim() {
-        "" | "B" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        _ => return Err(expected),
-    };
-    let bytes = number.parse::<usize>().ok().and_then(|n| n.checked_mul(scale));
-    bytes.filter(|n| *n > 0).ok_or(expected)
-}
-
-/// A whole number with ms, s, m or h.
-pub(crate) fn duration(s: &str) -> Result<Duration, &'static str> {
-    let expected = "a duration such as 500ms, 5s, 5m or 1h";
-    let (number, unit) = s.split_at(s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len()));
-    let ms = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err(expected),
-    };
-    let ms = number.parse::<u64>().ok().and_then(|n| n.checked_mul(ms)).ok_or(expected)?;
-    // A year bounds every wait of the server and keeps deadlines far from overflow.
-    if ms > 365 * 86_400_000 { Err("a duration of at most a year") } else { Ok(Duration::from_millis(ms)) }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -434,13 +404,5 @@ mod tests {
         for name in ["lissten", "fold_interval", "flush_interval", "max_body", "query_memory", "disk_cache_size"] {
             assert!(faults.contains(name), "{name} is missing in: {faults}");
         }
-    }
-
-    #[test]
-    fn sizes_and_durations_have_units_and_limits() {
-        assert_eq!(size("2GiB"), Ok(2 << 30));
-        assert!(size("0").is_err() && size("1GB").is_err() && size("99999999999GiB").is_err());
-        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
-        assert!(duration("5").is_err() && duration("99999999999999999999h").is_err() && duration("9999999h").is_err());
     }
 }

@@ -8,6 +8,7 @@ mod crash;
 mod documents;
 mod engines;
 mod fixtures;
+mod functions;
 mod layering;
 mod limits;
 mod loadtest;

@@ -288,8 +288,10 @@ impl Collector {
                 old.map(|m| (m.location.to_string(), m.last_modified.timestamp_millis())).collect::<Vec<_>>(),
             )
         };
-        let clocks = old(layout::CLOCK).await?.into_iter().map(|(key, _)| key).collect();
-        let mut deleted = self.delete(clocks).await?;
+        let mut deleted = 0;
+        for prefix in [layout::CLOCK, layout::RESULTS] {
+            deleted += self.delete(old(prefix).await?.into_iter().map(|(key, _)| key).collect()).await?;
+        }
         let candidates = old(layout::DATA).await?;
         if candidates.is_empty() {
             return Ok(deleted);

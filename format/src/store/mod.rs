@@ -19,6 +19,7 @@ mod eviction;
 pub mod faults;
 mod hedge;
 mod journal;
+mod large;
 mod list;
 mod naming;
 mod open;
@@ -32,7 +33,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use object_store::{
     GetOptions, GetResult, OBJECT_STORE_COALESCE_DEFAULT, ObjectStore, ObjectStoreExt, coalesce_ranges,
-    list::PaginatedListStore, path::Path,
+    list::PaginatedListStore, path::Path, signer::Signer,
 };
 
 pub use ambient::{Ambient, Moment, System};
@@ -69,6 +70,8 @@ struct Shared {
     pages: Option<Arc<dyn PaginatedListStore>>,
     /// Where the store is a directory: the same object as `object`.
     directory: Option<Arc<Directory>>,
+    /// Where the store signs links to its objects.
+    signer: Option<Arc<dyn Signer>>,
     /// Where something else than a directory has to be synced.
     durable: Option<Arc<dyn Durable>>,
     in_memory: bool,
@@ -92,6 +95,7 @@ impl Shared {
             object,
             pages: None,
             directory: None,
+            signer: None,
             durable: None,
             in_memory: false,
             prefix,

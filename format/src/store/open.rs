@@ -113,6 +113,7 @@ fn s3(url: &str, options: &[(String, String)]) -> Result<Store> {
     })?;
     let client = Arc::new(client);
     let mut shared = Shared::new(client.clone(), prefix.clone());
+    shared.signer = Some(client.clone());
     shared.pages = Some(client);
     shared.pace = Some(Arc::default());
     shared.describe = format!("s3://{bucket}/{prefix}").trim_end_matches('/').to_owned();

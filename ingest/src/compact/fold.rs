@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
 use arrow::{
@@ -19,7 +19,7 @@ use tidelake_format::{
     log::{Cut, cut},
     merge::{Deletes, SeriesOrder, content_hash, series_order},
     meta::{Catalog, Draft},
-    offload::offload,
+    offload::{Urgency, offload_by},
     rows::{Block, SeriesSet, batch_bytes},
     schema::{Covers, Database, Supertable},
     store::Moment,
@@ -70,15 +70,16 @@ impl Inner {
         if cut.is_empty() {
             return held.map_or_else(|| Ok(CompactReport::default()), Err);
         }
+        let urgency = self.look_back(cut.has_more);
         let taken = cut.clone();
-        let mut tables = offload(move || order(&taken)).await?;
-        self.keep_tags_of(&cut, &mut tables).await?;
-        let limits = Limits::new(&self.config, self.wall_ms());
+        let mut tables = offload_by(urgency, move || order(&taken)).await?;
+        self.keep_tags_of(&cut, &mut tables, urgency).await?;
+        let limits = Limits::new(&self.config, self.wall_ms(), urgency);
         let (tables, taken, ordered) = {
             let tables = Arc::new(tables);
             (tables.clone(), cut.clone(), tables)
         };
-        let output = offload(move || rewrite(&taken, &ordered, limits)).await?;
+        let output = offload_by(urgency, move || rewrite(&taken, &ordered, limits)).await?;
 
         let mut report = CompactReport {
             segments: cut.segments.len() as u64,
@@ -118,8 +119,18 @@ impl Inner {
 }
 
 impl Inner {
+    /// Takes note of whether the log grows faster than it is folded: only then compaction is as urgent as what makes it grow.
+    fn look_back(&self, has_more: bool) -> Urgency {
+        self.is_late.store(has_more, Relaxed);
+        self.urgency()
+    }
+
+    pub(super) fn urgency(&self) -> Urgency {
+        if self.is_late.load(Relaxed) { Urgency::Now } else { Urgency::Behind }
+    }
+
     /// Lets series that have other tags in live files keep them.
-    async fn keep_tags_of(&self, cut: &Arc<Cut>, tables: &mut Ordered) -> Result<()> {
+    async fn keep_tags_of(&self, cut: &Arc<Cut>, tables: &mut Ordered, urgency: Urgency) -> Result<()> {
         for (id, ordered) in tables {
             let Some((table, database)) = table_of(&cut.catalog, *id)? else { continue };
             ordered.kept =
@@ -128,7 +139,7 @@ impl Inner {
                 continue;
             }
             let (taken, id, before) = (cut.clone(), *id, std::mem::take(&mut ordered.kept.before));
-            let again = offload(move || {
+            let again = offload_by(urgency, move || {
                 let blocks = blocks(&taken);
                 let of_table = blocks.get(&id).map(Vec::as_slice).unwrap_or_default();
                 table_of(&taken.catalog, id)?.map(|(t, d)| order_table(t, d, of_table, &before)).transpose()

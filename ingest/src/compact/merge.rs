@@ -17,15 +17,16 @@ use tidelake_format::{
     layout::{data_key, tags_key},
     merge::{Deletes, Dropped, content_hash, series_of, series_order},
     meta::{Catalog, Draft, FileEntry},
-    offload::offload,
+    offload::offload_by,
     rows::{Block, SeriesSet},
     schema::{Database, Supertable, field_id},
     store::{Moment, Store},
     tags::TagManifest,
 };
+use tokio::time::Instant;
 
 use super::{
-    ATTEMPTS, CompactReport, Inner, failed,
+    ATTEMPTS, CompactReport, CompactTurn, Inner, failed,
     fold::{LONGEST, ticks},
     plan::{self, Extent},
     publish::{Published, publish},
@@ -95,14 +96,14 @@ impl Inner {
             // Folds make merges due, and so does time.
             let _ = tokio::time::timeout(Duration::from_secs(60), self.folded.notified()).await;
             failed("retain", self.retain().await.map(|_| ()));
-            failed("merge", self.merge_all(plan::Extent::Due).await.map(|_| ()));
+            failed("merge", self.merge_all(plan::Extent::Due, None).await.map(|_| ()));
         }
     }
 
-    /// Merges every partition of every table as far as `extent` says.
-    pub(super) async fn merge_all(&self, extent: Extent) -> Result<CompactReport> {
+    /// Merges every partition of every table as far as `extent` says; begins no merge after `until`.
+    pub(super) async fn merge_all(&self, extent: Extent, until: Option<Instant>) -> Result<CompactTurn> {
         let _one = self.merging.lock().await;
-        let mut report = CompactReport::default();
+        let mut turn = CompactTurn::default();
         let catalog = self.root.refresh().await?;
         let partitions: Vec<(TableId, i64)> = catalog
             .databases()
@@ -114,12 +115,16 @@ impl Inner {
             .collect();
         // One partition that cannot be merged does not keep the others from it.
         let mut failure = None;
-        for (table, partition) in partitions {
+        'all: for (table, partition) in partitions {
             let mut lost = 0;
             loop {
+                if until.is_some_and(|until| Instant::now() >= until) {
+                    turn.has_more = true;
+                    break 'all;
+                }
                 match self.merge(table, partition, extent).await {
                     Ok(None) => break,
-                    Ok(Some(done)) => report.add(&done),
+                    Ok(Some(done)) => turn.report.add(&done),
                     Err(error) if matches!(error.kind(), Kind::Conflict | Kind::NotFound) && lost < ATTEMPTS => {
                         lost += 1;
                     }
@@ -132,7 +137,7 @@ impl Inner {
             }
         }
         self.settle().await?;
-        failure.map_or(Ok(report), Err)
+        failure.map_or(Ok(turn), Err)
     }
 
     /// Does the next merge of a partition that is due; `None` when there is none.
@@ -159,7 +164,7 @@ impl Inner {
         let database = catalog.database_by_id(supertable.database).cloned();
         let database = database.ok_or_else(|| Error::internal("a table without a database").with("table", table.0))?;
 
-        let limits = Limits::new(&self.config, self.wall_ms());
+        let limits = Limits::new(&self.config, self.wall_ms(), self.urgency());
         let mut books = Books::default();
         chosen.iter().for_each(|f| books.add(f.rows, f.hash));
         let mut report =
@@ -248,7 +253,7 @@ async fn rewrite(
     rewriter.declare(&plan.series, &declared)?;
     let removed = *plan.removed.lock();
     rewriter.left_out(removed);
-    let (rest, dropped) = offload(move || rewriter.finish(books)).await?;
+    let (rest, dropped) = offload_by(limits.urgency, move || rewriter.finish(books)).await?;
     output.put(rest).await?;
     Ok((dropped, removed.rows))
 }
@@ -415,7 +420,7 @@ impl Input {
     }
 }
 
-/// Sorts and writes what was read, on a thread for blocking work.
+/// Sorts and writes what was read, on another thread.
 async fn write(
     mut rewriter: Rewriter,
     plan: &Plan,
@@ -423,7 +428,7 @@ async fn write(
 ) -> Result<Rewriter> {
     let Some((window, batches)) = ahead else { return Ok(rewriter) };
     let series = slice(&plan.series, &window)?;
-    offload(move || rewriter.write(&series, &batches).map(|()| rewriter)).await
+    offload_by(rewriter.urgency(), move || rewriter.write(&series, &batches).map(|()| rewriter)).await
 }
 
 /// Writes one series that is too large for memory: all runs advance together in time, each file by file.

@@ -15,15 +15,18 @@ mod tags;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use metrics::counter;
 use tidelake_format::{
     Kind, Result,
     layout::{self, parse_log},
     meta::{
-        Root,
-        garbage::{Sweep, collect},
+        Catalog, Root,
+        garbage::{Collected, Sweep, collect},
     },
     store::ObjectMeta,
 };
@@ -75,6 +78,30 @@ pub struct CompactReport {
     pub bytes: u64,
 }
 
+/// What a compaction that had so much time did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CompactTurn {
+    /// What it did.
+    pub report: CompactReport,
+    /// Whether its time ended before all that was due was done.
+    pub has_more: bool,
+}
+
+/// What compaction has yet to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Debt {
+    /// Log segments that wait to be folded.
+    pub segments: u64,
+    /// Their bytes, as they lie in the store.
+    pub bytes: u64,
+    /// How long the oldest of them has been there: how far data files are behind the log.
+    pub oldest: Duration,
+    /// Live data files.
+    pub files: u64,
+    /// How many fewer these would be with one for each partition of each table.
+    pub to_merge: u64,
+}
+
 impl CompactReport {
     fn add(&mut self, other: &CompactReport) {
         self.segments += other.segments;
@@ -100,7 +127,7 @@ const FOLD_WAIT: Duration = Duration::from_secs(30);
 
 /// Folds and merges one root; in one process, one fold and one merge at a time. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Compactor {
+pub struct Compactor {
     inner: Arc<Inner>,
 }
 
@@ -111,14 +138,17 @@ struct Inner {
     folding: Mutex<()>,
     merging: Mutex<()>,
     folded: Notify,
+    /// Whether the last fold left what it could have taken.
+    is_late: AtomicBool,
     touched: deletes::Touched,
     established: tags::Established,
 }
 
 impl Compactor {
-    pub(crate) fn new(root: Root, config: CompactConfig) -> Self {
-        let (folding, merging, folded, touched, established) = Default::default();
-        Self { inner: Arc::new(Inner { root, config, folding, merging, folded, touched, established }) }
+    /// A compactor that does nothing by itself.
+    pub fn new(root: Root, config: CompactConfig) -> Self {
+        let (folding, merging, folded, is_late, touched, established) = Default::default();
+        Self { inner: Arc::new(Inner { root, config, folding, merging, folded, is_late, touched, established }) }
     }
 
     /// Starts folding, merging and collecting in the background; abort the tasks to end it.
@@ -140,11 +170,48 @@ impl Compactor {
         };
         // A log that cannot be folded keeps no file from being merged.
         let (folded, retained) = (self.inner.fold_all().await, self.inner.retain().await);
-        let merged = self.inner.merge_all(extent).await;
+        let merged = self.inner.merge_all(extent, None).await;
         let mut report = folded?;
         report.add(&retained?);
-        report.add(&merged?);
+        report.add(&merged?.report);
         Ok(report)
+    }
+
+    /// Folds what is old enough and, as far as `request` says, drops expired partitions and merges, one step after another.
+    /// No step begins after `limit`, and each commits on its own, so that whoever comes next goes on where this ends.
+    ///
+    /// # Errors
+    /// As [`Ingest::compact`](crate::write::Ingest::compact); the other steps are done all the same.
+    pub async fn run_within(&self, request: CompactRequest, limit: Duration) -> Result<CompactTurn> {
+        let until = Instant::now() + limit;
+        let folded = self.inner.fold_until(until).await;
+        let extent = match request {
+            CompactRequest::Fold => return folded,
+            CompactRequest::Due => plan::Extent::Due,
+            CompactRequest::Full => plan::Extent::Full,
+        };
+        let (retained, merged) = (self.inner.retain().await, self.inner.merge_all(extent, Some(until)).await);
+        let (mut turn, retained, merged) = (folded?, retained?, merged?);
+        turn.report.add(&retained);
+        turn.report.add(&merged.report);
+        turn.has_more |= merged.has_more;
+        Ok(turn)
+    }
+
+    /// What is left to be done, by one look at the log.
+    ///
+    /// # Errors
+    /// Unavailable when the store does not answer.
+    pub async fn debt(&self) -> Result<Debt> {
+        self.inner.debt().await
+    }
+
+    /// Deletes what no version needs any more.
+    ///
+    /// # Errors
+    /// As [`Collector::collect`](tidelake_format::meta::garbage::Collector::collect).
+    pub async fn collect(&self, sweep: Sweep) -> Result<Collected> {
+        collect(&self.inner.root, sweep).await
     }
 }
 
@@ -161,17 +228,27 @@ impl Inner {
     /// Whether any segment waits to be folded.
     async fn has_unfolded(&self) -> Result<bool> {
         let catalog = self.root.refresh().await?;
-        let is_unfolded = |object: &ObjectMeta| {
-            parse_log(object.location.as_ref()).is_some_and(|p| match catalog.watermark(p.writer) {
-                // Another object came in the place of one that was quarantined.
-                Some(w) if p.seq < w.next => {
-                    !catalog.is_folded(p)
-                        && !w.is_quarantined(p.seq, object.last_modified.timestamp_millis(), object.size)
-                }
-                _ => !p.is_part(),
-            })
-        };
-        Ok(self.root.store().list(layout::LOG).await?.iter().any(is_unfolded))
+        Ok(self.root.store().list(layout::LOG).await?.iter().any(|object| is_unfolded(&catalog, object)))
+    }
+
+    async fn debt(&self) -> Result<Debt> {
+        let catalog = self.root.refresh().await?;
+        let log = self.root.store().list(layout::LOG).await?;
+        let now_ms = self.wall_ms();
+        let mut debt = Debt::default();
+        for object in log.iter().filter(|object| is_unfolded(&catalog, object)) {
+            let age_ms = now_ms.saturating_sub(object.last_modified.timestamp_millis()).max(0);
+            debt.segments += 1;
+            debt.bytes += object.size;
+            debt.oldest = debt.oldest.max(Duration::from_millis(age_ms.unsigned_abs()));
+        }
+        for table in catalog.databases().flat_map(|database| catalog.tables(database.id)) {
+            for (_, partition) in catalog.partitions(table.id) {
+                debt.files += partition.files;
+                debt.to_merge += partition.files.saturating_sub(1);
+            }
+        }
+        Ok(debt)
     }
 
     async fn fold_forever(&self) {
@@ -211,6 +288,29 @@ impl Inner {
         }
     }
 
+    /// Folds what is older than the margin, a cut after another; begins none after `until`.
+    async fn fold_until(&self, until: Instant) -> Result<CompactTurn> {
+        let _one = self.folding.lock().await;
+        let (mut turn, mut lost) = (CompactTurn::default(), 0);
+        while self.has_unfolded().await? {
+            if Instant::now() >= until {
+                turn.has_more = true;
+                break;
+            }
+            match self.fold().await {
+                Ok(done) if done.segments == 0 => break, // what is left is too young
+                Ok(done) => turn.report.add(&done),
+                // Somebody else folded some of them.
+                Err(error) if error.kind() == Kind::Conflict && lost < ATTEMPTS => {
+                    lost += 1;
+                    sleep(Duration::from_millis(20 + self.root.store().ambient().random() % 30)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(turn)
+    }
+
     /// Folds until everything that the log held at the start is folded.
     async fn fold_all(&self) -> Result<CompactReport> {
         let _one = self.folding.lock().await;
@@ -241,6 +341,17 @@ impl Inner {
             }
         }
     }
+}
+
+/// Whether a listed object of the log waits to be folded.
+fn is_unfolded(catalog: &Catalog, object: &ObjectMeta) -> bool {
+    parse_log(object.location.as_ref()).is_some_and(|p| match catalog.watermark(p.writer) {
+        // Another object came in the place of one that was quarantined.
+        Some(w) if p.seq < w.next => {
+            !catalog.is_folded(p) && !w.is_quarantined(p.seq, object.last_modified.timestamp_millis(), object.size)
+        }
+        _ => !p.is_part(),
+    })
 }
 
 fn failed(step: &'static str, result: Result<()>) {

@@ -12,6 +12,7 @@ use tidelake_format::{
     file::{DataFileOptions, DataFileWriter, EncodedFile},
     ids::ColumnId,
     merge::{Dropped, sort_newest_counted},
+    offload::Urgency,
     rollup::RollupOptions,
     rows::{Block, SeriesSet},
     schema::{Database, Supertable, field_id},
@@ -33,7 +34,7 @@ impl Books {
     }
 }
 
-/// How much is held in memory and put into one file.
+/// How much is held in memory and put into one file, and how urgent that is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) file_rows: u64,
@@ -42,13 +43,14 @@ pub(crate) struct Limits {
     pub(crate) rollup: Option<RollupOptions>,
     /// The wall clock when the work began.
     pub(crate) now_ms: i64,
+    pub(crate) urgency: Urgency,
 }
 
 impl Limits {
-    pub(crate) fn new(config: &CompactConfig, now_ms: i64) -> Self {
+    pub(crate) fn new(config: &CompactConfig, now_ms: i64, urgency: Urgency) -> Self {
         let CompactConfig { file_rows, file_bytes, window_bytes, rollup, .. } = *config;
         let rollup = (rollup.width_ms > 0).then_some(rollup);
-        Self { file_rows, file_bytes, window_bytes, rollup, now_ms }
+        Self { file_rows, file_bytes, window_bytes, rollup, now_ms, urgency }
     }
 
     /// Rows of this many bytes each that are sorted at once.
@@ -73,6 +75,11 @@ pub(crate) struct Rewriter {
 }
 
 impl Rewriter {
+    /// How urgent its work is.
+    pub(crate) fn urgency(&self) -> Urgency {
+        self.limits.urgency
+    }
+
     pub(crate) fn new(table: Arc<Supertable>, database: Arc<Database>, limits: Limits) -> Self {
         Self {
             table,

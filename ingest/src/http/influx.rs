@@ -70,7 +70,7 @@ async fn write(
     let precision: LinePrecision = parameters.get("precision").unwrap_or_default().parse()?;
     let durability = if parameters.flag("no_sync") { Durability::Buffered } else { Durability::Stored };
     let (body, reservation) = body::read(headers, body, ingest.config().body_bytes, ingest.budget()).await?;
-    let ingest = ingest.with_key(reply::key(headers)?);
+    let ingest = reply::keyed(ingest, headers)?;
     Ok(ingest.write_line_protocol_reserved(database, body, precision, durability, reservation).await?)
 }
 

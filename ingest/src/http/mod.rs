@@ -1,6 +1,7 @@
 //! The doors of the write path: InfluxDB's and OpenTSDB's HTTP endpoints. Translation only.
 //!
-//! `influx` takes line protocol, `query` the few statements that its clients send beside it, `opentsdb` data points;
+//! `influx` takes line protocol, `query` the few statements that its clients send beside it, `opentsdb` data points,
+//! `tdengine` statements that write, where no query side takes them;
 //! `body` reads and unpacks bodies within the buffer's bound; `reply` holds what every answer has.
 
 mod body;
@@ -8,6 +9,7 @@ mod influx;
 mod opentsdb;
 mod query;
 mod reply;
+mod tdengine;
 #[cfg(test)]
 mod tests;
 
@@ -41,5 +43,14 @@ pub fn router(ingest: Ingest) -> Router {
         .route("/query", get(query::get).post(query::post))
         .route("/ping", get(reply::ping))
         .layer(MapResponseLayer::new(stamp))
+        .with_state(ingest)
+}
+
+/// `/rest/sql` and `/rest/sql/{db}` for statements that write, where no query side answers there.
+pub fn statements(ingest: Ingest) -> Router {
+    Router::new()
+        .route("/rest/sql", post(tdengine::sql))
+        .route("/rest/sql/", post(tdengine::sql))
+        .route("/rest/sql/{database}", post(tdengine::sql_in))
         .with_state(ingest)
 }

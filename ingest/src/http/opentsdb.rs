@@ -38,7 +38,7 @@ async fn put_points(ingest: &Ingest, database: Option<String>, uri: &Uri, header
     let durability = if parameters.flag("no_sync") { Durability::Buffered } else { Durability::Stored };
     let written = async {
         let (body, reservation) = body::read(headers, body, ingest.config().body_bytes, ingest.budget()).await?;
-        let ingest = ingest.with_key(reply::key(headers)?);
+        let ingest = reply::keyed(ingest, headers)?;
         Ok(ingest.write_opentsdb_reserved(&database, body, durability, reservation).await?)
     };
     match written.await {

@@ -10,9 +10,10 @@ use axum::{
 };
 use serde_json::json;
 use tidelake_format::{Error, Kind};
+use uuid::Uuid;
 
 use super::{KEY_HEADER, REPLAYED_HEADER, TOKEN_HEADER};
-use crate::write::{IdempotencyKey, Written};
+use crate::write::{IdempotencyKey, Ingest, Written};
 
 /// What clients of InfluxDB take for the server's version: that of the dialect, then ours.
 const VERSION: &str = concat!("1.8.10-tidelake-", env!("CARGO_PKG_VERSION"));
@@ -61,11 +62,11 @@ pub(super) fn json(status: StatusCode, body: &serde_json::Value) -> Response {
     response
 }
 
-/// The idempotency key of a request.
-pub(super) fn key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Error> {
-    let Some(value) = headers.get(KEY_HEADER) else { return Ok(None) };
+/// The handle for a request with these headers: under its idempotency key, where it has one.
+pub(super) fn keyed<'a>(ingest: &'a Ingest, headers: &HeaderMap) -> Result<Cow<'a, Ingest>, Error> {
+    let Some(value) = headers.get(KEY_HEADER) else { return Ok(Cow::Borrowed(ingest)) };
     let text = value.to_str().map_err(|e| Error::invalid("an idempotency key is ASCII text").source(e))?;
-    IdempotencyKey::new(text).map(Some)
+    Ok(Cow::Owned(ingest.with_key(Some(IdempotencyKey::new(text)?))))
 }
 
 /// Adds the token of a write, and whether it was a copy of an earlier one.
@@ -87,13 +88,12 @@ pub(super) fn taken(written: &Written) -> Response {
 
 /// Adds the headers that InfluxDB's clients look for.
 pub(super) fn stamp(mut response: Response, id: u128) -> Response {
-    let part = |low: u32, digits: u32| (id >> low) & ((1 << (4 * digits)) - 1);
-    let [a, b, c, d, e] = [part(96, 8), part(80, 4), part(64, 4), part(48, 4), part(0, 12)];
-    let id = format!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}");
+    let mut text = Uuid::encode_buffer();
+    let id = Uuid::from_u128(id).hyphenated().encode_lower(&mut text);
     let headers = response.headers_mut();
     headers.insert("x-influxdb-version", HeaderValue::from_static(VERSION));
     headers.insert("x-influxdb-build", HeaderValue::from_static("Tidelake"));
-    if let Ok(id) = HeaderValue::from_str(&id) {
+    if let Ok(id) = HeaderValue::from_str(id) {
         headers.insert("request-id", id.clone());
         headers.insert("x-request-id", id);
     }

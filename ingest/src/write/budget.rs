@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use metrics::{counter, gauge};
+use metrics::{Gauge, counter, gauge};
 use tidelake_format::{Error, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -17,6 +17,8 @@ pub(crate) struct Budget {
     permits: Arc<Semaphore>,
     units: usize,
     wait: Duration,
+    /// Looked up once: each request changes it several times.
+    buffered: Gauge,
 }
 
 /// Bytes of the budget that a request holds until its rows are in the store.
@@ -24,6 +26,7 @@ pub(crate) struct Budget {
 pub(crate) struct Reservation {
     permit: OwnedSemaphorePermit,
     units: usize,
+    buffered: Gauge,
 }
 
 impl Reservation {
@@ -37,15 +40,18 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let free = self.permit.semaphore().available_permits() + self.permit.num_permits();
-        gauge!(BUFFERED_BYTES).set((self.units.saturating_sub(free) * UNIT) as f64);
+        let held = self.permit.num_permits();
+        if held > 0 {
+            let free = self.permit.semaphore().available_permits() + held;
+            self.buffered.set((self.units.saturating_sub(free) * UNIT) as f64);
+        }
     }
 }
 
 impl Budget {
     pub(crate) fn new(bytes: usize, wait: Duration) -> Self {
         let units = bytes.div_ceil(UNIT).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
-        Self { permits: Arc::new(Semaphore::new(units)), units, wait }
+        Self { permits: Arc::new(Semaphore::new(units)), units, wait, buffered: gauge!(BUFFERED_BYTES) }
     }
 
     /// Reserves bytes, waiting for others to be done for a short time only.
@@ -53,7 +59,8 @@ impl Budget {
     /// # Errors
     /// Unavailable when there is no room by then.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Reservation> {
-        Ok(Reservation { permit: self.acquire(bytes.div_ceil(UNIT).max(1)).await?, units: self.units })
+        let permit = self.acquire(bytes.div_ceil(UNIT).max(1)).await?;
+        Ok(Reservation { permit, units: self.units, buffered: self.buffered.clone() })
     }
 
     /// Raises a reservation to at least `bytes` in all.
@@ -84,7 +91,7 @@ impl Budget {
                 .map_err(|_| full())?
                 .map_err(|_| Error::unavailable("the write path is shut down"))?,
         };
-        gauge!(BUFFERED_BYTES).set((self.units.saturating_sub(self.permits.available_permits()) * UNIT) as f64);
+        self.buffered.set((self.units.saturating_sub(self.permits.available_permits()) * UNIT) as f64);
         Ok(permit)
     }
 }

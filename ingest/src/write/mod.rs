@@ -27,6 +27,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, thread};
 
 use chrono_tz::Tz;
 use futures::FutureExt;
+use metrics::{Counter, counter};
 use parking_lot::Mutex;
 use tidelake_format::{
     Error, Result,
@@ -47,7 +48,7 @@ pub use self::idempotent::IdempotencyKey;
 use self::{
     lane::Lane,
     probe::Probe,
-    queue::{Queue, Takes},
+    queue::{Place, Queue, Takes},
     schema::SchemaChanges,
     series::SeriesDirectory,
 };
@@ -55,6 +56,7 @@ use crate::{
     compact::{CompactReport, CompactRequest, Compactor},
     config::{IngestConfig, millis},
     decode::Rejected,
+    metrics::BODY_BYTES,
 };
 
 /// When a request is acknowledged.
@@ -107,6 +109,8 @@ pub struct Ingest {
     shared: Arc<Shared>,
     time_zone: Tz,
     key: Option<IdempotencyKey>,
+    /// The group that the next request of this handle belongs to.
+    place: Option<Arc<Place>>,
     tasks: Arc<Tasks>,
 }
 
@@ -122,6 +126,8 @@ pub(crate) struct Shared {
     schema: SchemaChanges,
     directory: Arc<SeriesDirectory>,
     compactor: Compactor,
+    /// Looked up once: each request changes it.
+    body_bytes: Counter,
 }
 
 impl Shared {
@@ -215,6 +221,7 @@ impl Ingest {
             schema: SchemaChanges::new(root.clone(), schema::Limits { tables: config.tables, columns: config.columns }),
             directory: Arc::new(SeriesDirectory::new(reader, config.series_names)),
             compactor: Compactor::new(root.clone(), config.compact.clone()),
+            body_bytes: counter!(BODY_BYTES),
             root,
             config,
         });
@@ -234,7 +241,7 @@ impl Ingest {
         if shared.config.compact.background {
             tasks.background.lock().extend(shared.compactor.spawn());
         }
-        Ok(Self { shared, time_zone: Tz::UTC, key: None, tasks: Arc::new(tasks) })
+        Ok(Self { shared, time_zone: Tz::UTC, key: None, place: None, tasks: Arc::new(tasks) })
     }
 
     /// The same handle, for statements whose timestamps without a zone mean this one. UTC otherwise.
@@ -249,6 +256,15 @@ impl Ingest {
     #[must_use]
     pub fn with_key(&self, key: Option<IdempotencyKey>) -> Self {
         Self { key, ..self.clone() }
+    }
+
+    /// Handles for requests that share one segment as far as it is large enough, the rows of each newer than those of the
+    /// handles before it: nothing is put until each of them has made one request and that waits for the store, or the handle
+    /// is gone. So the requests are made at the same time, and a handle is dropped once its request is answered.
+    #[must_use]
+    pub fn together(&self, requests: usize) -> Vec<Self> {
+        let places = Queue::hold(&self.shared.queue, requests).into_iter();
+        places.map(|place| Self { place: Some(Arc::new(place)), ..self.clone() }).collect()
     }
 
     /// The root that it writes to.

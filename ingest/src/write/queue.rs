@@ -17,9 +17,11 @@ use tokio::{
 use super::{budget::Reservation, idempotent::Claim};
 use crate::decode::line_protocol::Gathered;
 
+mod hold;
 mod regroup;
 mod turns;
 
+pub(crate) use hold::Place;
 use regroup::Regroup;
 use turns::Turns;
 
@@ -104,6 +106,8 @@ struct State {
     /// Requests that are worth a PUT by themselves.
     large: usize,
     closed: bool,
+    /// Requests that are yet to come before anything is taken.
+    expected: usize,
     turns: Turns,
     /// Where groups are synced to a disk.
     regroup: Option<Regroup>,
@@ -121,6 +125,7 @@ impl Queue {
             waiters: 0,
             large: 0,
             closed: false,
+            expected: 0,
             turns,
             regroup: regroup.then(Regroup::new),
         };
@@ -240,7 +245,7 @@ impl Queue {
                     self.plenty.notify_one();
                     return None; // what is left is for those who take anything
                 }
-                if self.is_plenty(&state) {
+                if state.expected == 0 && self.is_plenty(&state) {
                     return Some(self.group(&mut state));
                 }
             }
@@ -254,7 +259,7 @@ impl Queue {
             let changed = self.changed.notified();
             let wait = {
                 let mut state = self.state.lock();
-                if state.entries.is_empty() {
+                if state.entries.is_empty() || (state.expected > 0 && !state.closed) {
                     if state.closed {
                         self.changed.notify_one();
                         return None;

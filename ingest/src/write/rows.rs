@@ -29,7 +29,7 @@ use crate::{
         line_protocol::{self, LinePrecision},
         opentsdb,
     },
-    metrics::{BODY_BYTES, REJECTED},
+    metrics::REJECTED,
 };
 
 /// Bodies of more bytes than this are decoded on a thread for blocking work.
@@ -67,12 +67,14 @@ impl Ingest {
         durability: Durability,
         reservation: Reservation,
     ) -> Result<Written> {
+        let durability = self.granted(durability);
         let reservation = match self.gather(database, &body, precision, durability, reservation).await? {
             None => return Ok(Written { accepted: 1, ..Written::default() }),
             Some(reservation) => reservation,
         };
         let ends = Arc::from([body.len()]);
-        self.write_lines(database, body, ends, precision, durability, reservation).await
+        // Apart from the way above, which most requests of one row take: what it keeps while it waits is large.
+        Box::pin(self.write_lines(database, body, ends, precision, durability, reservation)).await
     }
 
     /// Several bodies of line protocol together, each up to one of `ends`.
@@ -118,7 +120,7 @@ impl Ingest {
             .queue
             .gather(&catalog, db.id, bytes, reservation, |rows| rows.add(body, &view, db, precision, now))?;
         if left.is_none() {
-            counter!(BODY_BYTES).increment(body.len() as u64);
+            self.shared.body_bytes.increment(body.len() as u64);
         }
         Ok(left)
     }
@@ -154,7 +156,7 @@ impl Ingest {
         durability: Durability,
         reservation: Reservation,
     ) -> Result<Written> {
-        let ambient = self.shared.ambient().clone();
+        let (ambient, durability) = (self.shared.ambient().clone(), self.granted(durability));
         self.write_text(database, body, durability, reservation, move |body, lookup, db| {
             opentsdb::decode(body, lookup, db, ambient.wall_ticks(db.precision))
         })
@@ -170,7 +172,7 @@ impl Ingest {
         decode: impl Fn(&[u8], &dyn Lookup, &Database) -> Result<Decoded> + Clone + Send + Sync + 'static,
     ) -> Result<Written> {
         let start = Instant::now();
-        counter!(BODY_BYTES).increment(body.len() as u64);
+        self.shared.body_bytes.increment(body.len() as u64);
         let digest = if self.key.is_some() { digest(&[b"rows", database.as_bytes(), &body]) } else { 0 };
         let claim = match self.known(digest).await? {
             Some(Known::Written(written)) => return Ok(written),
@@ -208,6 +210,11 @@ impl Ingest {
         Err(Error::unavailable("other requests keep changing the same tables").with("database", database))
     }
 
+    /// What the settings grant of what a request asks for.
+    fn granted(&self, asked: Durability) -> Durability {
+        if self.shared.config.no_sync { asked } else { Durability::Stored }
+    }
+
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Reservation> {
         self.shared.budget.reserve(bytes).await
     }
@@ -228,9 +235,15 @@ impl Ingest {
         let bytes = blocks.iter().map(block_bytes).sum();
         self.shared.budget.grow(&mut reservation, bytes).await?;
         let is_waited_for = durability == Durability::Stored || claim.is_some();
+        if let Some(place) = &self.place {
+            place.turn().await;
+        }
         let (sender, answer) = oneshot::channel();
         let (gathering, waiter) = (None, is_waited_for.then_some(sender));
         self.shared.queue.push(Entry { blocks, gathering, bytes, resolved, reservation, claim, waiter })?;
+        if let Some(place) = &self.place {
+            place.taken();
+        }
         if !is_waited_for {
             return Ok(None);
         }

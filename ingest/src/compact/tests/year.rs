@@ -118,7 +118,7 @@ async fn a_year_of_flushes_each_minute_ends_in_few_files_and_costs_the_same_at_i
         let folded = inner.fold().await.unwrap();
         assert_eq!((folded.segments, folded.duplicates), (FOLD, 0));
         costs.push(requests(&year.store.counters().since(&before)));
-        merged.add(&inner.merge_all(plan::Extent::Due).await.unwrap());
+        merged.add(&inner.merge_all(plan::Extent::Due, None).await.unwrap().report);
         if (minute / FOLD).is_multiple_of(40) {
             collector(year.root()).collect(Sweep::Quick).await.unwrap();
             sizes.push(year.largest_version().await);
@@ -127,7 +127,7 @@ async fn a_year_of_flushes_each_minute_ends_in_few_files_and_costs_the_same_at_i
     }
     // The last partition becomes quiet.
     year.clock.0.fetch_add(DAY, Ordering::Relaxed);
-    merged.add(&inner.merge_all(plan::Extent::Due).await.unwrap());
+    merged.add(&inner.merge_all(plan::Extent::Due, None).await.unwrap().report);
     collector(year.root()).collect(Sweep::Quick).await.unwrap();
     let files = year.files().await;
     let rows = segments * SERIES as u64;

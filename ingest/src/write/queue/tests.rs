@@ -58,6 +58,51 @@ async fn a_lane_for_much_leaves_little_to_others() {
 }
 
 #[tokio::test]
+async fn nothing_is_taken_until_all_who_are_expected_have_come() {
+    let queue = std::sync::Arc::new(Queue::new(100, Duration::ZERO, false));
+    let places = Queue::hold(&queue, 3);
+    let lane = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.take(Takes::Any, Duration::ZERO).await.unwrap().len() }
+    });
+    for place in &places[..2] {
+        queue.push(entry(1, true).await).unwrap();
+        place.taken();
+        place.taken();
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!lane.is_finished());
+    }
+    // The third has nothing to write.
+    drop(places);
+    assert_eq!(lane.await.unwrap(), 2);
+
+    let places = Queue::hold(&queue, 3);
+    let third = tokio::spawn({
+        let mut places = places;
+        let third = places.pop().unwrap();
+        async move {
+            let (first, second) = (places.remove(0), places);
+            let turn = third.turn();
+            tokio::pin!(turn);
+            assert!(futures::poll!(turn.as_mut()).is_pending());
+            drop(first);
+            assert!(futures::poll!(turn.as_mut()).is_pending());
+            second[0].turn().await;
+            second[0].taken();
+            turn.await;
+        }
+    });
+    third.await.unwrap();
+
+    let _never = Queue::hold(&queue, 1);
+    queue.push(entry(1, true).await).unwrap();
+    queue.close();
+    assert_eq!(queue.take(Takes::Any, Duration::ZERO).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn requests_that_nobody_waits_for_linger_until_somebody_does() {
     let queue = Queue::new(100, Duration::ZERO, false);
     queue.push(entry(1, false).await).unwrap();

@@ -12,7 +12,6 @@ use std::{
 };
 
 use arrow::array::RecordBatch;
-use metrics::counter;
 use tidelake_format::{
     Error, Kind, Result, ids::DatabaseId, meta::Catalog, offload::offload, rows::Block, schema::Database,
 };
@@ -24,12 +23,9 @@ use super::{
     lane::PROBE_AGE,
     series::View,
 };
-use crate::{
-    decode::{
-        Decoded,
-        tdengine::{self, CreateSubtable, Inserted, Session, Statement, TableName},
-    },
-    metrics::BODY_BYTES,
+use crate::decode::{
+    Decoded,
+    tdengine::{self, CreateSubtable, Inserted, Session, Statement, TableName},
 };
 
 /// Statements of more bytes than this are read on a thread for blocking work.
@@ -100,7 +96,7 @@ impl Ingest {
         parameters: Option<&RecordBatch>,
         start: Instant,
     ) -> Result<Executed> {
-        counter!(BODY_BYTES).increment(sql.len() as u64);
+        self.shared.body_bytes.increment(sql.len() as u64);
         let reservation = self.reserve(sql.len()).await?;
         let bound = parameters.map_or([0; 2], |p| [p.num_rows() as u64, p.num_columns() as u64]);
         let digest = digest(&[

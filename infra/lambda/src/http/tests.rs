@@ -1,0 +1,114 @@
+use axum::{body::to_bytes, extract::RawQuery, routing::post};
+use lambda_http::RequestExt as _;
+
+use super::*;
+use crate::testing::context;
+
+/// A function URL's event: method, path, query and body.
+fn url_event(stage: &str, path: &str, query: &str, body: &str) -> lambda_http::Request {
+    let event = json!({
+        "version": "2.0", "routeKey": "$default", "rawPath": path, "rawQueryString": query,
+        "headers": {"content-type": "text/plain", "host": "x.lambda-url.eu-west-1.on.aws", "x-one": "1"},
+        "requestContext": {
+            "accountId": "1", "apiId": "x", "domainName": "x.lambda-url.eu-west-1.on.aws", "domainPrefix": "x",
+            "http": {"method": "POST", "path": path, "protocol": "HTTP/1.1", "sourceIp": "1.2.3.4", "userAgent": "t"},
+            "requestId": "r", "routeKey": "$default", "stage": stage, "time": "t", "timeEpoch": 1
+        },
+        "body": body, "isBase64Encoded": false
+    });
+    with_time(&event.to_string(), 30_000)
+}
+
+fn with_time(event: &str, left_ms: u64) -> lambda_http::Request {
+    lambda_http::request::from_str(event).unwrap().with_lambda_context(context(left_ms))
+}
+
+fn silent() -> &'static Telemetry {
+    Box::leak(Box::new(Telemetry::silent()))
+}
+
+/// Answers with what it was sent.
+fn echo() -> Router {
+    let echo = |uri: Uri, RawQuery(query): RawQuery, body: axum::body::Bytes| async move {
+        format!("{} {} {}", uri.path(), query.unwrap_or_default(), String::from_utf8_lossy(&body))
+    };
+    Router::new().route("/write", post(echo)).route("/", post(echo))
+}
+
+fn function(open: impl Fn() -> Result<Router> + Send + Sync + Clone + 'static) -> HttpFunction {
+    let open: Open = Box::new(move || {
+        let open = open.clone();
+        Box::pin(async move { open() })
+    });
+    HttpFunction::new(open, None, silent())
+}
+
+async fn answer(function: &HttpFunction, request: lambda_http::Request) -> (StatusCode, String) {
+    let response = function.answer(request).await;
+    let status = response.status();
+    let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn an_event_of_a_function_url_reaches_its_route_with_query_and_body() {
+    let function = function(|| Ok(echo()));
+    let found = answer(&function, url_event("$default", "/write", "db=a%20b&x=1", "m v=1")).await;
+    assert_eq!(found, (StatusCode::OK, "/write db=a%20b&x=1 m v=1".to_owned()));
+    assert_eq!(answer(&function, url_event("$default", "/none", "", "")).await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn the_stage_of_an_api_is_not_a_part_of_the_path() {
+    let function = function(|| Ok(echo()));
+    for path in ["/prod/write", "/write"] {
+        assert_eq!(answer(&function, url_event("prod", path, "", "")).await.1, "/write  ", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn binary_bodies_and_a_load_balancers_events_arrive_whole() {
+    let function = function(|| Ok(echo()));
+    let event = json!({
+        "requestContext": {"elb": {"targetGroupArn": "arn:aws:elasticloadbalancing:eu-west-1:1:targetgroup/t/1"}},
+        "httpMethod": "POST", "path": "/write", "queryStringParameters": {"db": "a", "precision": "ms"},
+        "headers": {"content-type": "application/octet-stream", "host": "lb.example.org"},
+        "body": "bSB2PTE=", "isBase64Encoded": true
+    });
+    let (status, body) = answer(&function, with_time(&event.to_string(), 30_000)).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(body.ends_with(" m v=1") && body.contains("db=a") && body.contains("precision=ms"), "{body}");
+}
+
+#[tokio::test]
+async fn a_root_that_does_not_open_is_tried_again_by_the_next_request() {
+    let tries = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counted = tries.clone();
+    let function = function(move || match counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+        0 | 1 => Err(Error::unavailable("no bucket")),
+        _ => Ok(echo()),
+    });
+    function.start().await;
+    let refused = function.answer(url_event("$default", "/write", "", "")).await;
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(refused.headers()[header::RETRY_AFTER], "1");
+    for _ in 0..2 {
+        assert_eq!(answer(&function, url_event("$default", "/write", "", "x")).await.0, StatusCode::OK);
+    }
+    assert_eq!(tries.load(std::sync::atomic::Ordering::Relaxed), 3);
+}
+
+#[tokio::test]
+async fn a_request_that_takes_too_long_is_answered_before_the_platform_ends_it() {
+    let slow = || {
+        let never = || async { tokio::time::sleep(Duration::from_secs(60)).await };
+        Ok(Router::new().route("/write", post(never)))
+    };
+    let function = function(slow);
+    let begun = std::time::Instant::now();
+    let event = url_event("$default", "/write", "", "").with_lambda_context(context(300));
+    let (status, body) = answer(&function, event).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(body.contains("ran out of time"), "{body}");
+    assert!(begun.elapsed() < Duration::from_millis(300), "{:?}", begun.elapsed());
+}

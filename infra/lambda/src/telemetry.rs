@@ -1,0 +1,194 @@
+//! What a function says: log lines of JSON, and counts of each invocation in CloudWatch's embedded metric format.
+//!
+//! A count that is 0 is not said: each metric is billed for the hours in which it is, and an idle function costs nothing.
+
+use std::{
+    collections::BTreeMap,
+    io::Write as _,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use tidelake_format::{Error, Result};
+use tracing_subscriber::EnvFilter;
+
+use crate::variables::Variables;
+
+/// The namespace of all metrics.
+const NAMESPACE: &str = "Tidelake";
+
+/// The counters that are told: their names in this process, as metrics, and their units. Others are not: each costs.
+const TOLD: [(&str, &str, &str); 9] = [
+    ("tidelake_ingest_rows_total", "RowsWritten", "Count"),
+    ("tidelake_ingest_rejected_total", "RowsRejected", "Count"),
+    ("tidelake_ingest_segments_total", "Segments", "Count"),
+    ("tidelake_ingest_segment_bytes_total", "BytesPut", "Bytes"),
+    ("tidelake_ingest_throttled_total", "Throttled", "Count"),
+    ("tidelake_compact_fold_rows_total", "RowsFolded", "Count"),
+    ("tidelake_compact_merge_rows_total", "RowsMerged", "Count"),
+    ("tidelake_compact_expired_rows_total", "RowsExpired", "Count"),
+    ("tidelake_compact_failures_total", "Failures", "Count"),
+];
+
+/// Counts what happens between two invocations' ends.
+#[derive(Debug, Clone, Default)]
+pub struct Counts(Arc<Mutex<BTreeMap<&'static str, Arc<AtomicU64>>>>);
+
+impl Recorder for Counts {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        match TOLD.iter().find(|(name, ..)| *name == key.name()) {
+            Some((_, told, _)) => Counter::from_arc(self.0.lock().entry(told).or_default().clone()),
+            None => Counter::noop(),
+        }
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+impl Counts {
+    /// What was counted since the last call, by the names of metrics; nothing that is 0.
+    fn take(&self) -> Vec<(&'static str, u64)> {
+        let counters = self.0.lock();
+        counters.iter().map(|(name, count)| (*name, count.swap(0, Relaxed))).filter(|(_, n)| *n > 0).collect()
+    }
+}
+
+/// What a function says about itself.
+#[derive(Debug, Clone)]
+pub struct Telemetry {
+    counts: Counts,
+    /// The function's name, where metrics are told.
+    function: Option<String>,
+}
+
+/// A state, told as a metric: name, value and unit.
+pub type Gauged = (&'static str, f64, &'static str);
+
+impl Telemetry {
+    /// Starts logging (`TIDELAKE_LOG`) and counting; `TIDELAKE_METRICS` turns metrics off. Once a process.
+    ///
+    /// # Errors
+    /// Invalid for a filter that is none.
+    pub fn start(variables: &mut Variables<'_>) -> Result<&'static Self> {
+        static STARTED: OnceLock<Telemetry> = OnceLock::new();
+        let filter = variables.text("TIDELAKE_LOG").unwrap_or_else(|| "info".to_owned());
+        let filter = EnvFilter::try_new(&filter)
+            .map_err(|e| Error::invalid("TIDELAKE_LOG is not a filter").with("found", &filter).source(e))?;
+        let is_told = variables.boolean("TIDELAKE_METRICS", true);
+        Ok(STARTED.get_or_init(|| {
+            let subscriber = tracing_subscriber::fmt()
+                .json()
+                .flatten_event(true)
+                .with_current_span(true)
+                .with_span_list(false)
+                .with_env_filter(filter)
+                .with_writer(std::io::stdout)
+                .finish();
+            let counts = Counts::default();
+            // Both fail only where something else in the process was first.
+            let _ = tracing::subscriber::set_global_default(subscriber);
+            let _ = metrics::set_global_recorder(counts.clone());
+            let function = std::env::var("AWS_LAMBDA_FUNCTION_NAME").unwrap_or_else(|_| "function".to_owned());
+            Telemetry { counts, function: is_told.then_some(function) }
+        }))
+    }
+
+    /// Says nothing and counts nothing.
+    pub fn silent() -> Self {
+        Self { counts: Counts::default(), function: None }
+    }
+
+    /// Tells what was counted since the last call, and these states.
+    #[expect(clippy::print_stdout, reason = "the platform reads metrics from standard output")]
+    pub fn tell(&self, request_id: &str, states: &[Gauged]) {
+        let counted = self.counts.take();
+        let Some(function) = &self.function else { return };
+        if let Some(line) = embedded(function, request_id, now_ms(), &counted, states) {
+            println!("{line}");
+            let _ = std::io::stdout().flush(); // there is nobody else to tell
+        }
+    }
+}
+
+fn now_ms() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()
+}
+
+/// A line of the embedded metric format; none where there is nothing to tell.
+fn embedded(
+    function: &str,
+    request_id: &str,
+    now_ms: u128,
+    counted: &[(&'static str, u64)],
+    states: &[Gauged],
+) -> Option<String> {
+    let unit = |name| TOLD.iter().find(|(_, told, _)| *told == name).map_or("Count", |(.., unit)| unit);
+    let counted = counted.iter().map(|(name, n)| (*name, json!(n), unit(*name)));
+    let states = states.iter().map(|(name, value, unit)| (*name, json!(value), *unit));
+    let (mut line, mut metrics) = (Map::new(), Vec::new());
+    for (name, value, unit) in counted.chain(states) {
+        metrics.push(json!({ "Name": name, "Unit": unit }));
+        line.insert(name.to_owned(), value);
+    }
+    if metrics.is_empty() {
+        return None;
+    }
+    line.insert("FunctionName".to_owned(), json!(function));
+    line.insert("RequestId".to_owned(), json!(request_id));
+    let directive = json!({ "Namespace": NAMESPACE, "Dimensions": [["FunctionName"]], "Metrics": metrics });
+    let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
+    line.insert("_aws".to_owned(), json!({ "Timestamp": now_ms, "CloudWatchMetrics": [directive] }));
+    Some(Value::Object(line).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_become_one_line_and_zeroes_none() {
+        let counts = Counts::default();
+        let register = |name: &'static str| {
+            let metadata = Metadata::new(module_path!(), metrics::Level::INFO, None);
+            counts.register_counter(&Key::from_static_name(name), &metadata)
+        };
+        let (rows, segments) = (register("tidelake_ingest_rows_total"), register("tidelake_ingest_segments_total"));
+        let (other, again) = (register("tidelake_ingest_put_seconds"), register("tidelake_ingest_rows_total"));
+        assert_eq!(counts.take(), []);
+        rows.increment(2);
+        again.increment(3);
+        other.increment(9);
+        let counted = counts.take();
+        assert_eq!(counted, [("RowsWritten", 5)]);
+        segments.increment(1);
+        assert_eq!(counts.take(), [("Segments", 1)]);
+        assert_eq!(embedded("f", "r", 7, &[], &[]), None);
+
+        let line = embedded("f", "r", 7, &counted, &[("LogLagSeconds", 1.5, "Seconds")]).unwrap();
+        let expected = json!({
+            "_aws": {"Timestamp": 7, "CloudWatchMetrics": [{
+                "Namespace": "Tidelake", "Dimensions": [["FunctionName"]],
+                "Metrics": [{"Name": "RowsWritten", "Unit": "Count"}, {"Name": "LogLagSeconds", "Unit": "Seconds"}],
+            }]},
+            "FunctionName": "f", "RequestId": "r", "RowsWritten": 5, "LogLagSeconds": 1.5,
+        });
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected);
+        assert!(!line.contains('\n'));
+    }
+}

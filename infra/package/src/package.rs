@@ -1,0 +1,179 @@
+//! From programs to zips.
+
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use object::{Object as _, ObjectSection as _};
+use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
+
+/// A function: its program, its package, and the most bytes of its zip.
+struct Function {
+    program: &'static str,
+    package: &'static str,
+    most: u64,
+}
+
+/// What a direct upload of a function takes is 50 MB; the ingest functions start often, and small ones start fast.
+const FUNCTIONS: [Function; 4] = [
+    Function { program: "ingest-http", package: "tidelake-ingest-lambda", most: 8_000_000 },
+    Function { program: "ingest-queue", package: "tidelake-ingest-lambda", most: 8_000_000 },
+    Function { program: "compact", package: "tidelake-ingest-lambda", most: 8_000_000 },
+    Function { program: "query-http", package: "tidelake-query-lambda", most: 50_000_000 },
+];
+
+/// The C library of Amazon Linux 2023.
+const GLIBC: (u32, u32) = (2, 34);
+
+/// Where programs are built.
+pub(crate) struct Build {
+    workspace: PathBuf,
+    target: Option<String>,
+}
+
+impl Build {
+    pub(crate) fn new(target: Option<String>) -> Result<Self> {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let workspace = here.ancestors().nth(2).context("the workspace is above this package")?.to_owned();
+        Ok(Self { workspace, target })
+    }
+
+    /// Builds all programs.
+    pub(crate) fn run(&self) -> Result<()> {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.current_dir(&self.workspace).args(["build", "--release", "--locked", "-p", "tidelake"]);
+        let mut packages: Vec<_> = FUNCTIONS.iter().map(|function| function.package).collect();
+        packages.dedup();
+        for package in packages {
+            cargo.args(["-p", package]);
+        }
+        if let Some(target) = &self.target {
+            cargo.args(["--target", target]);
+        }
+        let status = cargo.status().context("start cargo")?;
+        ensure!(status.success(), "cargo build ended with {status}");
+        Ok(())
+    }
+
+    fn target_directory(&self) -> PathBuf {
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| self.workspace.join("target"), PathBuf::from)
+    }
+
+    /// Makes and checks zips and the context of the image.
+    #[expect(clippy::print_stdout, reason = "a task says what it made")]
+    pub(crate) fn package(&self, out: Option<PathBuf>) -> Result<()> {
+        let target = self.target_directory();
+        let out = out.unwrap_or_else(|| self.workspace.join("target/package"));
+        let programs = target.join(self.target.as_deref().unwrap_or_default()).join("release");
+        for function in &FUNCTIONS {
+            // A directory for each, as the platform unpacks it.
+            let directory = out.join(function.program);
+            let bootstrap = directory.join("bootstrap");
+            fs::create_dir_all(&directory).with_context(|| format!("make {}", directory.display()))?;
+            strip(&programs.join(function.program), &bootstrap)?;
+            let needs = check_glibc(&bootstrap)?;
+            if self.target.is_none() {
+                check_start(&bootstrap)?;
+            }
+            let zip = out.join(format!("{}.zip", function.program));
+            let bytes = zipped(&bootstrap, &zip)?;
+            let most = function.most;
+            ensure!(bytes <= most, "{}: expected at most {most} bytes, found {bytes}", zip.display());
+            println!("{}: {bytes} bytes, glibc {}.{}", zip.display(), needs.0, needs.1);
+        }
+        let image = out.join("image");
+        fs::create_dir_all(&image).with_context(|| format!("make {}", image.display()))?;
+        strip(&programs.join("tidelake"), &image.join("tidelake"))?;
+        check_glibc(&image.join("tidelake"))?;
+        let dockerfile = self.workspace.join("infra/image/Dockerfile");
+        fs::copy(&dockerfile, image.join("Dockerfile")).with_context(|| format!("copy {}", dockerfile.display()))?;
+        println!("{}: docker build {0}", image.display());
+        Ok(())
+    }
+}
+
+/// A copy of a program without symbols.
+fn strip(from: &Path, to: &Path) -> Result<()> {
+    let strip = std::env::var_os("STRIP").unwrap_or_else(|| "strip".into());
+    let status = Command::new(&strip).arg("-o").arg(to).arg(from).status();
+    let status = status.with_context(|| format!("start {} (of binutils; STRIP names another one)", strip.display()))?;
+    ensure!(status.success(), "{} {} ended with {status}", strip.display(), from.display());
+    Ok(())
+}
+
+/// The newest version of the C library that a program asks for.
+///
+/// # Errors
+/// One that the platform does not have.
+fn check_glibc(program: &Path) -> Result<(u32, u32)> {
+    let bytes = fs::read(program).with_context(|| format!("read {}", program.display()))?;
+    let file = object::File::parse(&*bytes).with_context(|| format!("{} is no program", program.display()))?;
+    let names = file.section_by_name(".dynstr").context("a program without dynamic names")?;
+    let needs = newest_glibc(names.data()?).context("a program that names no version of the C library")?;
+    if needs > GLIBC {
+        let (major, minor) = GLIBC;
+        bail!("{}: expected glibc {major}.{minor} at most, found {}.{}", program.display(), needs.0, needs.1);
+    }
+    Ok(needs)
+}
+
+fn newest_glibc(names: &[u8]) -> Option<(u32, u32)> {
+    let versions = names.split(|byte| *byte == 0).filter_map(|name| {
+        let mut numbers = std::str::from_utf8(name).ok()?.strip_prefix("GLIBC_")?.split('.');
+        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    });
+    versions.max()
+}
+
+/// Whether a function starts at all: without settings it ends, and says which it lacks.
+fn check_start(bootstrap: &Path) -> Result<()> {
+    let output =
+        Command::new(bootstrap).env_clear().output().with_context(|| format!("start {}", bootstrap.display()))?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(told.contains("TIDELAKE_STORE"), "{} does not start: {told}", bootstrap.display());
+    Ok(())
+}
+
+/// Puts a bootstrap into a zip, which may be run as it is unpacked, and says how large that is.
+fn zipped(bootstrap: &Path, zip: &Path) -> Result<u64> {
+    let context = || format!("write {}", zip.display());
+    let mut writer = ZipWriter::new(File::create(zip).with_context(context)?);
+    let options = SimpleFileOptions::default()
+        .compression_method(CompressionMethod::Deflated)
+        .compression_level(Some(9))
+        .unix_permissions(0o755);
+    writer.start_file("bootstrap", options).with_context(context)?;
+    writer.write_all(&fs::read(bootstrap)?).with_context(context)?;
+    writer.finish().with_context(context)?;
+    Ok(fs::metadata(zip)?.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_version_counts_and_numbers_are_not_text() {
+        assert_eq!(newest_glibc(b"\0libc.so.6\0GLIBC_2.9\0GLIBC_2.34\0GLIBC_2.2.5\0GLIBC_PRIVATE\0"), Some((2, 34)));
+        assert_eq!(newest_glibc(b"\0libc.so.6\0"), None);
+        assert!((2, 36) > GLIBC && (2, 9) < GLIBC);
+    }
+
+    #[test]
+    fn a_zip_holds_a_program_that_may_be_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let (bootstrap, zip) = (directory.path().join("bootstrap"), directory.path().join("f.zip"));
+        fs::write(&bootstrap, "#!/bin/sh\n".repeat(1_000)).unwrap();
+        assert!(zipped(&bootstrap, &zip).unwrap() < 1_000);
+        let mut archive = zip::ZipArchive::new(File::open(zip).unwrap()).unwrap();
+        let file = archive.by_index(0).unwrap();
+        assert_eq!(
+            (file.name().unwrap(), file.unix_mode().map(|mode| mode & 0o777)),
+            ("bootstrap".into(), Some(0o755))
+        );
+    }
+}

@@ -1,0 +1,295 @@
+//! Batches of messages: what each holds is written, all of it in one segment, and the reply names those that were not.
+//!
+//! A message holds rows as a request to the server does: line protocol, data points of OpenTSDB or one statement of TDengine's
+//! SQL. Attributes of an SQS message (`format`, `db`, `precision`, `content-encoding`) say what the settings do not. Rows of
+//! a later message are newer. A message that cannot be written, or of which some lines cannot, is named in the reply: it
+//! comes again, alone in that, and goes to the dead letters in the end. What was written of it before changes nothing.
+
+use std::{io::Read, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use futures::future::join_all;
+use lambda_runtime::{Context, LambdaEvent, service_fn};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tidelake_format::{Error, Kind, Result, meta::Root, store::Store};
+use tidelake_ingest::{
+    config::IngestConfig,
+    decode::line_protocol::LinePrecision,
+    write::{Durability, IdempotencyKey, Ingest},
+};
+use tidelake_lambda::{lazily::Lazily, telemetry::Telemetry, time_left, variables::Variables};
+use tracing::Instrument as _;
+
+/// What the rows of a message are written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    /// InfluxDB's line protocol.
+    Line,
+    /// OpenTSDB's JSON.
+    OpenTsdb,
+    /// A statement of TDengine's SQL.
+    TdEngine,
+}
+
+impl Format {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        match text {
+            "line" => Ok(Self::Line),
+            "opentsdb" => Ok(Self::OpenTsdb),
+            "tdengine" => Ok(Self::TdEngine),
+            _ => Err("line, opentsdb or tdengine"),
+        }
+    }
+}
+
+/// What is true of messages that do not say otherwise.
+#[derive(Debug, Clone)]
+pub struct QueueSettings {
+    format: Format,
+    database: Option<String>,
+    precision: LinePrecision,
+    /// Whether a message that comes again is not written again, whatever happened in between.
+    dedup: bool,
+}
+
+impl QueueSettings {
+    /// From `TIDELAKE_QUEUE_FORMAT`, `TIDELAKE_QUEUE_DATABASE`, `TIDELAKE_QUEUE_PRECISION` and `TIDELAKE_DEDUP`.
+    pub fn read(variables: &mut Variables<'_>) -> Self {
+        Self {
+            format: variables.parsed("TIDELAKE_QUEUE_FORMAT", "line", Format::parse),
+            database: variables.text("TIDELAKE_QUEUE_DATABASE"),
+            precision: variables.parsed("TIDELAKE_QUEUE_PRECISION", "ns", precision),
+            dedup: variables.boolean("TIDELAKE_DEDUP", false),
+        }
+    }
+}
+
+fn precision(text: &str) -> Result<LinePrecision, &'static str> {
+    text.parse().map_err(|_| "ns, us, ms, s, m or h")
+}
+
+/// The function.
+pub struct QueueFunction {
+    store: Store,
+    config: IngestConfig,
+    settings: QueueSettings,
+    ingest: Lazily<Ingest>,
+    telemetry: &'static Telemetry,
+}
+
+/// The messages that were not written: the platform sends these again, and no others.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Unwritten {
+    batch_item_failures: Vec<Item>,
+}
+
+/// One of them: a message's id, or a record's sequence number.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Item {
+    item_identifier: String,
+}
+
+/// One message, as any source has it.
+struct Message {
+    /// What the reply calls it.
+    id: String,
+    /// What no other message has, and this one each time that it comes.
+    key: String,
+    body: Result<Vec<u8>>,
+    format: Option<String>,
+    database: Option<String>,
+    precision: Option<String>,
+}
+
+impl QueueFunction {
+    /// A function that writes into a root.
+    pub fn new(store: Store, config: IngestConfig, settings: QueueSettings, telemetry: &'static Telemetry) -> Self {
+        Self { store, config, settings, ingest: Lazily::default(), telemetry }
+    }
+
+    /// Answers events until the platform ends the process.
+    ///
+    /// # Errors
+    /// When the platform cannot be asked for events.
+    pub async fn serve(self) -> Result<(), lambda_runtime::Error> {
+        if let Err(error) = self.ingest(Duration::from_secs(8)).await {
+            tracing::warn!(%error, "not opened at the start; the first batch tries again");
+        }
+        let this = &self;
+        lambda_runtime::run(service_fn(move |event: LambdaEvent<Value>| this.answer(event))).await
+    }
+
+    async fn ingest(&self, limit: Duration) -> Result<&Ingest> {
+        let open = || async { Ingest::open(Root::open(self.store.clone()).await?, self.config.clone()).await };
+        self.ingest.get(limit, open).await
+    }
+
+    async fn answer(&self, event: LambdaEvent<Value>) -> Result<Unwritten, lambda_runtime::Error> {
+        let LambdaEvent { payload, context } = event;
+        let trace_id = context.xray_trace_id.as_deref().unwrap_or_default();
+        let span = tracing::info_span!("invocation", request_id = context.request_id, trace_id);
+        let answer = self.write(payload, &context).instrument(span).await;
+        self.telemetry.tell(&context.request_id, &[]);
+        Ok(answer?)
+    }
+
+    /// Writes the messages of an event.
+    ///
+    /// # Errors
+    /// Invalid for an event of something else, Unavailable when the root cannot be opened: the platform sends all again.
+    pub async fn write(&self, event: Value, context: &Context) -> Result<Unwritten> {
+        let left = time_left(context);
+        let messages = messages(event)?;
+        let ingest = self.ingest(left).await?;
+        let handles = ingest.together(messages.len());
+        let writes = messages.into_iter().zip(handles).map(|(message, ingest)| async move {
+            let late = |_| Err(Error::unavailable("the function ran out of time; the message may be written yet"));
+            let id = message.id.clone();
+            let written = tokio::time::timeout(left, self.write_one(&ingest, message)).await.unwrap_or_else(late);
+            drop(ingest);
+            match written {
+                Ok(()) => None,
+                Err(error) => {
+                    tracing::warn!(message_id = id, kind = ?error.kind(), %error, "a message was not written");
+                    Some(Item { item_identifier: id })
+                }
+            }
+        });
+        let failed = join_all(writes).await;
+        Ok(Unwritten { batch_item_failures: failed.into_iter().flatten().collect() })
+    }
+
+    async fn write_one(&self, ingest: &Ingest, message: Message) -> Result<()> {
+        let settings = &self.settings;
+        let invalid = |what: &'static str, expected: &'static str, found: &str| {
+            Error::invalid(format!("a message's {what} cannot be used")).with("expected", expected).with("found", found)
+        };
+        let format = match &message.format {
+            None => settings.format,
+            Some(text) => Format::parse(text).map_err(|expected| invalid("format", expected, text))?,
+        };
+        let precision = match &message.precision {
+            None => settings.precision,
+            Some(text) => precision(text).map_err(|expected| invalid("precision", expected, text))?,
+        };
+        let database = message.database.or_else(|| settings.database.clone());
+        let body = unpacked(message.body?, self.config.body_bytes)?;
+        let keyed = match settings.dedup {
+            true => ingest.with_key(Some(IdempotencyKey::new(&message.key)?)),
+            false => ingest.clone(),
+        };
+        let named = || {
+            database.as_deref().ok_or_else(|| {
+                Error::invalid("a message names no database: set its attribute 'db' or TIDELAKE_QUEUE_DATABASE")
+            })
+        };
+        let written = match format {
+            Format::Line => keyed.write_line_protocol(named()?, body, precision, Durability::Stored).await?,
+            Format::OpenTsdb => {
+                let database = database.as_deref().unwrap_or(&self.config.opentsdb_database);
+                keyed.write_opentsdb(database, body, Durability::Stored).await?
+            }
+            Format::TdEngine => {
+                let sql =
+                    std::str::from_utf8(&body).map_err(|e| Error::invalid("a statement is UTF-8 text").source(e))?;
+                return keyed.execute(database.as_deref(), sql, None).await.map(|_| ());
+            }
+        };
+        match written.rejected.first() {
+            None if written.dropped == 0 => Ok(()),
+            first => {
+                let reason = first.map_or("", |rejected| rejected.reason.as_str());
+                Err(Error::new(Kind::Invalid, "some lines of a message cannot be written")
+                    .with("lines", written.dropped)
+                    .with("reason", reason))
+            }
+        }
+    }
+}
+
+/// The messages of an event of SQS or Kinesis.
+fn messages(event: Value) -> Result<Vec<Message>> {
+    let unknown = || Error::invalid("expected an event with records of SQS or Kinesis");
+    let Value::Object(mut event) = event else { return Err(unknown()) };
+    let Some(Value::Array(records)) = event.remove("Records") else { return Err(unknown()) };
+    let message = |record: Value| {
+        let Value::Object(record) = record else { return Err(unknown()) };
+        match record.get("eventSource").and_then(Value::as_str) {
+            Some("aws:sqs") => of_sqs(record),
+            Some("aws:kinesis") => of_kinesis(record),
+            source => Err(unknown().with("found", source.unwrap_or("a record without a source"))),
+        }
+    };
+    records.into_iter().map(message).collect()
+}
+
+/// The text of a field; the platform leaves none of these out.
+fn field(record: &mut Map<String, Value>, name: &'static str) -> Result<String> {
+    match record.remove(name) {
+        Some(Value::String(text)) => Ok(text),
+        _ => Err(Error::invalid("a record lacks a field").with("field", name)),
+    }
+}
+
+fn of_sqs(mut record: Map<String, Value>) -> Result<Message> {
+    let id = field(&mut record, "messageId")?;
+    let body = field(&mut record, "body")?;
+    let attributes = record.get("messageAttributes");
+    let attribute = |name: &str| {
+        let value = attributes?.get(name)?.get("stringValue")?.as_str()?;
+        Some(value.to_owned())
+    };
+    let body = match attribute("content-encoding").as_deref() {
+        None | Some("identity") => Ok(body.into_bytes()),
+        // A body of SQS is text.
+        Some("gzip" | "zstd") => {
+            let wrong = |e| Error::invalid("a packed message is text in base64").with("reason", &e).source(e);
+            STANDARD.decode(body.trim()).map_err(wrong)
+        }
+        Some(other) => {
+            let error = Error::invalid("unknown content-encoding of a message");
+            Err(error.with("expected", "gzip, zstd or identity").with("found", other))
+        }
+    };
+    let (format, database, precision) = (attribute("format"), attribute("db"), attribute("precision"));
+    Ok(Message { key: id.clone(), id, body, format, database, precision })
+}
+
+fn of_kinesis(mut record: Map<String, Value>) -> Result<Message> {
+    let key = field(&mut record, "eventID")?;
+    let Some(Value::Object(mut kinesis)) = record.remove("kinesis") else {
+        return Err(Error::invalid("a record lacks a field").with("field", "kinesis"));
+    };
+    let id = field(&mut kinesis, "sequenceNumber")?;
+    let wrong = |e| Error::invalid("a record's data is no base64").with("reason", &e).source(e);
+    let body = STANDARD.decode(field(&mut kinesis, "data")?).map_err(wrong);
+    Ok(Message { id, key, body, format: None, database: None, precision: None })
+}
+
+/// The bytes of a body; packed ones are known by how they begin, as no rows do.
+fn unpacked(body: Vec<u8>, limit: usize) -> Result<Bytes> {
+    let reader: Box<dyn Read> = match body.as_slice() {
+        [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(body.as_slice())),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            Box::new(zstd::stream::read::Decoder::with_buffer(body.as_slice()).map_err(|e| broken(&e))?)
+        }
+        _ => return Ok(body.into()),
+    };
+    let mut all = Vec::new();
+    reader.take(limit as u64 + 1).read_to_end(&mut all).map_err(|e| broken(&e))?;
+    if all.len() > limit {
+        return Err(Error::invalid("a message is too large when unpacked").with("limit", format!("{limit} bytes")));
+    }
+    Ok(all.into())
+}
+
+fn broken(error: &std::io::Error) -> Error {
+    Error::invalid("a message cannot be unpacked").with("reason", error)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+#![allow(clippy::unwrap_used)]
+
+use std::io::Write;
+
+use serde_json::json;
+use tidelake_format::{
+    layout,
+    store::faults::{Fault, Operation, Request},
+};
+
+use tidelake_lambda::testing::context;
+
+use super::*;
+use crate::settings::writing;
+
+fn function(store: &Store, set: &[(&str, &str)]) -> QueueFunction {
+    let mut variables =
+        Variables::new(|name| set.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned()));
+    let config = writing(&mut variables, 512 << 20);
+    let settings = QueueSettings::read(&mut variables);
+    variables.finish().unwrap();
+    let telemetry = Box::leak(Box::new(Telemetry::silent()));
+    QueueFunction::new(store.clone(), config, settings, telemetry)
+}
+
+type Sent<'a> = (&'a str, String, &'a [(&'a str, &'a str)]);
+
+/// An event of SQS: message ids, bodies and attributes.
+fn sqs(messages: &[Sent<'_>]) -> Value {
+    let record = |(id, body, attributes): &Sent<'_>| {
+        let attributes: Map<String, Value> = attributes
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), json!({"stringValue": value, "dataType": "String"})))
+            .collect();
+        json!({
+            "messageId": id, "receiptHandle": "h", "body": body, "messageAttributes": attributes,
+            "attributes": {"ApproximateReceiveCount": "1"}, "md5OfBody": "", "eventSource": "aws:sqs",
+            "eventSourceARN": "arn:aws:sqs:eu-west-1:1:rows", "awsRegion": "eu-west-1"
+        })
+    };
+    json!({ "Records": messages.iter().map(record).collect::<Vec<_>>() })
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packer.write_all(text.as_bytes()).unwrap();
+    packer.finish().unwrap()
+}
+
+fn ids(unwritten: &Unwritten) -> Vec<&str> {
+    unwritten.batch_item_failures.iter().map(|item| item.item_identifier.as_str()).collect()
+}
+
+async fn segments(store: &Store) -> usize {
+    store.list(layout::LOG).await.unwrap().len()
+}
+
+const IN_DB: (&str, &str) = ("TIDELAKE_QUEUE_DATABASE", "db");
+
+#[tokio::test]
+async fn a_batch_becomes_one_segment_whatever_its_messages_are_written_in() {
+    let store = Store::in_memory();
+    let function = function(&store, &[IN_DB]);
+    let packed = STANDARD.encode(gzip("packed v=1 1\npacked v=2 2"));
+    let points = json!({"metric": "m", "timestamp": 1_700_000_000, "value": 1, "tags": {"host": "a"}}).to_string();
+    let messages: [Sent<'_>; 5] = [
+        ("1", "weather,city=a t=1i 1".into(), &[]),
+        ("2", "weather,city=b t=2i,wind=3 2".into(), &[("precision", "ms")]),
+        ("3", packed, &[("content-encoding", "gzip"), ("db", "other")]),
+        ("4", points, &[("format", "opentsdb")]),
+        ("5", "weather,city=a t=3i 3".into(), &[]),
+    ];
+    // New tables and columns are commits that take their time: the others wait.
+    let unwritten = function.write(sqs(&messages), &context(30_000)).await.unwrap();
+    assert_eq!((ids(&unwritten), segments(&store).await), (Vec::new(), 1));
+    function.write(sqs(&messages[..2]), &context(30_000)).await.unwrap();
+    assert_eq!(segments(&store).await, 2);
+}
+
+#[tokio::test]
+async fn a_message_that_cannot_be_written_is_named_alone() {
+    let store = Store::in_memory();
+    let function = function(&store, &[IN_DB]);
+    let messages: [Sent<'_>; 7] = [
+        ("good", "m v=1 1".into(), &[]),
+        ("nonsense", "no fields".into(), &[]),
+        ("half", "m v=2 2\nm v=\"text\" 3".into(), &[]),
+        ("format", "m v=4 4".into(), &[("format", "xml")]),
+        ("packed", "###".into(), &[("content-encoding", "gzip")]),
+        ("statement", "insert into nowhere values (1)".into(), &[("format", "tdengine")]),
+        ("last", "m v=5 5".into(), &[]),
+    ];
+    let unwritten = function.write(sqs(&messages), &context(30_000)).await.unwrap();
+    assert_eq!(ids(&unwritten), ["nonsense", "half", "format", "packed", "statement"]);
+    assert_eq!(segments(&store).await, 1);
+    let none = self::function(&store, &[]).write(sqs(&messages[..1]), &context(30_000)).await.unwrap();
+    assert_eq!(ids(&none), ["good"], "a message without a database");
+}
+
+#[tokio::test]
+async fn a_message_that_comes_again_is_written_once_where_that_is_asked_for() {
+    let store = Store::in_memory();
+    let function = function(&store, &[IN_DB, ("TIDELAKE_DEDUP", "true")]);
+    let (a, b) = (sqs(&[("a", "m v=1 1".into(), &[])]), sqs(&[("b", "m v=2 1".into(), &[])]));
+    for event in [&a, &b, &a, &b] {
+        assert_eq!(ids(&function.write(event.clone(), &context(30_000)).await.unwrap()), Vec::<&str>::new());
+    }
+    assert_eq!(segments(&store).await, 2);
+    // Another environment knows it as well.
+    let other = self::function(&store, &[IN_DB, ("TIDELAKE_DEDUP", "true")]);
+    other.write(a, &context(30_000)).await.unwrap();
+    assert_eq!(segments(&store).await, 2);
+}
+
+#[tokio::test]
+async fn records_of_kinesis_are_named_by_their_sequence_number() {
+    let store = Store::in_memory();
+    let function = function(&store, &[IN_DB]);
+    let record = |number: &str, data: &[u8]| {
+        json!({
+            "kinesis": {"kinesisSchemaVersion": "1.0", "partitionKey": "p", "sequenceNumber": number,
+                        "data": STANDARD.encode(data), "approximateArrivalTimestamp": 1_545_084_650.987},
+            "eventSource": "aws:kinesis", "eventVersion": "1.0", "eventName": "aws:kinesis:record",
+            "eventID": format!("shardId-000000000006:{number}"), "awsRegion": "us-east-2",
+            "invokeIdentityArn": "arn:aws:iam::1:role/r", "eventSourceARN": "arn:aws:kinesis:us-east-2:1:stream/s"
+        })
+    };
+    let records = [record("495", b"m v=1 1"), record("496", &gzip("m v=2 2")), record("497", b"m v=x")];
+    let unwritten = function.write(json!({ "Records": records }), &context(30_000)).await.unwrap();
+    assert_eq!((ids(&unwritten), segments(&store).await), (vec!["497"], 1));
+    let reply = serde_json::to_value(&unwritten).unwrap();
+    assert_eq!(reply, json!({"batchItemFailures": [{"itemIdentifier": "497"}]}));
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_leaves_all_messages_to_come_again() {
+    let store = Store::in_memory();
+    let no_segments = |request: &Request<'_>| match request.operation {
+        Operation::Put if request.key.starts_with(layout::LOG) => Fault::Refused,
+        _ => Fault::None,
+    };
+    let function = function(&store.with_faults(no_segments), &[IN_DB]);
+    let messages: [Sent<'_>; 2] = [("1", "m v=1 1".into(), &[]), ("2", "m v=2 2".into(), &[])];
+    let unwritten = function.write(sqs(&messages), &context(400)).await.unwrap();
+    assert_eq!(ids(&unwritten), ["1", "2"]);
+}
+
+#[tokio::test]
+async fn an_event_of_something_else_is_refused_by_what_it_lacks() {
+    let function = function(&Store::in_memory(), &[IN_DB]);
+    for (event, expected) in [
+        (json!({"source": "aws.events"}), "records of SQS or Kinesis"),
+        (json!({"Records": [{"eventSource": "aws:s3"}]}), "aws:s3"),
+        (json!({"Records": [{"eventSource": "aws:sqs", "messageId": "1"}]}), "body"),
+        (json!([]), "records of SQS"),
+    ] {
+        let error = function.write(event, &context(30_000)).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn unpacking_is_bounded() {
+    assert_eq!(&unpacked(gzip("abc"), 3).unwrap()[..], b"abc");
+    assert_eq!(&unpacked(zstd::encode_all(&b"abc"[..], 1).unwrap(), 3).unwrap()[..], b"abc");
+    assert!(unpacked(gzip("abcd"), 3).is_err() && unpacked(vec![0x1f, 0x8b, 9], 3).is_err());
+    assert_eq!(&unpacked(b"plain, however long".to_vec(), 3).unwrap()[..], b"plain, however long");
+}

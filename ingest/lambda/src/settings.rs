@@ -1,0 +1,73 @@
+//! The settings of the write path in a function.
+
+use tidelake_ingest::config::{CompactConfig, IngestConfig};
+use tidelake_lambda::variables::Variables;
+
+/// The most that the platform sends with one event, base64 and all: 6 MB; a packed body may be larger when unpacked.
+const BODY: usize = 32 << 20;
+
+/// Writing in a function with so much memory: one writer that puts each group at once, acknowledges only what is in the
+/// store, and leaves compaction to the function for it.
+pub fn writing(variables: &mut Variables<'_>, memory: usize) -> IngestConfig {
+    let buffer = (memory / 4).clamp(16 << 20, 256 << 20);
+    let body = variables.size("TIDELAKE_MAX_BODY", BODY.min(buffer));
+    if body > buffer {
+        variables.fault(format!("TIDELAKE_MAX_BODY: expected at most a quarter of the memory, {buffer}, found {body}"));
+    }
+    let mut config = IngestConfig {
+        writers: Some(1),
+        flush_interval_ms: Some(0),
+        group_bytes: (16 << 20).min(buffer),
+        buffer_bytes: buffer,
+        body_bytes: body.min(buffer),
+        line_bytes: variables.size("TIDELAKE_MAX_LINE", 1 << 20),
+        tables: variables.count("TIDELAKE_MAX_TABLES", 10_000),
+        columns: variables.count("TIDELAKE_MAX_COLUMNS", 1_024),
+        auto_create_database: variables.boolean("TIDELAKE_AUTO_CREATE_DATABASE", true),
+        no_sync: false,
+        ..IngestConfig::default()
+    };
+    config.compact.background = false;
+    for fault in config.faults() {
+        variables.fault(fault);
+    }
+    config
+}
+
+/// Compaction in a function with so much memory.
+pub fn compaction(memory: usize) -> CompactConfig {
+    let share = |part: usize, least: usize, most: usize| (memory / part).clamp(least, most);
+    CompactConfig {
+        background: false,
+        // In memory some ten times as much.
+        fold_max_bytes: share(32, 4 << 20, 48 << 20) as u64,
+        file_bytes: share(8, 16 << 20, 256 << 20),
+        window_bytes: share(64, 2 << 20, 16 << 20),
+        ..CompactConfig::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_fit_every_memory_that_the_platform_sells() {
+        for megabytes in [128, 256, 512, 1_024, 3_008, 10_240] {
+            let mut variables = Variables::new(|_| None);
+            let config = writing(&mut variables, megabytes << 20);
+            variables.finish().unwrap();
+            assert!(config.faults().is_empty() && !config.no_sync && !config.compact.background, "{megabytes}");
+            assert!(config.buffer_bytes <= megabytes << 18, "{megabytes}");
+            let compact = compaction(megabytes << 20);
+            assert!(compact.fold_max_bytes as usize * 10 <= (megabytes << 20).max(40 << 20), "{megabytes}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_does_not_fit_the_memory_is_refused_at_the_start() {
+        let mut variables = Variables::new(|name| (name == "TIDELAKE_MAX_BODY").then(|| "1GiB".to_owned()));
+        writing(&mut variables, 512 << 20);
+        assert!(variables.finish().unwrap_err().to_string().contains("TIDELAKE_MAX_BODY"));
+    }
+}

@@ -1,0 +1,87 @@
+//! TDengine's `/rest/sql` of a process that answers no queries: statements that write, in the replies of its adapter.
+
+use axum::{
+    body::Body,
+    extract::{Path, State},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    response::Response,
+};
+use serde_json::json;
+use tidelake_format::{Error, Kind};
+
+use super::{
+    REPLAYED_HEADER, TOKEN_HEADER,
+    body::{self, Fault},
+    reply,
+};
+use crate::write::{Executed, Ingest};
+
+/// The headers that name the database of a statement, weakest first.
+const DATABASE_HEADERS: [&str; 2] = ["schema", "database"];
+
+/// `POST /rest/sql`.
+pub(super) async fn sql(State(ingest): State<Ingest>, headers: HeaderMap, body: Body) -> Response {
+    answer(&ingest, None, &headers, body).await
+}
+
+/// `POST /rest/sql/{database}`.
+pub(super) async fn sql_in(
+    State(ingest): State<Ingest>,
+    Path(database): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    answer(&ingest, Some(database), &headers, body).await
+}
+
+async fn answer(ingest: &Ingest, database: Option<String>, headers: &HeaderMap, body: Body) -> Response {
+    let named = |name| headers.get(name).and_then(|v| v.to_str().ok()).filter(|v| !v.is_empty());
+    let by_header = DATABASE_HEADERS.into_iter().rev().find_map(named).map(str::to_owned);
+    let database = database.filter(|d| !d.is_empty()).or(by_header);
+    match execute(ingest, database.as_deref(), headers, body).await {
+        Ok(done) => affected(&done),
+        Err(Fault::TooLarge { limit }) => {
+            let error = Error::invalid("the request body is too large").with("limit", format!("{limit} bytes"));
+            refused(StatusCode::PAYLOAD_TOO_LARGE, &error)
+        }
+        // Clients look for a mistake in the reply, not in the status.
+        Err(Fault::Error(error)) => {
+            let status = match error.kind() {
+                Kind::Invalid | Kind::NotFound | Kind::Conflict | Kind::Unsupported => StatusCode::OK,
+                Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+                Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            refused(status, &error)
+        }
+    }
+}
+
+async fn execute(ingest: &Ingest, database: Option<&str>, headers: &HeaderMap, body: Body) -> Result<Executed, Fault> {
+    let (body, reservation) = body::read(headers, body, ingest.config().body_bytes, ingest.budget()).await?;
+    let sql = std::str::from_utf8(&body)
+        .map_err(|e| Error::invalid("a statement is UTF-8 text").with("byte", e.valid_up_to()).source(e))?;
+    drop(reservation); // the statement reserves what it holds
+    Ok(reply::keyed(ingest, headers)?.execute(database, sql, None).await?)
+}
+
+fn affected(done: &Executed) -> Response {
+    let rows = done.affected_rows;
+    let body = format!("{{\"code\":0,\"column_meta\":[[\"affected_rows\",\"INT\",4]],\"data\":[[{rows}]],\"rows\":1}}");
+    let mut response = Response::new(Body::from(body));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+    if let Some(value) = done.token.and_then(|t| HeaderValue::from_str(&t.to_string()).ok()) {
+        headers.insert(HeaderName::from_static(TOKEN_HEADER), value);
+    }
+    if done.replayed {
+        headers.insert(HeaderName::from_static(REPLAYED_HEADER), HeaderValue::from_static("true"));
+    }
+    response
+}
+
+fn refused(status: StatusCode, error: &Error) -> Response {
+    if matches!(error.kind(), Kind::Internal | Kind::Corrupt) {
+        tracing::error!(?error, "a statement failed");
+    }
+    reply::json(status, &json!({ "code": error.tdengine_code(), "desc": error.to_string() }))
+}

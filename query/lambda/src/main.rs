@@ -1,0 +1,80 @@
+//! The function of the query path: SQL over HTTP, `/api/v1/sql` and `/rest/sql`. It only reads.
+//!
+//! What it has read of the root stays in memory between invocations. Answers are sent as they are made where the function URL
+//! streams (`TIDELAKE_RESPONSE=stream`); otherwise large ones go into the store, and the client to a link.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use tidelake_format::snapshot::{SnapshotOptions, SnapshotReader};
+use tidelake_lambda::{
+    aws::Aws, http::HttpFunction, memory_bytes, results::Results, store, telemetry::Telemetry, tokens::Tokens,
+    variables::Variables,
+};
+use tidelake_query::{
+    engine::{Engine, EngineConfig},
+    http,
+    writer::ReadOnlyWriter,
+};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// How answers are sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sends {
+    Whole,
+    AsMade,
+}
+
+fn main() -> Result<(), lambda_runtime::Error> {
+    tokio::runtime::Builder::new_multi_thread().max_blocking_threads(8).enable_all().build()?.block_on(serve())
+}
+
+async fn serve() -> Result<(), lambda_runtime::Error> {
+    let mut variables = Variables::default();
+    let telemetry = Telemetry::start(&mut variables)?;
+    let memory = memory_bytes();
+    let engine = EngineConfig {
+        memory_bytes: variables.size("TIDELAKE_QUERY_MEMORY", memory / 2),
+        partitions: std::thread::available_parallelism().map_or(1, usize::from),
+        timeout: variables.duration("TIDELAKE_QUERY_TIMEOUT", "55s"),
+        // The platform gives an environment one request at a time.
+        concurrency: 2,
+        waiting: 8,
+    };
+    let options = SnapshotOptions {
+        max_staleness: variables
+            .text("TIDELAKE_MAX_STALENESS")
+            .map(|_| variables.duration("TIDELAKE_MAX_STALENESS", "1s")),
+        tail_cache_bytes: variables.size("TIDELAKE_TAIL_CACHE", (memory / 8).min(256 << 20)),
+        allow_quarantined: variables.boolean("TIDELAKE_ALLOW_QUARANTINED", false),
+    };
+    let sends = variables.parsed("TIDELAKE_RESPONSE", "buffered", |text| match text {
+        "buffered" => Ok(Sends::Whole),
+        "stream" => Ok(Sends::AsMade),
+        _ => Err("buffered or stream"),
+    });
+    let secret = variables.text("TIDELAKE_TOKEN_SECRET");
+    let opened = store(&mut variables);
+    variables.finish()?;
+    let tokens = match secret {
+        Some(secret) => Some(Tokens::new(secret, Aws::from_env()?)),
+        None => None,
+    };
+    let Some(store) = opened else { return Ok(()) };
+    let results = Results::new(store.clone());
+    let open = move || -> BoxFuture<'static, _> {
+        let (store, options, engine) = (store.clone(), options.clone(), engine.clone());
+        Box::pin(async move {
+            let snapshots = Arc::new(SnapshotReader::open(store, options).await?);
+            let root = snapshots.root().clone();
+            Ok(http::router(Engine::new(root, snapshots, Arc::new(ReadOnlyWriter), engine)))
+        })
+    };
+    let function = HttpFunction::new(Box::new(open), tokens, telemetry);
+    match sends {
+        Sends::Whole => function.with_results(results).serve().await,
+        Sends::AsMade => function.serve_streaming().await,
+    }
+}

@@ -1,0 +1,32 @@
+//! `tidelake health`: whether a server serves, for those who watch a container that has no other program.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::Args;
+
+/// How long a server has to answer.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// Which server.
+#[derive(Debug, Args)]
+pub(crate) struct HealthArgs {
+    /// The server
+    #[arg(long, env = "TIDELAKE_URL", default_value = "http://127.0.0.1:8086")]
+    url: String,
+}
+
+/// Prints what the server says of itself.
+///
+/// # Errors
+/// When it does not answer, or not well.
+#[expect(clippy::print_stdout, reason = "a command prints its result")]
+pub(crate) async fn run(args: HealthArgs) -> anyhow::Result<()> {
+    let url = format!("{}/health", args.url.trim_end_matches('/'));
+    let client = reqwest::Client::builder().timeout(LIMIT).build()?;
+    let reply = client.get(&url).send().await.with_context(|| format!("no server answers at {url}"))?;
+    let (status, text) = (reply.status(), reply.text().await?);
+    ensure!(status.is_success(), "{url}: {status}: {text}");
+    println!("{text}");
+    Ok(())
+}

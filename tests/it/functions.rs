@@ -1,0 +1,180 @@
+//! Functions: the real programs under the Runtime API, over an S3 server; the `tidelake` binary reads what they wrote.
+
+use serde_json::{Value, json};
+use tidelake_tests::{Function, Http, S3Server, Server, platform::Outcome};
+
+/// The variables of a function over a root.
+fn over<'a>(s3: &S3Server, prefix: &str, more: &[(&'a str, &str)]) -> Vec<(&'a str, String)> {
+    let mut all = s3.environment();
+    all.push(("TIDELAKE_STORE", s3.root(prefix)));
+    all.push(("TIDELAKE_LOG", "warn".to_owned()));
+    all.extend(more.iter().map(|(name, value)| (*name, (*value).to_owned())));
+    all
+}
+
+/// Requests of every protocol: target, headers, body.
+const REQUESTS: [(&str, &[(&str, &str)], &str); 16] = [
+    ("/write?db=a&precision=ms", &[], "cpu,host=h1 usage=1.5,n=2i 1700000000000\ncpu,host=h2 usage=2 1700000000001"),
+    ("/write?db=a&precision=ms", &[], "cpu,host=h1 usage=2.5 1700000000002\nnonsense\ncpu,host=h1 usage=\"x\" 1"),
+    ("/write?db=a&precision=ms&no_sync=true", &[], "cpu,host=h1 usage=3.5 1700000000003"),
+    ("/write", &[], "cpu v=1"),
+    ("/write?db=a&precision=hours", &[], "cpu v=1"),
+    ("/api/v2/write?bucket=a/autogen&precision=s", &[], "cpu,host=h3 usage=4 1700000004"),
+    ("/api/v2/write?bucket=a&precision=s", &[], "cpu,host=h3 usage=\"four\" 1700000004"),
+    ("/api/put?db=a", &[], "{\"metric\":\"temp\",\"timestamp\":1700000000,\"value\":21.5,\"tags\":{\"room\":\"x\"}}"),
+    ("/api/put?db=a&details", &[], "[{\"metric\":\"temp\",\"timestamp\":1700000001,\"value\":\"warm\",\"tags\":{}}]"),
+    ("/rest/sql", &[], "create database w precision 'ms'"),
+    ("/rest/sql", &[], "create database w precision 'ms'"),
+    ("/rest/sql/w", &[], "create stable m (ts timestamp, v int) tags (site int)"),
+    ("/rest/sql/w", &[], "insert into d1 using m tags (1) values (1700000000000, 1) (1700000000001, 2)"),
+    ("/rest/sql", &[("database", "w")], "insert into d1 values (1700000000002, 3)"),
+    ("/rest/sql/w", &[], "insert into nowhere values (1, 1)"),
+    ("/query?q=create+database+made", &[], ""),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_function_answers_every_write_as_the_server_does() {
+    let Some(s3) = S3Server::start() else { return };
+    let server = Server::start_with(&s3.root("server"), ["--flush-interval", "0s"], &s3.environment());
+    let http = Http::new(&server.url());
+    let mut function = Function::start("ingest-http", 512, &over(&s3, "function", &[])).await;
+    for (target, headers, body) in REQUESTS {
+        let expected = http.post(target, headers, body).await.unwrap();
+        let found = function.http("POST", target, headers, body.as_bytes()).await;
+        assert_eq!((found.status, found.text()), (expected.status, expected.body.clone()), "{target}: {body}");
+        let is_written = expected.token.is_some() || target.contains("no_sync");
+        assert_eq!(found.token().is_some(), is_written, "{target}: {body}: a function acknowledges from the store");
+    }
+    let ping = function.http("GET", "/ping", &[], b"").await;
+    assert_eq!((ping.status, ping.headers.contains_key("x-influxdb-version")), (204, true));
+    for sql in ["select 1", "inzert into d1 values (1, 1)"] {
+        let refused = function.http("POST", "/rest/sql", &[], sql.as_bytes()).await.json();
+        assert!(refused["code"] != 0 && refused["desc"].as_str().unwrap().contains("query endpoint"), "{refused}");
+    }
+
+    // Both roots hold the same, to the same binary and to the function for queries.
+    let other = Server::start_with(&s3.root("function"), ["--max-staleness", "0s"], &s3.environment());
+    let other = Http::new(&other.url());
+    let mut reader =
+        Function::start("query-http", 1_024, &over(&s3, "function", &[("TIDELAKE_MAX_STALENESS", "0s")])).await;
+    for sql in [
+        "select tbname, host, time, usage, n from a.cpu order by tbname, time",
+        "select room, timestamp, value from a.temp order by timestamp",
+        "select tbname, ts, v from w.m order by ts",
+    ] {
+        let expected = http.post("/rest/sql", &[], sql).await.unwrap();
+        let same = other.post("/rest/sql", &[], sql).await.unwrap();
+        let found = reader.http("POST", "/rest/sql", &[], sql.as_bytes()).await;
+        assert_eq!(
+            (same.body.as_str(), found.text().as_str()),
+            (expected.body.as_str(), expected.body.as_str()),
+            "{sql}"
+        );
+    }
+    let refused = reader.http("POST", "/rest/sql/w", &[], b"insert into d1 values (1, 1)").await.json();
+    assert!(refused["desc"].as_str().unwrap().contains("only reads"), "{refused}");
+}
+
+/// An event of SQS with these messages.
+fn sqs(messages: &[(&str, &str)]) -> Value {
+    let records = messages.iter().map(|(id, body)| {
+        json!({
+            "messageId": id, "receiptHandle": "h", "body": body, "attributes": {"ApproximateReceiveCount": "1"},
+            "messageAttributes": {}, "md5OfBody": "", "eventSource": "aws:sqs",
+            "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:rows", "awsRegion": "us-east-1"
+        })
+    });
+    json!({ "Records": records.collect::<Vec<_>>() })
+}
+
+fn failures(outcome: Outcome) -> Vec<String> {
+    let Outcome::Answered(bytes) = outcome else { panic!("{outcome:?}") };
+    let reply: Value = serde_json::from_slice(&bytes).unwrap();
+    let items = reply["batchItemFailures"].as_array().unwrap().iter();
+    items.map(|item| item["itemIdentifier"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The one value of a statement, by the function for queries.
+async fn value(reader: &mut Function, sql: &str) -> Value {
+    let reply = reader.http("POST", "/rest/sql", &[], sql.as_bytes()).await.json();
+    assert_eq!(reply["code"], 0, "{sql}: {reply}");
+    reply["data"][0][0].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_comes_again_changes_what_was_overwritten_only_without_dedup() {
+    let Some(s3) = S3Server::start() else { return };
+    for (dedup, expected) in [("false", 1.0), ("true", 2.0)] {
+        let more = [("TIDELAKE_QUEUE_DATABASE", "q"), ("TIDELAKE_QUEUE_PRECISION", "ms"), ("TIDELAKE_DEDUP", dedup)];
+        let settings = over(&s3, dedup, &more);
+        let mut queue = Function::start("ingest-queue", 512, &settings).await;
+        let mut reader =
+            Function::start("query-http", 512, &over(&s3, dedup, &[("TIDELAKE_MAX_STALENESS", "0s")])).await;
+        let (a, b) = (sqs(&[("a", "m v=1 1700000000000")]), sqs(&[("b", "m v=2 1700000000000")]));
+        assert!(failures(queue.invoke(&a).await).is_empty());
+        // Again at once: nothing changes.
+        assert!(failures(queue.invoke(&a).await).is_empty());
+        assert_eq!(value(&mut reader, "select v from q.m").await, 1.0);
+        assert!(failures(queue.invoke(&b).await).is_empty());
+        assert_eq!(value(&mut reader, "select v from q.m").await, 2.0);
+        // In another environment, after what it said was overwritten.
+        let mut other = Function::start("ingest-queue", 512, &settings).await;
+        assert!(failures(other.invoke(&a).await).is_empty());
+        assert_eq!(value(&mut reader, "select v from q.m").await, expected, "dedup {dedup}");
+        assert_eq!(value(&mut reader, "select count(*) from q.m").await, 1);
+        let poison = sqs(&[("good", "m v=3 1700000000003"), ("bad", "m v="), ("fine", "m v=4 1700000000004")]);
+        assert_eq!(failures(queue.invoke(&poison).await), ["bad"]);
+        assert_eq!(value(&mut reader, "select count(*) from q.m").await, 3);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_functions_wrote_is_folded_and_merged_by_a_function_and_read_by_all() {
+    let Some(s3) = S3Server::start() else { return };
+    let mut writers = Vec::new();
+    for _ in 0..2 {
+        writers.push(Function::start("ingest-http", 256, &over(&s3, "w", &[])).await);
+    }
+    for round in 0..10 {
+        for (i, writer) in writers.iter_mut().enumerate() {
+            let lines: String =
+                (0..100).map(|n| format!("m,host=h{i} v={n}i {}\n", 1_700_000_000_000_u64 + round * 100 + n)).collect();
+            assert_eq!(writer.http("POST", "/write?db=d&precision=ms", &[], lines.as_bytes()).await.status, 204);
+        }
+    }
+    let mut reader = Function::start("query-http", 512, &over(&s3, "w", &[("TIDELAKE_MAX_STALENESS", "0s")])).await;
+    let sums = "select concat(cast(count(*) as varchar), ' ', cast(sum(v) as varchar)) from d.m";
+    let expected = json!(format!("2000 {}", 20 * 99 * 100 / 2));
+    assert_eq!(value(&mut reader, sums).await, expected);
+
+    // Segments younger than five seconds are left alone.
+    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    let mut compact = Function::start("compact", 512, &over(&s3, "w", &[])).await;
+    let done = match compact.invoke(&json!({"task": "compact"})).await {
+        Outcome::Answered(bytes) => serde_json::from_slice::<Value>(&bytes).unwrap(),
+        outcome => panic!("{outcome:?}"),
+    };
+    assert_eq!(
+        (&done["segments"], &done["folded_rows"], &done["has_more"]),
+        (&json!(20), &json!(2_000), &json!(false))
+    );
+    assert_eq!(value(&mut reader, sums).await, expected);
+    let failed = compact.invoke(&json!({"task": "shrink"})).await;
+    assert!(matches!(&failed, Outcome::Failed(error) if error.to_string().contains("sweep")), "{failed:?}");
+
+    let server = Server::start_with(&s3.root("w"), [] as [&str; 0], &s3.environment());
+    assert_eq!(Http::new(&server.url()).sql(sums).await, [[expected]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_function_without_settings_says_what_it_lacks() {
+    for name in ["ingest-http", "ingest-queue", "compact", "query-http"] {
+        let output = std::process::Command::new(tidelake_tests::platform::program(name))
+            .env_clear()
+            .env("TIDELAKE_AUTO_CREATE_DATABASE", "perhaps")
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && told.contains("TIDELAKE_STORE"), "{name}: {told}");
+    }
+}
