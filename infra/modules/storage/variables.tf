@@ -1,0 +1,175 @@
+variable "name" {
+  description = "Begins the names of what is made."
+  type        = string
+  default     = "tidelake"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{0,22}[a-z0-9]$", var.name))
+    error_message = "The name has 2 to 24 lower-case letters, digits and hyphens, and begins with a letter."
+  }
+}
+
+variable "create_bucket" {
+  description = "Whether to make the bucket. `false` takes `bucket` as it is and changes nothing of it: the way to keep a bucket when all else is destroyed."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
+variable "bucket" {
+  description = "Name of the bucket; by default `NAME-ACCOUNT-REGION`. Required when the bucket is not made here."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.bucket == null || can(regex("^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", var.bucket))
+    error_message = "A bucket's name has 3 to 63 lower-case letters, digits, dots and hyphens."
+  }
+
+  validation {
+    condition     = var.create_bucket || var.bucket != null
+    error_message = "Without create_bucket, bucket has to name an existing bucket."
+  }
+}
+
+variable "prefix" {
+  description = "Prefix of every key of the root, without slashes around it."
+  type        = string
+  default     = "tidelake"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$", var.prefix))
+    error_message = "The prefix is one or more names of letters, digits, dots, hyphens and underscores, joined by single slashes."
+  }
+}
+
+variable "force_destroy" {
+  description = "Whether destroy deletes a bucket with all that is in it. With `false`, destroy ends with an error at a bucket that is not empty, after all else is gone."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+variable "kms_key_arn" {
+  description = "ARN of a KMS key that encrypts the objects. By default S3 encrypts them with keys of its own, which cost nothing."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.kms_key_arn == null || can(regex("^arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/", var.kms_key_arn))
+    error_message = "A KMS key is named by its ARN, arn:aws:kms:REGION:ACCOUNT:key/ID."
+  }
+}
+
+variable "lifecycle_rules" {
+  description = "Whether the bucket gets a lifecycle configuration: results expire, unfinished uploads end, tiers apply. Without it large results stay until somebody deletes them."
+  type        = bool
+  default     = true
+  nullable    = false
+
+  validation {
+    condition     = var.lifecycle_rules || (var.replicate_to == null && !var.is_replica)
+    error_message = "A bucket with versioning needs lifecycle_rules, or deleted objects stay for ever."
+  }
+}
+
+variable "results_days" {
+  description = "Days after which large results of queries are deleted."
+  type        = number
+  default     = 1
+  nullable    = false
+
+  validation {
+    condition     = var.results_days >= 1 && floor(var.results_days) == var.results_days
+    error_message = "Results are kept for a whole number of days, at least 1."
+  }
+}
+
+variable "tiers" {
+  description = <<-EOT
+    Storage classes that data files move to by age, in days after they were written. A merge writes a file anew, so age counts
+    from the last merge. Only classes that a query reads without a restore; only objects above 128 KiB, below which S3 bills as
+    for 128 KiB. STANDARD_IA takes files of 30 days and more and bills them for 30 days, GLACIER_IR for 90.
+  EOT
+  type        = list(object({ days = number, class = string }))
+  default     = []
+  nullable    = false
+
+  validation {
+    condition     = alltrue([for tier in var.tiers : contains(["INTELLIGENT_TIERING", "STANDARD_IA", "GLACIER_IR"], tier.class)])
+    error_message = "A tier is INTELLIGENT_TIERING, STANDARD_IA or GLACIER_IR: others have to be restored before they can be read, or lie in one zone."
+  }
+
+  validation {
+    condition     = alltrue([for tier in var.tiers : tier.days >= (tier.class == "STANDARD_IA" ? 30 : 0) && floor(tier.days) == tier.days])
+    error_message = "Days are whole numbers, at least 30 for STANDARD_IA."
+  }
+
+  validation {
+    condition     = length(distinct(var.tiers[*].class)) == length(var.tiers)
+    error_message = "A class can be a tier once."
+  }
+}
+
+variable "replicate_to" {
+  description = <<-EOT
+    A bucket in another region that gets a copy of every object of the root, as `bucket_arn` and, if it is encrypted with a key of
+    its own, `kms_key_arn`. A replica can be queried by functions or servers that only read. S3 replicates only between buckets
+    with versioning, so this turns versioning on, against what is said at `noncurrent_days`.
+  EOT
+  type        = object({ bucket_arn = string, kms_key_arn = optional(string) })
+  default     = null
+
+  validation {
+    condition     = var.replicate_to == null || var.create_bucket
+    error_message = "Replication is set up only for a bucket that is made here."
+  }
+
+  validation {
+    condition     = var.replicate_to == null || (try(var.replicate_to.kms_key_arn, null) == null) == (var.kms_key_arn == null)
+    error_message = "Either both buckets have a KMS key or neither: S3 copies what one key encrypts only to what another one encrypts."
+  }
+}
+
+variable "is_replica" {
+  description = "Whether this bucket is what another one replicates to: versioning is on, as S3 requires."
+  type        = bool
+  default     = false
+  nullable    = false
+
+  validation {
+    condition     = !var.is_replica || var.replicate_to == null
+    error_message = "A replica is not replicated on."
+  }
+
+  validation {
+    condition     = !var.is_replica || var.create_bucket
+    error_message = "A replica is made here, with versioning."
+  }
+}
+
+variable "noncurrent_days" {
+  description = <<-EOT
+    With replication: days after which S3 deletes what was deleted. Versioning is off otherwise, by design: every object is written
+    once and never overwritten, so there are no older versions to go back to, and the collector deletes an object only when no
+    version of the metadata has needed it for an hour or more. With versioning, that garbage stays and is billed, for ever
+    without this limit.
+  EOT
+  type        = number
+  default     = 1
+  nullable    = false
+
+  validation {
+    condition     = var.noncurrent_days >= 1 && floor(var.noncurrent_days) == var.noncurrent_days
+    error_message = "Deleted objects are kept for a whole number of days, at least 1."
+  }
+}
+
+variable "tags" {
+  description = "Tags of every resource."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+}
