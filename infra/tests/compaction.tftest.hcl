@@ -1,0 +1,74 @@
+mock_provider "aws" {
+  source = "./tests/mocks"
+}
+
+variables {
+  store   = { url = "s3://bucket/root", bucket_arn = "arn:aws:s3:::bucket", prefix = "root" }
+  package = "s3://artifacts/1.0.0/compact.zip"
+}
+
+run "compaction_runs_each_minute_and_goes_on_by_itself" {
+  module {
+    source = "./modules/compaction"
+  }
+
+  assert {
+    condition     = jsonencode(output.environment) == jsonencode({ TIDELAKE_CONTINUE = "true", TIDELAKE_LOG = "info", TIDELAKE_STORE = "s3://bucket/root" })
+    error_message = "It starts itself again when there is more to do."
+  }
+
+  assert {
+    condition     = aws_cloudwatch_event_rule.schedule[0].schedule_expression == "rate(1 minute)" && aws_lambda_permission.schedule[0].principal == "events.amazonaws.com" && aws_lambda_permission.schedule[0].source_arn == aws_cloudwatch_event_rule.schedule[0].arn
+    error_message = "The schedule, and nothing else of EventBridge, may start it."
+  }
+
+  assert {
+    condition     = jsonencode([for s in jsondecode(output.policy).Statement : s.Resource if contains(s.Action, "lambda:InvokeFunction")]) == jsonencode([["arn:aws:lambda:us-east-1:123456789012:function:tidelake-compact"]])
+    error_message = "It invokes itself and no other function."
+  }
+
+  assert {
+    condition     = jsonencode([for s in jsondecode(output.policy).Statement : s.Resource if contains(s.Action, "s3:DeleteObject")]) == jsonencode([["arn:aws:s3:::bucket/root/*"]])
+    error_message = "It deletes within the root."
+  }
+
+  assert {
+    condition     = aws_lambda_function_event_invoke_config.this.maximum_retry_attempts == 0
+    error_message = "A run that failed is left to the next."
+  }
+}
+
+run "compaction_on_demand_only" {
+  module {
+    source = "./modules/compaction"
+  }
+
+  variables {
+    schedule  = null
+    continues = false
+  }
+
+  assert {
+    condition     = length(aws_cloudwatch_event_rule.schedule) == 0 && output.schedule == null && length(aws_lambda_permission.schedule) == 0
+    error_message = "Nothing starts it."
+  }
+
+  assert {
+    condition     = output.environment.TIDELAKE_CONTINUE == "false" && !anytrue([for s in jsondecode(output.policy).Statement : contains(s.Action, "lambda:InvokeFunction")])
+    error_message = "It does not start itself and has no right to."
+  }
+}
+
+run "a_wrong_schedule_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/compaction"
+  }
+
+  variables {
+    schedule = "every minute"
+  }
+
+  expect_failures = [var.schedule]
+}
