@@ -1,0 +1,149 @@
+module "access" {
+  source = "../access"
+  store  = var.store
+}
+
+locals {
+  stream = var.kinesis_stream_arn != null
+  # The key of the queues; that of a stream is only read with.
+  queue_kms_key = local.stream ? null : var.source_kms_key_arn
+  suffix        = var.fifo ? ".fifo" : ""
+  day           = 24 * 60 * 60
+  batch_size    = coalesce(var.batch_size, var.fifo ? 10 : 1000)
+  # Lambda refuses batches of more than 10 messages without a moment to collect them, and FIFO queues with one.
+  window = var.fifo ? 0 : max(local.batch_size > 10 ? 1 : 0, var.batch_seconds)
+
+  take = [
+    for statement in [
+      {
+        Sid      = "TakeMessages"
+        Action   = ["sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"]
+        Resource = aws_sqs_queue.this[*].arn
+      },
+    ] : statement if !local.stream
+  ]
+
+  read = [
+    for statement in [
+      {
+        Sid = "ReadStream"
+        Action = [
+          "kinesis:DescribeStream",
+          "kinesis:DescribeStreamSummary",
+          "kinesis:GetRecords",
+          "kinesis:GetShardIterator",
+          "kinesis:ListShards",
+        ]
+        Resource = [var.kinesis_stream_arn]
+      },
+      { Sid = "ReportFailures", Action = ["sqs:SendMessage"], Resource = [aws_sqs_queue.dead.arn] },
+    ] : statement if local.stream
+  ]
+
+  decrypt = var.source_kms_key_arn == null ? [] : [
+    { Sid = "DecryptMessages", Action = ["kms:Decrypt"], Resource = [var.source_kms_key_arn] },
+  ]
+}
+
+module "function" {
+  source = "../function"
+
+  name                 = var.name
+  description          = "Tidelake: writes from ${local.stream ? "a stream" : "a queue"}"
+  package              = var.package
+  architecture         = var.architecture
+  memory               = var.memory
+  timeout              = var.timeout
+  reserved_concurrency = var.reserved_concurrency
+  log_retention_days   = var.log_retention_days
+  tracing              = var.tracing
+  vpc                  = var.vpc
+  tags                 = var.tags
+
+  environment = merge(
+    {
+      TIDELAKE_STORE                = var.store.url
+      TIDELAKE_LOG                  = var.log_level
+      TIDELAKE_QUEUE_FORMAT         = var.format
+      TIDELAKE_QUEUE_DATABASE       = var.database
+      TIDELAKE_QUEUE_PRECISION      = var.precision
+      TIDELAKE_DEDUP                = tostring(var.dedup)
+      TIDELAKE_AUTO_CREATE_DATABASE = tostring(var.auto_create_database)
+    },
+    var.environment,
+  )
+
+  statements = concat(module.access.write, local.take, local.read, local.decrypt)
+}
+
+resource "aws_sqs_queue" "dead" {
+  #checkov:skip=CKV_AWS_27:Encrypted by SQS with keys of its own, a KMS key is a variable
+  name                      = "${var.name}-dead${local.suffix}"
+  fifo_queue                = var.fifo ? true : null
+  message_retention_seconds = 14 * local.day
+  sqs_managed_sse_enabled   = local.queue_kms_key == null ? true : null
+  kms_master_key_id         = local.queue_kms_key
+  tags                      = var.tags
+}
+
+resource "aws_sqs_queue" "this" {
+  #checkov:skip=CKV_AWS_27:Encrypted by SQS with keys of its own, a KMS key is a variable
+  count = local.stream ? 0 : 1
+
+  name = "${var.name}${local.suffix}"
+  # Without deduplication by content: two equal lines without a timestamp are two rows.
+  fifo_queue                = var.fifo ? true : null
+  message_retention_seconds = var.message_retention_days * local.day
+  # Long enough for Lambda to try a batch again while it is throttled.
+  visibility_timeout_seconds = coalesce(var.visibility_timeout, 6 * var.timeout + local.window)
+  sqs_managed_sse_enabled    = local.queue_kms_key == null ? true : null
+  kms_master_key_id          = local.queue_kms_key
+  tags                       = var.tags
+
+  redrive_policy = jsonencode({
+    deadLetterTargetArn = aws_sqs_queue.dead.arn
+    maxReceiveCount     = var.max_receive_count
+  })
+}
+
+resource "aws_lambda_event_source_mapping" "queue" {
+  count = local.stream ? 0 : 1
+
+  event_source_arn                   = aws_sqs_queue.this[0].arn
+  function_name                      = module.function.arn
+  batch_size                         = local.batch_size
+  maximum_batching_window_in_seconds = var.fifo ? null : local.window
+  # A message that cannot be read goes to the dead letters alone; its neighbours are stored.
+  function_response_types = ["ReportBatchItemFailures"]
+  tags                    = var.tags
+
+  dynamic "scaling_config" {
+    for_each = var.maximum_concurrency == null ? [] : [var.maximum_concurrency]
+
+    content {
+      maximum_concurrency = scaling_config.value
+    }
+  }
+}
+
+resource "aws_lambda_event_source_mapping" "stream" {
+  count = local.stream ? 1 : 0
+
+  event_source_arn                   = var.kinesis_stream_arn
+  function_name                      = module.function.arn
+  starting_position                  = var.starting_position
+  parallelization_factor             = var.parallelization_factor
+  batch_size                         = local.batch_size
+  maximum_batching_window_in_seconds = var.batch_seconds
+  function_response_types            = ["ReportBatchItemFailures"]
+  # A record that cannot be read must not stop its shard: halve the batch, try so often, then name it in the dead letters.
+  bisect_batch_on_function_error = true
+  maximum_retry_attempts         = var.max_receive_count
+  tags                           = var.tags
+
+  destination_config {
+    on_failure {
+      destination_arn = aws_sqs_queue.dead.arn
+    }
+  }
+}
