@@ -1,0 +1,189 @@
+# A root in a bucket and what works on it. Each part can be left out; defaults are those of the modules.
+
+module "storage" {
+  source = "./modules/storage"
+
+  name            = var.name
+  create_bucket   = var.storage.create_bucket
+  bucket          = var.storage.bucket
+  prefix          = var.storage.prefix
+  force_destroy   = var.storage.force_destroy
+  kms_key_arn     = var.storage.kms_key_arn
+  lifecycle_rules = var.storage.lifecycle_rules
+  results_days    = var.storage.results_days
+  tiers           = var.storage.tiers
+  replicate_to    = var.storage.replicate_to
+  noncurrent_days = var.storage.noncurrent_days
+  tags            = var.tags
+}
+
+module "ingest" {
+  source = "./modules/ingest"
+  count  = var.ingest == null ? 0 : 1
+
+  name                     = "${var.name}-ingest-http"
+  store                    = module.storage.store
+  package                  = "${var.packages}/ingest-http.zip"
+  architecture             = var.architecture
+  memory                   = var.ingest.memory
+  timeout                  = var.ingest.timeout
+  reserved_concurrency     = var.ingest.reserved_concurrency
+  auth                     = var.ingest.auth
+  token_secret_arn         = var.ingest.token_secret_arn
+  token_secret_kms_key_arn = var.ingest.token_secret_kms_key_arn
+  auto_create_database     = var.ingest.auto_create_database
+  max_body                 = var.ingest.max_body
+  environment              = var.ingest.environment
+  log_level                = var.log_level
+  log_retention_days       = var.log_retention_days
+  tracing                  = var.tracing
+  vpc                      = var.vpc
+  tags                     = var.tags
+}
+
+module "queue" {
+  source = "./modules/queue"
+  count  = var.queue == null ? 0 : 1
+
+  name                   = "${var.name}-ingest-queue"
+  store                  = module.storage.store
+  package                = "${var.packages}/ingest-queue.zip"
+  architecture           = var.architecture
+  memory                 = var.queue.memory
+  timeout                = var.queue.timeout
+  reserved_concurrency   = var.queue.reserved_concurrency
+  database               = var.queue.database
+  format                 = var.queue.format
+  precision              = var.queue.precision
+  dedup                  = var.queue.dedup
+  fifo                   = var.queue.fifo
+  kinesis_stream_arn     = var.queue.kinesis_stream_arn
+  starting_position      = var.queue.starting_position
+  parallelization_factor = var.queue.parallelization_factor
+  batch_size             = var.queue.batch_size
+  batch_seconds          = var.queue.batch_seconds
+  maximum_concurrency    = var.queue.maximum_concurrency
+  max_receive_count      = var.queue.max_receive_count
+  visibility_timeout     = var.queue.visibility_timeout
+  message_retention_days = var.queue.message_retention_days
+  source_kms_key_arn     = var.queue.source_kms_key_arn
+  auto_create_database   = var.queue.auto_create_database
+  environment            = var.queue.environment
+  log_level              = var.log_level
+  log_retention_days     = var.log_retention_days
+  tracing                = var.tracing
+  vpc                    = var.vpc
+  tags                   = var.tags
+}
+
+module "compaction" {
+  source = "./modules/compaction"
+  count  = var.compaction == null ? 0 : 1
+
+  name                 = "${var.name}-compact"
+  store                = module.storage.store
+  package              = "${var.packages}/compact.zip"
+  architecture         = var.architecture
+  schedule             = var.compaction.on_demand_only ? null : coalesce(var.compaction.schedule, "rate(1 minute)")
+  continues            = var.compaction.continues
+  memory               = var.compaction.memory
+  timeout              = var.compaction.timeout
+  reserved_concurrency = var.compaction.reserved_concurrency
+  environment          = var.compaction.environment
+  log_level            = var.log_level
+  log_retention_days   = var.log_retention_days
+  tracing              = var.tracing
+  vpc                  = var.vpc
+  tags                 = var.tags
+}
+
+module "query" {
+  source = "./modules/query"
+  count  = var.query == null ? 0 : 1
+
+  name                     = "${var.name}-query-http"
+  store                    = module.storage.store
+  package                  = "${var.packages}/query-http.zip"
+  architecture             = var.architecture
+  memory                   = var.query.memory
+  timeout                  = var.query.timeout
+  ephemeral_storage        = var.query.ephemeral_storage
+  response                 = var.query.response
+  reserved_concurrency     = var.query.reserved_concurrency
+  auth                     = var.query.auth
+  token_secret_arn         = var.query.token_secret_arn
+  token_secret_kms_key_arn = var.query.token_secret_kms_key_arn
+  environment              = var.query.environment
+  log_level                = var.log_level
+  log_retention_days       = var.log_retention_days
+  tracing                  = var.tracing
+  vpc                      = var.vpc
+  tags                     = var.tags
+}
+
+module "flight" {
+  source = "./modules/flight"
+  count  = var.flight == null ? 0 : 1
+
+  name                     = "${var.name}-flight"
+  store                    = module.storage.store
+  architecture             = var.architecture
+  image                    = var.flight.image
+  image_repository_arn     = var.flight.image_repository_arn
+  vpc_id                   = var.flight.vpc_id
+  subnet_ids               = var.flight.subnet_ids
+  load_balancer_subnet_ids = var.flight.load_balancer_subnet_ids
+  allowed_cidrs            = var.flight.allowed_cidrs
+  direct_cidrs             = var.flight.direct_cidrs
+  certificate_arn          = var.flight.certificate_arn
+  hostname                 = var.flight.hostname
+  zone_id                  = var.flight.zone_id
+  port                     = var.flight.port
+  internal                 = var.flight.internal
+  assign_public_ip         = var.flight.assign_public_ip
+  cpu                      = var.flight.cpu
+  memory                   = var.flight.memory
+  min_tasks                = var.flight.min_tasks
+  max_tasks                = var.flight.max_tasks
+  cpu_target               = var.flight.cpu_target
+  disk_cache_size          = var.flight.disk_cache_size
+  disk_gib                 = var.flight.disk_gib
+  namespace                = var.flight.namespace
+  s3_endpoint_route_tables = var.flight.s3_endpoint_route_tables
+  deletion_protection      = var.flight.deletion_protection
+  environment              = var.flight.environment
+  log_level                = var.log_level
+  log_retention_days       = var.log_retention_days
+  tags                     = var.tags
+}
+
+locals {
+  # The functions there are, by the name of their zip.
+  functions = merge(
+    { for part in module.ingest : "ingest-http" => part },
+    { for part in module.queue : "ingest-queue" => part },
+    { for part in module.compaction : "compact" => part },
+    { for part in module.query : "query-http" => part },
+  )
+}
+
+module "observability" {
+  source = "./modules/observability"
+  count  = var.observability == null ? 0 : 1
+
+  name               = var.name
+  functions          = { for name, part in local.functions : name => part.function }
+  compaction         = var.compaction == null ? null : "compact"
+  stream_reader      = try(var.queue.kinesis_stream_arn, null) == null ? null : "ingest-queue"
+  queue_name         = one(module.queue[*].queue_name)
+  dead_letters       = { for part in module.queue : "ingest-queue" => part.dead_letter_name }
+  alarms             = var.observability.alarms
+  email              = var.observability.email
+  lag_seconds        = var.observability.lag_seconds
+  near_timeout       = var.observability.near_timeout
+  stream_age_seconds = var.observability.stream_age_seconds
+  dashboard          = var.observability.dashboard
+  monthly_budget     = var.observability.monthly_budget
+  budget_tag         = var.observability.budget_tag
+  tags               = var.tags
+}

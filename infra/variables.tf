@@ -1,0 +1,205 @@
+variable "name" {
+  description = "Begins the names of what is made; two deployments in one account need two names."
+  type        = string
+  default     = "tidelake"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{0,22}[a-z0-9]$", var.name))
+    error_message = "The name has 2 to 24 lower-case letters, digits and hyphens, and begins with a letter."
+  }
+}
+
+variable "packages" {
+  description = "Where the zips of the functions are: a directory, which `cargo xtask package` fills, or `s3://BUCKET/PREFIX` with one prefix for each version."
+  type        = string
+  nullable    = false
+
+  validation {
+    condition     = length(var.packages) > 0 && !endswith(var.packages, "/")
+    error_message = "packages is a directory or s3://BUCKET/PREFIX, without a slash at the end."
+  }
+}
+
+variable "architecture" {
+  description = "What zips and image were built for: x86_64 or arm64."
+  type        = string
+  default     = "x86_64"
+  nullable    = false
+
+  validation {
+    condition     = contains(["x86_64", "arm64"], var.architecture)
+    error_message = "The architecture is x86_64 or arm64."
+  }
+}
+
+variable "storage" {
+  description = "The bucket: see the variables of [storage](modules/storage/README.md)."
+  type = object({
+    create_bucket   = optional(bool)
+    bucket          = optional(string)
+    prefix          = optional(string)
+    force_destroy   = optional(bool)
+    kms_key_arn     = optional(string)
+    lifecycle_rules = optional(bool)
+    results_days    = optional(number)
+    tiers           = optional(list(object({ days = number, class = string })))
+    replicate_to    = optional(object({ bucket_arn = string, kms_key_arn = optional(string) }))
+    noncurrent_days = optional(number)
+  })
+  default  = {}
+  nullable = false
+}
+
+variable "ingest" {
+  description = "Writes over HTTP: see the variables of [ingest](modules/ingest/README.md). Null leaves them out."
+  type = object({
+    memory                   = optional(number)
+    timeout                  = optional(number)
+    reserved_concurrency     = optional(number)
+    auth                     = optional(string)
+    token_secret_arn         = optional(string)
+    token_secret_kms_key_arn = optional(string)
+    auto_create_database     = optional(bool)
+    max_body                 = optional(string)
+    environment              = optional(map(string))
+  })
+  default = {}
+}
+
+variable "queue" {
+  description = "Writes from a queue or a stream: see the variables of [queue](modules/queue/README.md). Null, the default, leaves them out."
+  type = object({
+    database               = string
+    format                 = optional(string)
+    precision              = optional(string)
+    dedup                  = optional(bool)
+    fifo                   = optional(bool)
+    kinesis_stream_arn     = optional(string)
+    starting_position      = optional(string)
+    parallelization_factor = optional(number)
+    batch_size             = optional(number)
+    batch_seconds          = optional(number)
+    maximum_concurrency    = optional(number)
+    max_receive_count      = optional(number)
+    visibility_timeout     = optional(number)
+    message_retention_days = optional(number)
+    source_kms_key_arn     = optional(string)
+    auto_create_database   = optional(bool)
+    memory                 = optional(number)
+    timeout                = optional(number)
+    reserved_concurrency   = optional(number)
+    environment            = optional(map(string))
+  })
+  default = null
+}
+
+variable "compaction" {
+  description = "Folding, merging, retention, collection: see the variables of [compaction](modules/compaction/README.md). `on_demand_only` is a schedule of null. Null leaves it out, for where servers compact."
+  type = object({
+    schedule             = optional(string)
+    on_demand_only       = optional(bool, false)
+    continues            = optional(bool)
+    memory               = optional(number)
+    timeout              = optional(number)
+    reserved_concurrency = optional(number)
+    environment          = optional(map(string))
+  })
+  default = {}
+}
+
+variable "query" {
+  description = "SQL over HTTP: see the variables of [query](modules/query/README.md). Null leaves it out."
+  type = object({
+    memory                   = optional(number)
+    timeout                  = optional(number)
+    ephemeral_storage        = optional(number)
+    response                 = optional(string)
+    reserved_concurrency     = optional(number)
+    auth                     = optional(string)
+    token_secret_arn         = optional(string)
+    token_secret_kms_key_arn = optional(string)
+    environment              = optional(map(string))
+  })
+  default = {}
+}
+
+variable "flight" {
+  description = "Flight SQL: see the variables of [flight](modules/flight/README.md). Null, the default, leaves it out: it bills while idle."
+  type = object({
+    image                    = string
+    image_repository_arn     = optional(string)
+    vpc_id                   = string
+    subnet_ids               = list(string)
+    load_balancer_subnet_ids = optional(list(string))
+    allowed_cidrs            = list(string)
+    direct_cidrs             = optional(list(string))
+    certificate_arn          = string
+    hostname                 = string
+    zone_id                  = optional(string)
+    port                     = optional(number)
+    internal                 = optional(bool)
+    assign_public_ip         = optional(bool)
+    cpu                      = optional(number)
+    memory                   = optional(number)
+    min_tasks                = optional(number)
+    max_tasks                = optional(number)
+    cpu_target               = optional(number)
+    disk_cache_size          = optional(string, "10GiB")
+    disk_gib                 = optional(number)
+    namespace                = optional(string, "tidelake.internal")
+    s3_endpoint_route_tables = optional(list(string))
+    deletion_protection      = optional(bool)
+    environment              = optional(map(string))
+  })
+  default = null
+}
+
+variable "observability" {
+  description = "Alarms, dashboard, budget: see the variables of [observability](modules/observability/README.md). Null, the default, leaves them out: beyond what is free in an account they bill while idle. Logs are kept in any case."
+  type = object({
+    alarms             = optional(bool)
+    email              = optional(string)
+    lag_seconds        = optional(number)
+    near_timeout       = optional(number)
+    stream_age_seconds = optional(number)
+    dashboard          = optional(bool)
+    monthly_budget     = optional(number)
+    budget_tag         = optional(object({ key = string, value = string }))
+  })
+  default = null
+}
+
+variable "log_level" {
+  description = "What functions and servers log, such as `info` or `tidelake_ingest=debug`."
+  type        = string
+  default     = "info"
+  nullable    = false
+}
+
+variable "log_retention_days" {
+  description = "Days that logs are kept."
+  type        = number
+  default     = 30
+  nullable    = false
+}
+
+variable "tracing" {
+  description = "Whether invocations are traced by X-Ray."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+variable "vpc" {
+  description = "Subnets and security groups that the functions run in; none by default. They then reach S3 only through an endpoint or a NAT gateway."
+  type        = object({ subnet_ids = list(string), security_group_ids = list(string) })
+  default     = null
+}
+
+variable "tags" {
+  description = "Tags of every resource."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+}
