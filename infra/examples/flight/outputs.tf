@@ -1,0 +1,29 @@
+output "jdbc_url" {
+  description = "The URL for the JDBC driver of Arrow Flight SQL."
+  value       = module.tidelake.jdbc_url
+}
+
+output "flight_endpoint" {
+  description = "Host and port of Flight SQL, over TLS."
+  value       = module.tidelake.flight_endpoint
+}
+
+output "flight_load_balancer" {
+  description = "What hostname has to be an alias of."
+  value       = module.tidelake.flight_load_balancer
+}
+
+output "ingest_url" {
+  description = "Where rows are written to over HTTP."
+  value       = module.tidelake.ingest_url
+}
+
+output "query_url" {
+  description = "Where SQL is asked over HTTP."
+  value       = module.tidelake.query_url
+}
+
+output "store_url" {
+  description = "The root, for `tidelake serve --store`."
+  value       = module.tidelake.store_url
+}

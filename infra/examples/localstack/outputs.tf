@@ -1,0 +1,44 @@
+output "bucket" {
+  description = "Name of the bucket."
+  value       = module.tidelake.bucket
+}
+
+output "store_url" {
+  description = "The root, for `tidelake serve --store`."
+  value       = module.tidelake.store_url
+}
+
+output "ingest_url" {
+  description = "Where rows are written to."
+  value       = module.tidelake.ingest_url
+}
+
+output "query_url" {
+  description = "Where SQL is asked."
+  value       = module.tidelake.query_url
+}
+
+output "queue_url" {
+  description = "URL of the queue."
+  value       = module.tidelake.queue_url
+}
+
+output "dead_letter_url" {
+  description = "URL of the queue of messages that could not be stored."
+  value       = module.tidelake.dead_letter_url
+}
+
+output "functions" {
+  description = "Names of the functions, by the name of their zip."
+  value       = module.tidelake.functions
+}
+
+output "log_groups" {
+  description = "Names of the log groups, by the name of the zip."
+  value       = module.tidelake.log_groups
+}
+
+output "policies" {
+  description = "The policies of the functions' roles, as JSON."
+  value       = module.tidelake.policies
+}

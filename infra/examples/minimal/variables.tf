@@ -1,0 +1,23 @@
+variable "region" {
+  description = "Region of AWS."
+  type        = string
+  default     = "us-east-1"
+}
+
+variable "name" {
+  description = "Begins the names of what is made."
+  type        = string
+  default     = "tidelake"
+}
+
+variable "packages" {
+  description = "Where the zips are: a directory, by default that of `cargo xtask package`, or s3://BUCKET/PREFIX."
+  type        = string
+  default     = "../../../target/package"
+}
+
+variable "architecture" {
+  description = "What the zips were built for: x86_64 or arm64."
+  type        = string
+  default     = "x86_64"
+}

@@ -1,0 +1,41 @@
+variable "region" {
+  description = "Region of AWS."
+  type        = string
+  default     = "us-east-1"
+}
+
+variable "name" {
+  description = "Begins the names of what is made."
+  type        = string
+  default     = "tidelake"
+}
+
+variable "packages" {
+  description = "Where the zips are: a directory, by default that of `cargo xtask package`, or s3://BUCKET/PREFIX."
+  type        = string
+  default     = "../../../target/package"
+}
+
+variable "architecture" {
+  description = "What the zips were built for: x86_64 or arm64."
+  type        = string
+  default     = "x86_64"
+}
+
+variable "token_secret_arn" {
+  description = "ARN of a secret with the tokens that clients bring; null lets in who signs requests."
+  type        = string
+  default     = null
+}
+
+variable "email" {
+  description = "Address that alarms and the budget are sent to; null for none."
+  type        = string
+  default     = null
+}
+
+variable "monthly_budget" {
+  description = "Dollars a month that are expected."
+  type        = number
+  default     = 20
+}

@@ -1,0 +1,47 @@
+# A root with a copy in a second region, and SQL in both. The copy is only read: rows are written to the first region.
+
+provider "aws" {
+  region = var.region
+
+  default_tags {
+    tags = { Project = var.name }
+  }
+}
+
+provider "aws" {
+  alias  = "replica"
+  region = var.replica_region
+
+  default_tags {
+    tags = { Project = var.name }
+  }
+}
+
+module "replica" {
+  source    = "../../modules/storage"
+  providers = { aws = aws.replica }
+
+  name       = var.name
+  is_replica = true
+}
+
+module "tidelake" {
+  source = "../.."
+
+  name         = var.name
+  packages     = var.packages
+  architecture = var.architecture
+
+  storage = { replicate_to = { bucket_arn = module.replica.bucket_arn } }
+}
+
+# Roles have one name in all regions, so this function has another one.
+module "replica_query" {
+  source    = "../../modules/query"
+  providers = { aws = aws.replica }
+
+  name         = "${var.name}-replica-query-http"
+  store        = module.replica.store
+  package      = "${var.packages}/query-http.zip"
+  architecture = var.architecture
+}
