@@ -18,8 +18,13 @@ run "compaction_runs_each_minute_and_goes_on_by_itself" {
   }
 
   assert {
-    condition     = aws_cloudwatch_event_rule.schedule[0].schedule_expression == "rate(1 minute)" && aws_lambda_permission.schedule[0].principal == "events.amazonaws.com" && aws_lambda_permission.schedule[0].source_arn == aws_cloudwatch_event_rule.schedule[0].arn
+    condition     = aws_cloudwatch_event_rule.schedule["compact"].schedule_expression == "rate(1 minute)" && aws_lambda_permission.schedule["compact"].principal == "events.amazonaws.com" && aws_lambda_permission.schedule["compact"].source_arn == aws_cloudwatch_event_rule.schedule["compact"].arn
     error_message = "The schedule, and nothing else of EventBridge, may start it."
+  }
+
+  assert {
+    condition     = jsonencode({ for task, rule in aws_cloudwatch_event_rule.schedule : task => rule.schedule_expression }) == jsonencode({ collect = "rate(1 hour)", compact = "rate(1 minute)", sweep = "rate(1 day)" }) && aws_cloudwatch_event_target.schedule["sweep"].input == jsonencode({ task = "sweep" })
+    error_message = "Garbage is collected each hour and looked for each day, by its task."
   }
 
   assert {

@@ -50,8 +50,13 @@ run "each_function_has_its_alarms" {
   }
 
   assert {
-    condition     = aws_cloudwatch_metric_alarm.lag[0].namespace == "Tidelake" && aws_cloudwatch_metric_alarm.lag[0].metric_name == "LogLagSeconds" && aws_cloudwatch_metric_alarm.lag[0].dimensions.FunctionName == "t-compact" && aws_cloudwatch_metric_alarm.lag[0].threshold == 900 && aws_cloudwatch_metric_alarm.lag[0].treat_missing_data == "breaching"
-    error_message = "A log that falls behind rings, and so does compaction that is silent."
+    condition     = aws_cloudwatch_metric_alarm.lag[0].namespace == "Tidelake" && aws_cloudwatch_metric_alarm.lag[0].metric_name == "LogLagSeconds" && aws_cloudwatch_metric_alarm.lag[0].dimensions.FunctionName == "t-compact" && aws_cloudwatch_metric_alarm.lag[0].threshold == 900 && aws_cloudwatch_metric_alarm.lag[0].treat_missing_data == "notBreaching"
+    error_message = "A log that falls behind rings; one of which nothing is said does not."
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.silence[0].metric_name == "Invocations" && aws_cloudwatch_metric_alarm.silence[0].dimensions.FunctionName == "t-compact" && aws_cloudwatch_metric_alarm.silence[0].treat_missing_data == "breaching"
+    error_message = "Compaction that does not run rings."
   }
 
   assert {

@@ -10,6 +10,13 @@ module "access" {
 locals {
   # Written out, because the policy is there before the function is.
   arn = "arn:${data.aws_partition.current.partition}:lambda:${data.aws_region.current.name}:${data.aws_caller_identity.current.account_id}:function:${var.name}"
+
+  # The function's task, and when.
+  schedules = { for task, schedule in {
+    compact = { expression = var.schedule, description = "Compacts a Tidelake root" }
+    collect = { expression = var.schedule == null ? null : var.collect_schedule, description = "Collects garbage of a Tidelake root" }
+    sweep   = { expression = var.schedule == null ? null : var.sweep_schedule, description = "Looks for objects that no version of a Tidelake root ever named" }
+  } : task => schedule if schedule.expression != null }
 }
 
 module "function" {
@@ -50,29 +57,30 @@ resource "aws_lambda_function_event_invoke_config" "this" {
 }
 
 resource "aws_cloudwatch_event_rule" "schedule" {
-  count = var.schedule == null ? 0 : 1
+  for_each = local.schedules
 
-  name                = var.name
-  description         = "Compacts a Tidelake root"
-  schedule_expression = var.schedule
+  name                = each.key == "compact" ? var.name : "${var.name}-${each.key}"
+  description         = each.value.description
+  schedule_expression = each.value.expression
   tags                = var.tags
 }
 
 resource "aws_cloudwatch_event_target" "schedule" {
-  count = var.schedule == null ? 0 : 1
+  for_each = local.schedules
 
-  rule = aws_cloudwatch_event_rule.schedule[0].name
-  arn  = module.function.arn
+  rule  = aws_cloudwatch_event_rule.schedule[each.key].name
+  arn   = module.function.arn
+  input = jsonencode({ task = each.key })
 
   depends_on = [aws_lambda_permission.schedule]
 }
 
 resource "aws_lambda_permission" "schedule" {
-  count = var.schedule == null ? 0 : 1
+  for_each = local.schedules
 
-  statement_id  = "TidelakeSchedule"
+  statement_id  = "TidelakeSchedule${title(each.key)}"
   function_name = module.function.name
   action        = "lambda:InvokeFunction"
   principal     = "events.amazonaws.com"
-  source_arn    = aws_cloudwatch_event_rule.schedule[0].arn
+  source_arn    = aws_cloudwatch_event_rule.schedule[each.key].arn
 }

@@ -29,5 +29,5 @@ output "environment" {
 
 output "schedule" {
   description = "Name of the rule that starts it; null without a schedule."
-  value       = try(aws_cloudwatch_event_rule.schedule[0].name, null)
+  value       = try(aws_cloudwatch_event_rule.schedule["compact"].name, null)
 }

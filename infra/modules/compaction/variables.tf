@@ -66,6 +66,18 @@ variable "schedule" {
   }
 }
 
+variable "collect_schedule" {
+  description = "When it deletes what no version needs any more; on an idle root that ends at once. Null never; without `schedule` neither."
+  type        = string
+  default     = "rate(1 hour)"
+}
+
+variable "sweep_schedule" {
+  description = "When it looks for objects that no version ever named, which lists the whole root. Null never; without `schedule` neither."
+  type        = string
+  default     = "rate(1 day)"
+}
+
 variable "continues" {
   description = "Whether a run that leaves work over starts the next one itself, and does not wait for the schedule."
   type        = bool

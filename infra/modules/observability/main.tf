@@ -108,7 +108,7 @@ resource "aws_cloudwatch_log_metric_filter" "corrupt" {
 
   name           = "${each.value.name}-corrupt"
   log_group_name = each.value.log_group
-  pattern        = "{ $.fields.kind = \"corrupt\" }"
+  pattern        = "{ $.kind = \"Corrupt\" }"
 
   metric_transformation {
     namespace = local.namespace
@@ -135,7 +135,8 @@ resource "aws_cloudwatch_metric_alarm" "corrupt" {
   tags                = var.tags
 }
 
-# Compaction says how far behind the log is at the end of each run. Silence for a quarter of an hour means that it does not run.
+# Compaction says how far behind the log is at the end of each run that found something to do; on an idle root it says nothing, as
+# each metric is billed for the hours in which it is.
 resource "aws_cloudwatch_metric_alarm" "lag" {
   count = var.alarms && var.compaction != null ? 1 : 0
 
@@ -149,6 +150,26 @@ resource "aws_cloudwatch_metric_alarm" "lag" {
   evaluation_periods  = 3
   comparison_operator = "GreaterThanThreshold"
   threshold           = var.lag_seconds
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = local.topic
+  ok_actions          = local.topic
+  tags                = var.tags
+}
+
+# The platform counts invocations itself: silence for a quarter of an hour means that compaction does not run.
+resource "aws_cloudwatch_metric_alarm" "silence" {
+  count = var.alarms && var.compaction != null ? 1 : 0
+
+  alarm_name          = "${var.name}-compaction-silent"
+  alarm_description   = "Compaction has not run for a quarter of an hour: look at its schedule and its concurrency."
+  namespace           = "AWS/Lambda"
+  metric_name         = "Invocations"
+  dimensions          = { FunctionName = local.compactor }
+  statistic           = "Sum"
+  period              = 300
+  evaluation_periods  = 3
+  comparison_operator = "LessThanThreshold"
+  threshold           = 1
   treat_missing_data  = "breaching"
   alarm_actions       = local.topic
   ok_actions          = local.topic
