@@ -35,7 +35,7 @@ const REQUESTS: [(&str, &[(&str, &str)], &str); 16] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn a_function_answers_every_write_as_the_server_does() {
     let Some(s3) = S3Server::start() else { return };
-    let server = Server::start_with(&s3.root("server"), ["--flush-interval", "0s"], &s3.environment());
+    let server = Server::start_with(&s3.root("server"), ["--max-staleness", "0s"], &s3.environment());
     let http = Http::new(&server.url());
     let mut function = Function::start("ingest-http", 512, &over(&s3, "function", &[])).await;
     for (target, headers, body) in REQUESTS {

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use tidelake_format::layout;
@@ -32,6 +32,8 @@ async fn segments(store: &Store, count: u64) {
         ingest.write_line_protocol("db", line, LinePrecision::Milli, Durability::Stored).await.unwrap();
     }
     ingest.shutdown().await;
+    // A fold takes what is older than the millisecond in which it begins.
+    tokio::time::sleep(Duration::from_millis(3)).await;
 }
 
 #[tokio::test]
