@@ -6,12 +6,14 @@ mod beside;
 mod cold;
 mod collected;
 mod devops;
+mod functions;
 mod growth;
 mod matrix;
 mod meters;
 mod parts;
 mod peers;
 mod query;
+mod queue;
 mod run;
 mod statements;
 mod udp;
@@ -53,6 +55,8 @@ enum What {
     Write(write::Write),
     /// Write the data set in UDP datagrams, and count what arrived
     Udp(udp::Udp),
+    /// Write the data set in messages of a queue, and wait until it has arrived
+    Queue(queue::Queue),
     /// Ask the papers' questions, or the statements of a file, and time the answers
     Query(query::Query),
     /// Run the statements of a file one by one, each once
@@ -81,6 +85,10 @@ enum What {
     Wide(wide::WideRows),
     /// Load a fleet of servers that report nine measurements, and ask for it in the words of TSBS
     Devops(devops::Devops),
+    /// Write, compact and ask through functions alone, compare every answer, and reckon what it costs
+    Functions(functions::Functions),
+    /// Serve the URL of a function on this machine
+    FunctionUrl(functions::FunctionUrl),
     /// Make a server of this machine seem far away
     Distant(cold::Distant),
     /// Make the Markdown page of a report.json again
@@ -113,6 +121,7 @@ impl Command {
             }
             What::Write(write) => write.run().await,
             What::Udp(udp) => udp.run().await,
+            What::Queue(queue) => queue.run().await,
             What::Query(query) => query.run().await,
             What::Statements(statements) => statements.run().await,
             What::Matrix(matrix) => matrix.run().await,
@@ -127,6 +136,8 @@ impl Command {
             What::Meters(meters) => meters.run().await,
             What::Wide(wide) => wide.run().await,
             What::Devops(devops) => devops.run().await,
+            What::Functions(functions) => functions.run().await,
+            What::FunctionUrl(url) => url.run().await,
             What::Distant(distant) => distant.run().await,
             What::Report { file } => {
                 let report = Report::read(&file)?;

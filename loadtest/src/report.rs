@@ -3,6 +3,7 @@
 mod chart;
 mod conditions;
 pub mod fleet;
+pub mod functions;
 mod markdown;
 pub mod meters;
 mod plots;

@@ -11,6 +11,7 @@ mod fixture;
 pub mod flight;
 pub mod functions;
 pub mod http;
+mod libc;
 mod optimize;
 pub(crate) mod request;
 pub mod session;

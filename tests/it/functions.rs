@@ -1,7 +1,11 @@
 //! Functions: the real programs under the Runtime API, over an S3 server; the `tidelake` binary reads what they wrote.
 
+mod chaos;
+mod w1;
+
 use serde_json::{Value, json};
-use tidelake_tests::{Function, Http, S3Server, Server, platform::Outcome};
+use tidelake_loadtest::drive::platform::{Function, HttpReply, Outcome};
+use tidelake_tests::{Http, S3Server, Server, functions::program};
 
 /// The variables of a function over a root.
 fn over<'a>(s3: &S3Server, prefix: &str, more: &[(&'a str, &str)]) -> Vec<(&'a str, String)> {
@@ -10,6 +14,14 @@ fn over<'a>(s3: &S3Server, prefix: &str, more: &[(&'a str, &str)]) -> Vec<(&'a s
     all.push(("TIDELAKE_LOG", "warn".to_owned()));
     all.extend(more.iter().map(|(name, value)| (*name, (*value).to_owned())));
     all
+}
+
+async fn start(name: &str, memory_mb: u32, environment: &[(&str, String)]) -> Function {
+    Function::start(&program(name), memory_mb, environment).await.unwrap()
+}
+
+async fn post(function: &mut Function, target: &str, headers: &[(&str, &str)], body: &str) -> HttpReply {
+    function.http("POST", target, headers, body.as_bytes()).await.unwrap()
 }
 
 /// Requests of every protocol: target, headers, body.
@@ -37,26 +49,25 @@ async fn a_function_answers_every_write_as_the_server_does() {
     let Some(s3) = S3Server::start() else { return };
     let server = Server::start_with(&s3.root("server"), ["--max-staleness", "0s"], &s3.environment());
     let http = Http::new(&server.url());
-    let mut function = Function::start("ingest-http", 512, &over(&s3, "function", &[])).await;
+    let mut function = start("ingest-http", 512, &over(&s3, "function", &[])).await;
     for (target, headers, body) in REQUESTS {
         let expected = http.post(target, headers, body).await.unwrap();
-        let found = function.http("POST", target, headers, body.as_bytes()).await;
+        let found = post(&mut function, target, headers, body).await;
         assert_eq!((found.status, found.text()), (expected.status, expected.body.clone()), "{target}: {body}");
         let is_written = expected.token.is_some() || target.contains("no_sync");
         assert_eq!(found.token().is_some(), is_written, "{target}: {body}: a function acknowledges from the store");
     }
-    let ping = function.http("GET", "/ping", &[], b"").await;
+    let ping = function.http("GET", "/ping", &[], b"").await.unwrap();
     assert_eq!((ping.status, ping.headers.contains_key("x-influxdb-version")), (204, true));
     for sql in ["select 1", "inzert into d1 values (1, 1)"] {
-        let refused = function.http("POST", "/rest/sql", &[], sql.as_bytes()).await.json();
+        let refused = post(&mut function, "/rest/sql", &[], sql).await.json().unwrap();
         assert!(refused["code"] != 0 && refused["desc"].as_str().unwrap().contains("query endpoint"), "{refused}");
     }
 
     // Both roots hold the same, to the same binary and to the function for queries.
     let other = Server::start_with(&s3.root("function"), ["--max-staleness", "0s"], &s3.environment());
     let other = Http::new(&other.url());
-    let mut reader =
-        Function::start("query-http", 1_024, &over(&s3, "function", &[("TIDELAKE_MAX_STALENESS", "0s")])).await;
+    let mut reader = start("query-http", 1_024, &over(&s3, "function", &[("TIDELAKE_MAX_STALENESS", "0s")])).await;
     for sql in [
         "select tbname, host, time, usage, n from a.cpu order by tbname, time",
         "select room, timestamp, value from a.temp order by timestamp",
@@ -64,14 +75,14 @@ async fn a_function_answers_every_write_as_the_server_does() {
     ] {
         let expected = http.post("/rest/sql", &[], sql).await.unwrap();
         let same = other.post("/rest/sql", &[], sql).await.unwrap();
-        let found = reader.http("POST", "/rest/sql", &[], sql.as_bytes()).await;
+        let found = post(&mut reader, "/rest/sql", &[], sql).await;
         assert_eq!(
             (same.body.as_str(), found.text().as_str()),
             (expected.body.as_str(), expected.body.as_str()),
             "{sql}"
         );
     }
-    let refused = reader.http("POST", "/rest/sql/w", &[], b"insert into d1 values (1, 1)").await.json();
+    let refused = post(&mut reader, "/rest/sql/w", &[], "insert into d1 values (1, 1)").await.json().unwrap();
     assert!(refused["desc"].as_str().unwrap().contains("only reads"), "{refused}");
 }
 
@@ -96,7 +107,7 @@ fn failures(outcome: Outcome) -> Vec<String> {
 
 /// The one value of a statement, by the function for queries.
 async fn value(reader: &mut Function, sql: &str) -> Value {
-    let reply = reader.http("POST", "/rest/sql", &[], sql.as_bytes()).await.json();
+    let reply = post(reader, "/rest/sql", &[], sql).await.json().unwrap();
     assert_eq!(reply["code"], 0, "{sql}: {reply}");
     reply["data"][0][0].clone()
 }
@@ -107,23 +118,22 @@ async fn a_message_that_comes_again_changes_what_was_overwritten_only_without_de
     for (dedup, expected) in [("false", 1.0), ("true", 2.0)] {
         let more = [("TIDELAKE_QUEUE_DATABASE", "q"), ("TIDELAKE_QUEUE_PRECISION", "ms"), ("TIDELAKE_DEDUP", dedup)];
         let settings = over(&s3, dedup, &more);
-        let mut queue = Function::start("ingest-queue", 512, &settings).await;
-        let mut reader =
-            Function::start("query-http", 512, &over(&s3, dedup, &[("TIDELAKE_MAX_STALENESS", "0s")])).await;
+        let mut queue = start("ingest-queue", 512, &settings).await;
+        let mut reader = start("query-http", 512, &over(&s3, dedup, &[("TIDELAKE_MAX_STALENESS", "0s")])).await;
         let (a, b) = (sqs(&[("a", "m v=1 1700000000000")]), sqs(&[("b", "m v=2 1700000000000")]));
-        assert!(failures(queue.invoke(&a).await).is_empty());
+        assert!(failures(queue.invoke(&a).await.unwrap()).is_empty());
         // Again at once: nothing changes.
-        assert!(failures(queue.invoke(&a).await).is_empty());
+        assert!(failures(queue.invoke(&a).await.unwrap()).is_empty());
         assert_eq!(value(&mut reader, "select v from q.m").await, 1.0);
-        assert!(failures(queue.invoke(&b).await).is_empty());
+        assert!(failures(queue.invoke(&b).await.unwrap()).is_empty());
         assert_eq!(value(&mut reader, "select v from q.m").await, 2.0);
         // In another environment, after what it said was overwritten.
-        let mut other = Function::start("ingest-queue", 512, &settings).await;
-        assert!(failures(other.invoke(&a).await).is_empty());
+        let mut other = start("ingest-queue", 512, &settings).await;
+        assert!(failures(other.invoke(&a).await.unwrap()).is_empty());
         assert_eq!(value(&mut reader, "select v from q.m").await, expected, "dedup {dedup}");
         assert_eq!(value(&mut reader, "select count(*) from q.m").await, 1);
         let poison = sqs(&[("good", "m v=3 1700000000003"), ("bad", "m v="), ("fine", "m v=4 1700000000004")]);
-        assert_eq!(failures(queue.invoke(&poison).await), ["bad"]);
+        assert_eq!(failures(queue.invoke(&poison).await.unwrap()), ["bad"]);
         assert_eq!(value(&mut reader, "select count(*) from q.m").await, 3);
     }
 }
@@ -133,24 +143,24 @@ async fn what_functions_wrote_is_folded_and_merged_by_a_function_and_read_by_all
     let Some(s3) = S3Server::start() else { return };
     let mut writers = Vec::new();
     for _ in 0..2 {
-        writers.push(Function::start("ingest-http", 256, &over(&s3, "w", &[])).await);
+        writers.push(start("ingest-http", 256, &over(&s3, "w", &[])).await);
     }
     for round in 0..10 {
         for (i, writer) in writers.iter_mut().enumerate() {
             let lines: String =
                 (0..100).map(|n| format!("m,host=h{i} v={n}i {}\n", 1_700_000_000_000_u64 + round * 100 + n)).collect();
-            assert_eq!(writer.http("POST", "/write?db=d&precision=ms", &[], lines.as_bytes()).await.status, 204);
+            assert_eq!(post(writer, "/write?db=d&precision=ms", &[], &lines).await.status, 204);
         }
     }
-    let mut reader = Function::start("query-http", 512, &over(&s3, "w", &[("TIDELAKE_MAX_STALENESS", "0s")])).await;
+    let mut reader = start("query-http", 512, &over(&s3, "w", &[("TIDELAKE_MAX_STALENESS", "0s")])).await;
     let sums = "select concat(cast(count(*) as varchar), ' ', cast(sum(v) as varchar)) from d.m";
     let expected = json!(format!("2000 {}", 20 * 99 * 100 / 2));
     assert_eq!(value(&mut reader, sums).await, expected);
 
     // Segments younger than five seconds are left alone.
     tokio::time::sleep(std::time::Duration::from_secs(6)).await;
-    let mut compact = Function::start("compact", 512, &over(&s3, "w", &[])).await;
-    let done = match compact.invoke(&json!({"task": "compact"})).await {
+    let mut compact = start("compact", 512, &over(&s3, "w", &[])).await;
+    let done = match compact.invoke(&json!({"task": "compact"})).await.unwrap() {
         Outcome::Answered(bytes) => serde_json::from_slice::<Value>(&bytes).unwrap(),
         outcome => panic!("{outcome:?}"),
     };
@@ -159,7 +169,7 @@ async fn what_functions_wrote_is_folded_and_merged_by_a_function_and_read_by_all
         (&json!(20), &json!(2_000), &json!(false))
     );
     assert_eq!(value(&mut reader, sums).await, expected);
-    let failed = compact.invoke(&json!({"task": "shrink"})).await;
+    let failed = compact.invoke(&json!({"task": "shrink"})).await.unwrap();
     assert!(matches!(&failed, Outcome::Failed(error) if error.to_string().contains("sweep")), "{failed:?}");
 
     let server = Server::start_with(&s3.root("w"), [] as [&str; 0], &s3.environment());
@@ -169,7 +179,7 @@ async fn what_functions_wrote_is_folded_and_merged_by_a_function_and_read_by_all
 #[tokio::test(flavor = "multi_thread")]
 async fn a_function_without_settings_says_what_it_lacks() {
     for name in ["ingest-http", "ingest-queue", "compact", "query-http"] {
-        let output = std::process::Command::new(tidelake_tests::platform::program(name))
+        let output = std::process::Command::new(program(name))
             .env_clear()
             .env("TIDELAKE_AUTO_CREATE_DATABASE", "perhaps")
             .output()

@@ -1,14 +1,13 @@
 //! What the end-to-end tests share: the real binary on free ports, an S3 server, and clients of the public wire.
 
 pub mod clients;
-pub mod platform;
+pub mod functions;
 #[path = "../powerloss/journal.rs"]
 pub mod powerloss;
 pub mod process;
 pub mod s3;
 
 pub use clients::{Flight, Http};
-pub use platform::Function;
 pub use process::Server;
 pub use s3::S3Server;
 

@@ -15,7 +15,10 @@ use std::{
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use tidelake_format::{Error, Result};
+use tidelake_format::{
+    Error, Result,
+    store::{Store, StoreCounters},
+};
 use tracing_subscriber::EnvFilter;
 
 use crate::variables::Variables;
@@ -75,6 +78,8 @@ pub struct Telemetry {
     counts: Counts,
     /// The function's name, where metrics are told.
     function: Option<String>,
+    /// The store, and what it had been asked when that was last told.
+    store: Arc<Mutex<Option<(Store, StoreCounters)>>>,
 }
 
 /// A state, told as a metric: name, value and unit.
@@ -105,21 +110,41 @@ impl Telemetry {
             let _ = tracing::subscriber::set_global_default(subscriber);
             let _ = metrics::set_global_recorder(counts.clone());
             let function = std::env::var("AWS_LAMBDA_FUNCTION_NAME").unwrap_or_else(|_| "function".to_owned());
-            Telemetry { counts, function: is_told.then_some(function) }
+            Telemetry { counts, function: is_told.then_some(function), store: Arc::default() }
         }))
     }
 
     /// Says nothing and counts nothing.
     pub fn silent() -> Self {
-        Self { counts: Counts::default(), function: None }
+        Self { counts: Counts::default(), function: None, store: Arc::default() }
+    }
+
+    /// Tells the requests to this store from now on: not as metrics, which are billed, but beside them.
+    pub fn watch(&self, store: &Store) {
+        *self.store.lock() = Some((store.clone(), StoreCounters::default()));
+    }
+
+    /// The requests to the store since the last call; `None` when there were none.
+    fn requests(&self) -> Option<Value> {
+        let mut watched = self.store.lock();
+        let (store, told) = watched.as_mut()?;
+        let (all, before) = (store.counters(), *told);
+        *told = all;
+        let new = all.since(&before);
+        (new.requests() > 0).then(|| {
+            json!({
+                "put": new.put, "get": new.get, "head": new.head, "list": new.list, "delete": new.delete,
+                "put_bytes": new.put_bytes, "get_bytes": new.get_bytes,
+            })
+        })
     }
 
     /// Tells what was counted since the last call, and these states.
     #[expect(clippy::print_stdout, reason = "the platform reads metrics from standard output")]
     pub fn tell(&self, request_id: &str, states: &[Gauged]) {
-        let counted = self.counts.take();
+        let (counted, requests) = (self.counts.take(), self.requests());
         let Some(function) = &self.function else { return };
-        if let Some(line) = embedded(function, request_id, now_ms(), &counted, states) {
+        if let Some(line) = embedded(function, request_id, now_ms(), &counted, states, requests) {
             println!("{line}");
             let _ = std::io::stdout().flush(); // there is nobody else to tell
         }
@@ -137,6 +162,7 @@ fn embedded(
     now_ms: u128,
     counted: &[(&'static str, u64)],
     states: &[Gauged],
+    requests: Option<Value>,
 ) -> Option<String> {
     let unit = |name| TOLD.iter().find(|(_, told, _)| *told == name).map_or("Count", |(.., unit)| unit);
     let counted = counted.iter().map(|(name, n)| (*name, json!(n), unit(*name)));
@@ -146,14 +172,19 @@ fn embedded(
         metrics.push(json!({ "Name": name, "Unit": unit }));
         line.insert(name.to_owned(), value);
     }
-    if metrics.is_empty() {
+    if metrics.is_empty() && requests.is_none() {
         return None;
+    }
+    if let Some(requests) = requests {
+        line.insert("StoreRequests".to_owned(), requests);
     }
     line.insert("FunctionName".to_owned(), json!(function));
     line.insert("RequestId".to_owned(), json!(request_id));
-    let directive = json!({ "Namespace": NAMESPACE, "Dimensions": [["FunctionName"]], "Metrics": metrics });
-    let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
-    line.insert("_aws".to_owned(), json!({ "Timestamp": now_ms, "CloudWatchMetrics": [directive] }));
+    if !metrics.is_empty() {
+        let directive = json!({ "Namespace": NAMESPACE, "Dimensions": [["FunctionName"]], "Metrics": metrics });
+        let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
+        line.insert("_aws".to_owned(), json!({ "Timestamp": now_ms, "CloudWatchMetrics": [directive] }));
+    }
     Some(Value::Object(line).to_string())
 }
 
@@ -178,9 +209,9 @@ mod tests {
         assert_eq!(counted, [("RowsWritten", 5)]);
         segments.increment(1);
         assert_eq!(counts.take(), [("Segments", 1)]);
-        assert_eq!(embedded("f", "r", 7, &[], &[]), None);
+        assert_eq!(embedded("f", "r", 7, &[], &[], None), None);
 
-        let line = embedded("f", "r", 7, &counted, &[("LogLagSeconds", 1.5, "Seconds")]).unwrap();
+        let line = embedded("f", "r", 7, &counted, &[("LogLagSeconds", 1.5, "Seconds")], None).unwrap();
         let expected = json!({
             "_aws": {"Timestamp": 7, "CloudWatchMetrics": [{
                 "Namespace": "Tidelake", "Dimensions": [["FunctionName"]],
@@ -190,5 +221,20 @@ mod tests {
         });
         assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected);
         assert!(!line.contains('\n'));
+    }
+
+    #[tokio::test]
+    async fn requests_to_the_store_are_told_once_and_are_no_metrics() {
+        let (telemetry, store) = (Telemetry::silent(), Store::in_memory());
+        assert_eq!(telemetry.requests(), None);
+        telemetry.watch(&store);
+        assert_eq!(telemetry.requests(), None);
+        store.create("log/x", "four".into()).await.unwrap();
+        let requests = telemetry.requests().unwrap();
+        assert_eq!((&requests["put"], &requests["get"], &requests["put_bytes"]), (&json!(1), &json!(0), &json!(4)));
+        assert_eq!(telemetry.requests(), None);
+        let line = embedded("f", "r", 7, &[], &[], Some(requests.clone())).unwrap();
+        let expected = json!({"FunctionName": "f", "RequestId": "r", "StoreRequests": requests});
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected);
     }
 }

@@ -11,20 +11,24 @@ use anyhow::{Context as _, Result, bail, ensure};
 use object::{Object as _, ObjectSection as _};
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
-/// A function: its program, its package, and the most bytes of its zip.
+/// A function: its program, its profile, and the most bytes of its zip.
 struct Function {
     program: &'static str,
-    package: &'static str,
+    profile: &'static str,
     most: u64,
 }
 
 /// What a direct upload of a function takes is 50 MB; the ingest functions start often, and small ones start fast.
 const FUNCTIONS: [Function; 4] = [
-    Function { program: "ingest-http", package: "tidelake-ingest-lambda", most: 8_000_000 },
-    Function { program: "ingest-queue", package: "tidelake-ingest-lambda", most: 8_000_000 },
-    Function { program: "compact", package: "tidelake-ingest-lambda", most: 8_000_000 },
-    Function { program: "query-http", package: "tidelake-query-lambda", most: 50_000_000 },
+    Function { program: "ingest-http", profile: "function", most: 8_000_000 },
+    Function { program: "ingest-queue", profile: "function", most: 8_000_000 },
+    Function { program: "compact", profile: "function", most: 8_000_000 },
+    Function { program: "query-http", profile: "release", most: 50_000_000 },
 ];
+
+/// What is built with which profile: the server and the queries for speed, the rest for size.
+const BUILDS: [(&str, &[&str]); 2] =
+    [("release", &["tidelake", "tidelake-query-lambda"]), ("function", &["tidelake-ingest-lambda"])];
 
 /// The C library of Amazon Linux 2023.
 const GLIBC: (u32, u32) = (2, 34);
@@ -44,18 +48,18 @@ impl Build {
 
     /// Builds all programs.
     pub(crate) fn run(&self) -> Result<()> {
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.current_dir(&self.workspace).args(["build", "--release", "--locked", "-p", "tidelake"]);
-        let mut packages: Vec<_> = FUNCTIONS.iter().map(|function| function.package).collect();
-        packages.dedup();
-        for package in packages {
-            cargo.args(["-p", package]);
+        for (profile, packages) in BUILDS {
+            let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+            cargo.current_dir(&self.workspace).args(["build", "--locked", "--profile", profile]);
+            for package in packages {
+                cargo.args(["-p", package]);
+            }
+            if let Some(target) = &self.target {
+                cargo.args(["--target", target]);
+            }
+            let status = cargo.status().context("start cargo")?;
+            ensure!(status.success(), "cargo build --profile {profile} ended with {status}");
         }
-        if let Some(target) = &self.target {
-            cargo.args(["--target", target]);
-        }
-        let status = cargo.status().context("start cargo")?;
-        ensure!(status.success(), "cargo build ended with {status}");
         Ok(())
     }
 
@@ -68,13 +72,13 @@ impl Build {
     pub(crate) fn package(&self, out: Option<PathBuf>) -> Result<()> {
         let target = self.target_directory();
         let out = out.unwrap_or_else(|| self.workspace.join("target/package"));
-        let programs = target.join(self.target.as_deref().unwrap_or_default()).join("release");
+        let programs = target.join(self.target.as_deref().unwrap_or_default());
         for function in &FUNCTIONS {
             // A directory for each, as the platform unpacks it.
             let directory = out.join(function.program);
             let bootstrap = directory.join("bootstrap");
             fs::create_dir_all(&directory).with_context(|| format!("make {}", directory.display()))?;
-            strip(&programs.join(function.program), &bootstrap)?;
+            strip(&programs.join(function.profile).join(function.program), &bootstrap)?;
             let needs = check_glibc(&bootstrap)?;
             if self.target.is_none() {
                 check_start(&bootstrap)?;
@@ -87,7 +91,7 @@ impl Build {
         }
         let image = out.join("image");
         fs::create_dir_all(&image).with_context(|| format!("make {}", image.display()))?;
-        strip(&programs.join("tidelake"), &image.join("tidelake"))?;
+        strip(&programs.join("release/tidelake"), &image.join("tidelake"))?;
         check_glibc(&image.join("tidelake"))?;
         let dockerfile = self.workspace.join("infra/image/Dockerfile");
         fs::copy(&dockerfile, image.join("Dockerfile")).with_context(|| format!("copy {}", dockerfile.display()))?;

@@ -43,6 +43,9 @@ pub(crate) struct Server {
     /// Longest time for one request, in seconds
     #[arg(long, default_value_t = 300)]
     pub(crate) timeout: u64,
+    /// Sent as the Host header of HTTP requests in place of the URL's: for functions behind one address
+    #[arg(long)]
+    pub(crate) host: Option<String>,
     /// Sent as the Authorization header of HTTP requests, as it is
     #[arg(long, env = "TIDELAKE_AUTHORIZATION", hide_env_values = true)]
     pub(crate) authorization: Option<String>,
@@ -61,6 +64,7 @@ impl Server {
             request_timeout: Duration::from_secs(self.timeout),
             retry_deadline: Duration::from_secs(self.timeout),
             max_reply: 4 << 30,
+            host: self.host.clone(),
             authorization: self.authorization.clone(),
             ..HttpOptions::default()
         }

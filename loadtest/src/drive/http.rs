@@ -27,6 +27,8 @@ pub struct HttpOptions {
     pub longest_wait: Duration,
     /// Largest reply that is taken, in bytes. Default 1 GiB.
     pub max_reply: usize,
+    /// Sent as `Host` in place of the URL's host and port: for an address that serves several names.
+    pub host: Option<String>,
     /// Sent as `Authorization` when given, as it is: `Bearer …`, `Basic …`.
     pub authorization: Option<String>,
     /// What may answer aggregates, as the server's header `aggregate-levels` has it; all by default.
@@ -41,6 +43,7 @@ impl Default for HttpOptions {
             first_wait: Duration::from_millis(10),
             longest_wait: Duration::from_secs(1),
             max_reply: 1 << 30,
+            host: None,
             authorization: None,
             levels: None,
         }
@@ -71,11 +74,11 @@ impl Reply {
         (200..300).contains(&self.status)
     }
 
-    /// Whether the server was busy and the same request may succeed later: 503, 429, or 500 with "timeout" (what
-    /// InfluxDB's version-1 endpoint answers then).
+    /// Whether the server was busy and the same request may succeed later: 503, 429, 502 and 504 of a gateway whose
+    /// function ended or took too long, or 500 with "timeout" (what InfluxDB's version-1 endpoint answers then).
     pub fn is_busy(&self) -> bool {
         match self.status {
-            429 | 503 => true,
+            429 | 502..=504 => true,
             500 => self.body.windows(7).take(1024).any(|window| window == b"timeout"),
             _ => false,
         }
@@ -200,7 +203,7 @@ impl Client {
             self.out,
             "{method} {}{target} HTTP/1.1\r\nhost: {}\r\ncontent-length: {}\r\n",
             self.base,
-            self.authority,
+            self.options.host.as_deref().unwrap_or(&self.authority),
             body.len()
         )?;
         if !content_type.is_empty() {

@@ -118,16 +118,24 @@ async fn arrived(options: &UdpOptions) -> Result<u64> {
     let until = Instant::now() + LONGEST;
     let mut last = None;
     loop {
-        let (raw, _) = asker.ask(&format!("select count(*) from {DATABASE}.{SUPERTABLE};")).await?;
-        let answer = raw.into_answer()?;
-        let count = match answer.column("count(*)")?.value(0) {
-            Value::Int(count) => u64::try_from(count).with_context(|| format!("a count of {count}"))?,
-            other => bail!("expected a count, found {other:?}"),
-        };
+        let count = count(&mut asker).await?;
         if last == Some(count) || Instant::now() >= until {
             return Ok(count);
         }
         last = Some(count);
         sleep(QUIET).await;
+    }
+}
+
+/// The number of rows of the papers' supertable.
+///
+/// # Errors
+/// A server that does not say.
+pub(super) async fn count(asker: &mut Asker) -> Result<u64> {
+    let (raw, _) = asker.ask(&format!("select count(*) from {DATABASE}.{SUPERTABLE};")).await?;
+    let answer = raw.into_answer()?;
+    match answer.column("count(*)")?.value(0) {
+        Value::Int(count) => u64::try_from(count).with_context(|| format!("a count of {count}")),
+        other => bail!("expected a count, found {other:?}"),
     }
 }

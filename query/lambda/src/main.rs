@@ -63,6 +63,7 @@ async fn serve() -> Result<(), lambda_runtime::Error> {
         None => None,
     };
     let Some(store) = opened else { return Ok(()) };
+    telemetry.watch(&store);
     let results = Results::new(store.clone());
     let open = move || -> BoxFuture<'static, _> {
         let (store, options, engine) = (store.clone(), options.clone(), engine.clone());

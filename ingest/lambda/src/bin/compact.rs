@@ -17,6 +17,7 @@ fn main() -> Result<(), lambda_runtime::Error> {
         let opened = store(&mut variables);
         variables.finish()?;
         let Some(store) = opened else { return Ok(()) };
+        telemetry.watch(&store);
         let next = if continues { Some(Continue::by(Aws::from_env()?)) } else { None };
         CompactFunction::new(store, settings::compaction(memory_bytes()), next, telemetry).serve().await
     })

@@ -23,6 +23,7 @@ fn main() -> Result<(), lambda_runtime::Error> {
             None => None,
         };
         let Some(store) = opened else { return Ok(()) };
+        telemetry.watch(&store);
         let open = move || -> futures::future::BoxFuture<'static, _> {
             let (store, config) = (store.clone(), config.clone());
             Box::pin(async move {

@@ -18,6 +18,7 @@ fn main() -> Result<(), lambda_runtime::Error> {
         let opened = store(&mut variables);
         variables.finish()?;
         let Some(store) = opened else { return Ok(()) };
+        telemetry.watch(&store);
         QueueFunction::new(store, config, queue, telemetry).serve().await
     })
 }

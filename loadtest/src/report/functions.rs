@@ -1,0 +1,149 @@
+//! The report of the papers' data through functions alone.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Conditions, Page,
+    text::{bullet, bytes, grouped, millis, paragraph, section, table},
+};
+use crate::{
+    drive::{cost::Prices, functions::FunctionsSample, platform::Used, query::median},
+    generate::Devices,
+};
+
+/// Every measurement, with its conditions.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FunctionsReport {
+    /// When, where and how.
+    #[serde(flatten)]
+    pub conditions: Conditions,
+    /// The data set.
+    pub data: Devices,
+    /// What was measured.
+    pub sample: FunctionsSample,
+    /// What it is reckoned with.
+    pub prices: Prices,
+    /// A month of `compact` once a minute with nothing to do, in dollars.
+    pub idle_month: f64,
+}
+
+/// Runs of the schedule in a month of 730 hours.
+const RUNS_A_MONTH: f64 = 730.0 * 60.0;
+
+impl FunctionsReport {
+    /// Reckons what was measured.
+    pub fn new(conditions: Conditions, data: Devices, sample: FunctionsSample) -> Self {
+        let prices = Prices::listed();
+        let idle = Used {
+            invocations: sample.idle.runs,
+            seconds: sample.idle.seconds,
+            memory_mb: sample.compact.memory_mb,
+            store: sample.idle.store,
+            ..Used::default()
+        };
+        let idle_month = prices.function(&idle) / sample.idle.runs as f64 * RUNS_A_MONTH;
+        Self { conditions, data, sample, prices, idle_month }
+    }
+
+    /// Dollars for a million rows: of writing them, and of compacting them.
+    pub fn million_rows(&self) -> [f64; 2] {
+        let millions = self.data.len() as f64 / 1e6;
+        [&self.sample.ingest, &self.sample.compact].map(|used| self.prices.function(used) / millions)
+    }
+
+    /// Dollars for a question, on average.
+    pub fn question(&self) -> f64 {
+        self.prices.function(&self.sample.query) / self.sample.query.invocations.max(1) as f64
+    }
+}
+
+impl Page for FunctionsReport {
+    fn markdown(&self) -> String {
+        let mut page = "# Load test: functions\n\n".to_owned();
+        let sample = &self.sample;
+        let lines = [
+            format!(
+                "{} rows of {} devices, {} a request; written by `ingest-http`, compacted by `compact`, asked of `query-http`, \
+                 each a process under the Runtime API of this machine.",
+                grouped(self.data.len()),
+                grouped(self.data.devices.into()),
+                grouped(sample.load.rows_per_request as u64)
+            ),
+            format!(
+                "{} answers equal to those computed from the generator's rows, {} not.",
+                sample.verified.right,
+                sample.verified.wrong.len()
+            ),
+        ];
+        self.conditions.tell(&mut page, &lines);
+        section(&mut page, "What was used");
+        let header =
+            ["function", "MB", "invocations", "seconds", "most memory", "PUT", "GET", "HEAD", "LIST", "DELETE", "$"]
+                .map(str::to_owned);
+        let used = [("ingest-http", &sample.ingest), ("compact", &sample.compact), ("query-http", &sample.query)];
+        let rows = used.iter().map(|(name, used)| {
+            let store = &used.store;
+            let counts = [store.put, store.get, store.head, store.list, store.delete].map(grouped);
+            let mut row = vec![
+                (*name).to_owned(),
+                used.memory_mb.to_string(),
+                grouped(used.invocations),
+                format!("{:.2}", used.seconds),
+                bytes(used.peak_memory),
+            ];
+            row.extend(counts);
+            row.push(format!("{:.6}", self.prices.function(used)));
+            row
+        });
+        table(&mut page, &header, rows);
+        section(&mut page, "Cost");
+        let [write, compact] = self.million_rows();
+        bullet(&mut page, &format!("Writing a million rows: **${write:.5}**; compacting them: ${compact:.5}."));
+        bullet(&mut page, &format!("A question: ${:.7} on average.", self.question()));
+        bullet(
+            &mut page,
+            &format!(
+                "A month of compaction once a minute with nothing to do: **${:.2}** ({} runs: {} LIST, {} GET, {:.1} ms each).",
+                self.idle_month,
+                sample.idle.runs,
+                sample.idle.store.list,
+                sample.idle.store.get,
+                sample.idle.seconds / sample.idle.runs as f64 * 1e3
+            ),
+        );
+        bullet(
+            &mut page,
+            &format!(
+                "List prices of {}, {}, without free tiers: {}. Time is that of this machine, whose store is near.",
+                self.prices.region,
+                self.prices.date,
+                self.prices.sources.join(", ")
+            ),
+        );
+        page.push('\n');
+        if !sample.starts.is_empty() {
+            section(&mut page, "Start of a process to its first answer");
+            paragraph(&mut page, "Medians, and the longest; the program in the page cache, and dropped from it.");
+            let header = ["function", "starts", "cached ms", "longest", "dropped ms", "longest"].map(str::to_owned);
+            let longest = |list: &[f64]| list.iter().copied().fold(0.0, f64::max);
+            let rows = sample.starts.iter().map(|starts| {
+                vec![
+                    format!("`{}`", starts.function),
+                    starts.cached_ms.len().to_string(),
+                    format!("**{}**", millis(median(&starts.cached_ms))),
+                    millis(longest(&starts.cached_ms)),
+                    format!("**{}**", millis(median(&starts.dropped_ms))),
+                    millis(longest(&starts.dropped_ms)),
+                ]
+            });
+            table(&mut page, &header, rows);
+        }
+        section(&mut page, "Questions");
+        let header = ["question", "door", "ms", "rows"].map(str::to_owned);
+        let rows = sample.queries.iter().map(|query| {
+            vec![query.name.clone(), query.door.name().to_owned(), millis(query.median_ms()), grouped(query.rows)]
+        });
+        table(&mut page, &header, rows);
+        page
+    }
+}

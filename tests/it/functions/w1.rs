@@ -1,0 +1,66 @@
+//! 1e7 rows of the papers go through functions alone, by the load test; what that used is counted.
+
+use std::process::Command;
+
+use serde_json::Value;
+use tidelake_tests::{S3Server, Server, tool};
+
+/// 1e7 rows.
+const DATA: [&str; 4] = ["--devices", "1000", "--rows", "10000"];
+const ROWS_PER_REQUEST: u64 = 2_000;
+
+fn run(mut command: Command) {
+    let output = command.output().unwrap();
+    let told = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(output.status.success(), "{command:?}: {}\n{}", told[0], told[1]);
+}
+
+#[test]
+fn ten_million_rows_are_written_compacted_and_asked_by_functions_alone() {
+    let Some(s3) = S3Server::start() else { return };
+    let (Some(loadtest), Some(packages)) = (tool("TIDELAKE_LOADTEST_BIN"), tool("TIDELAKE_FUNCTIONS")) else { return };
+    let out = tempfile::tempdir().unwrap();
+    let mut command = Command::new(&loadtest);
+    command.args(["functions", "--packages", &packages, "--store", &s3.root("w1"), "--starts", "3", "--out"]);
+    command.arg(out.path()).args(DATA).args(["--rows-per-request", &ROWS_PER_REQUEST.to_string()]);
+    run_with(command, &s3);
+
+    let report: Value = serde_json::from_slice(&std::fs::read(out.path().join("report.json")).unwrap()).unwrap();
+    let sample = &report["sample"];
+    assert_eq!(sample["verified"]["wrong"], Value::Array(Vec::new()));
+    assert!(sample["verified"]["right"].as_u64().unwrap() >= 16, "{}", sample["verified"]);
+    let count = |of: &str, what: &str| sample[of]["store"][what].as_u64().unwrap();
+    // One PUT an invocation; beside them only what an environment asks when it opens the root, and database and table.
+    let requests = 10_000_000 / ROWS_PER_REQUEST;
+    let (invocations, tables) = (sample["ingest"]["invocations"].as_u64().unwrap(), 2);
+    assert_eq!(invocations, requests + tables + repeated(sample));
+    let beside = count("ingest", "put") - requests;
+    assert!(beside <= 8 + repeated(sample), "{beside} more PUTs than requests");
+    assert!(count("ingest", "list") + count("ingest", "get") + count("ingest", "head") <= 100, "{}", sample["ingest"]);
+    // A run of the schedule that finds nothing to do.
+    let (runs, idle) = (sample["idle"]["runs"].as_u64().unwrap(), &sample["idle"]["store"]);
+    let count = |what: &str| idle[what].as_u64().unwrap();
+    assert_eq!((count("put"), count("delete"), count("head")), (0, 0, 0), "{idle}");
+    assert!(count("list") <= runs && count("get") <= runs, "{runs} runs: {idle}");
+    assert!(report["idle_month"].as_f64().unwrap() <= 0.5, "{}", report["idle_month"]);
+    // Memory, of which the function has twice as much.
+    let peak = sample["ingest"]["peak_memory"].as_u64().unwrap();
+    assert!(peak <= 128 << 20, "{peak} bytes");
+
+    // What a function made is what the server makes: it reads it, and answers the same.
+    let server = Server::start_with(&s3.root("w1"), ["--fold-interval", "1h"], &s3.environment());
+    let mut command = Command::new(&loadtest);
+    command
+        .args(["query", "--url", &server.url(), "--verify", "--repeat", "1", "--groups", "0", "--percent", "100"])
+        .args(DATA);
+    run(command);
+}
+
+fn repeated(sample: &Value) -> u64 {
+    ["repeated_busy", "repeated_broken"].iter().map(|name| sample["load"][name].as_u64().unwrap()).sum()
+}
+
+fn run_with(mut command: Command, s3: &S3Server) {
+    command.envs(s3.environment());
+    run(command);
+}
