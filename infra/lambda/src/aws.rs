@@ -71,11 +71,7 @@ impl Aws {
         self.post("lambda", &path, &headers, event.to_string()).await.map(|_| ())
     }
 
-    /// Sends a signed request to a service and returns the body of its reply, of 256 KiB at most.
-    ///
-    /// # Errors
-    /// Unavailable when there is no reply in five seconds, or one that is no success, with its reason.
-    pub async fn post(&self, service: &str, path: &str, headers: &[(&str, &str)], body: String) -> Result<Vec<u8>> {
+    async fn post(&self, service: &str, path: &str, headers: &[(&str, &str)], body: String) -> Result<Vec<u8>> {
         let failed = |reason: String| {
             Error::unavailable("the platform did not answer").with("service", service).with("reason", reason)
         };

@@ -82,6 +82,13 @@ impl Inner {
     /// # Errors
     /// Those of the store; somebody else's commit in between is none.
     pub(super) async fn settle(&self) -> Result<()> {
+        let has_some = |catalog: &Catalog| {
+            catalog.databases().flat_map(|d| catalog.tables(d.id)).any(|t| !t.tombstones.is_empty())
+        };
+        // Most of the time there are none, and to ask for a newer version costs.
+        if !has_some(&self.root.catalog()) {
+            return Ok(());
+        }
         let catalog = self.root.refresh().await?;
         let tables = catalog.databases().flat_map(|d| catalog.tables(d.id)).filter(|t| !t.tombstones.is_empty());
         for table in tables {

@@ -46,6 +46,9 @@ pub(crate) struct Functions {
     /// Starts of each function that are timed, twice: with its program in the page cache, and dropped from it
     #[arg(long, default_value_t = 20)]
     starts: usize,
+    /// Wait before the starts, in seconds, until what was folded may be collected
+    #[arg(long, default_value_t = 62)]
+    settle: u64,
     /// A directory for report.json and report.md
     #[arg(long)]
     out: Option<PathBuf>,
@@ -62,6 +65,7 @@ impl Functions {
             rows_per_request: self.rows_per_request,
             repeat: self.repeat,
             memory_mb: self.memory.try_into().ok().context("--memory takes three numbers")?,
+            settle: Duration::from_secs(self.settle),
             starts: self.starts,
         };
         let conditions = Conditions::here();

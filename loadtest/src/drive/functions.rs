@@ -48,6 +48,9 @@ pub struct FunctionsOptions {
     pub repeat: usize,
     /// Memory of `ingest-http`, `compact` and `query-http`, in MB.
     pub memory_mb: [u32; 3],
+    /// A wait before garbage is collected and functions are started: folded segments stay for a minute, and a root that
+    /// is left alone has none.
+    pub settle: Duration,
     /// Starts of each function whose first answer is timed, with its program in the page cache and without.
     pub starts: usize,
 }
@@ -102,6 +105,8 @@ pub struct FunctionsSample {
     pub query: Used,
     /// Invocations of `compact` with nothing to do.
     pub idle: Idle,
+    /// The collection of garbage before the starts.
+    pub collected: Compacted,
     /// First answers of new processes.
     pub starts: Vec<Starts>,
 }
@@ -179,8 +184,24 @@ pub async fn through_functions(
         }
         query.add(url.finish());
     }
+    sleep(options.settle).await;
+    let mut collector = Function::start(&options.program("compact")?, compact_mb, &options.environment()).await?;
+    collector.timeout = TIMEOUT;
+    let collected = compact(&mut collector, "collect").await?;
+    drop(collector);
     let starts = starts(options).await?;
-    Ok(FunctionsSample { load, ingest, compacted, compact: compact_used, queries, verified, query, idle, starts })
+    Ok(FunctionsSample {
+        load,
+        ingest,
+        compacted,
+        compact: compact_used,
+        queries,
+        verified,
+        query,
+        idle,
+        collected,
+        starts,
+    })
 }
 
 /// What `compact` uses where nothing has been written for a while, on a root of one row beside the other one.

@@ -1,13 +1,15 @@
 //! Line protocol in messages of an SQS queue: the queue acknowledges them, and a function stores them later.
 
+mod aws;
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tidelake_lambda::aws::Aws;
 use tokio::time::sleep;
 
+use self::aws::Sqs;
 use super::{
     Progress,
     encode::Text,
@@ -81,11 +83,11 @@ struct Sent {
 /// A queue that does not take them after several tries, rows that are too large for a message, a server that cannot be
 /// asked.
 pub async fn send_messages(source: &Source, options: &QueueOptions, progress: Progress<'_>) -> Result<QueueSample> {
-    let aws = Aws::from_env().context("the settings of AWS in the environment")?;
+    let sqs = Sqs::from_env()?;
     let begun = Instant::now();
     let mut clients = tokio::task::JoinSet::new();
     for (number, feed) in source.feeds(options.clients.max(1)).into_iter().enumerate() {
-        clients.spawn(client(aws.clone(), options.clone(), feed, number));
+        clients.spawn(client(sqs.clone(), options.clone(), feed, number));
     }
     let mut sum = Sent::default();
     while let Some(done) = clients.join_next().await {
@@ -123,7 +125,7 @@ pub async fn send_messages(source: &Source, options: &QueueOptions, progress: Pr
     })
 }
 
-async fn client(aws: Aws, options: QueueOptions, mut feed: Feed, number: usize) -> Result<Sent> {
+async fn client(sqs: Sqs, options: QueueOptions, mut feed: Feed, number: usize) -> Result<Sent> {
     let (mut sent, mut waiting) = (Sent::default(), Vec::new());
     let is_fifo = options.queue_url.ends_with(".fifo");
     loop {
@@ -132,7 +134,7 @@ async fn client(aws: Aws, options: QueueOptions, mut feed: Feed, number: usize) 
         let rows = feed.next(wanted, &mut |device, rows| Text::Line.push(&mut body, device, rows))?;
         let bytes: usize = waiting.iter().map(Message::len).sum();
         if rows == 0 || waiting.len() == MESSAGES || bytes + body.len() > MOST_BYTES {
-            send(&aws, &options.queue_url, std::mem::take(&mut waiting), &mut sent).await?;
+            send(&sqs, &options.queue_url, std::mem::take(&mut waiting), &mut sent).await?;
         }
         if rows == 0 {
             return Ok(sent);
@@ -173,8 +175,7 @@ impl Message {
 }
 
 /// Sends messages until the queue has acknowledged each.
-async fn send(aws: &Aws, queue_url: &str, mut messages: Vec<Message>, sent: &mut Sent) -> Result<()> {
-    let headers = [("x-amz-target", "AmazonSQS.SendMessageBatch"), ("content-type", "application/x-amz-json-1.0")];
+async fn send(sqs: &Sqs, queue_url: &str, mut messages: Vec<Message>, sent: &mut Sent) -> Result<()> {
     for tries in 1.. {
         if messages.is_empty() {
             break;
@@ -182,7 +183,7 @@ async fn send(aws: &Aws, queue_url: &str, mut messages: Vec<Message>, sent: &mut
         let entries: Vec<Value> = messages.iter().enumerate().map(|(number, message)| message.entry(number)).collect();
         let body = json!({ "QueueUrl": queue_url, "Entries": entries }).to_string();
         let begun = Instant::now();
-        let reason = match aws.post("sqs", "/", &headers, body).await {
+        let reason = match sqs.post("SendMessageBatch", body).await {
             Ok(reply) => {
                 sent.latencies.record(begun.elapsed());
                 let taken = taken(&reply, messages.len())?;
@@ -198,7 +199,7 @@ async fn send(aws: &Aws, queue_url: &str, mut messages: Vec<Message>, sent: &mut
                 });
                 String::from_utf8_lossy(&reply[..reply.len().min(300)]).into_owned()
             }
-            Err(error) => error.to_string(),
+            Err(error) => format!("{error:#}"),
         };
         if !messages.is_empty() {
             sent.repeated += 1;

@@ -21,7 +21,18 @@ fn ten_million_rows_are_written_compacted_and_asked_by_functions_alone() {
     let (Some(loadtest), Some(packages)) = (tool("TIDELAKE_LOADTEST_BIN"), tool("TIDELAKE_FUNCTIONS")) else { return };
     let out = tempfile::tempdir().unwrap();
     let mut command = Command::new(&loadtest);
-    command.args(["functions", "--packages", &packages, "--store", &s3.root("w1"), "--starts", "3", "--out"]);
+    command.args([
+        "functions",
+        "--packages",
+        &packages,
+        "--store",
+        &s3.root("w1"),
+        "--starts",
+        "3",
+        "--settle",
+        "0",
+        "--out",
+    ]);
     command.arg(out.path()).args(DATA).args(["--rows-per-request", &ROWS_PER_REQUEST.to_string()]);
     run_with(command, &s3);
 
@@ -41,7 +52,7 @@ fn ten_million_rows_are_written_compacted_and_asked_by_functions_alone() {
     let (runs, idle) = (sample["idle"]["runs"].as_u64().unwrap(), &sample["idle"]["store"]);
     let count = |what: &str| idle[what].as_u64().unwrap();
     assert_eq!((count("put"), count("delete"), count("head")), (0, 0, 0), "{idle}");
-    assert!(count("list") <= runs && count("get") <= runs, "{runs} runs: {idle}");
+    assert!(count("list") <= runs && count("get") <= 2 * runs, "{runs} runs: {idle}");
     assert!(report["idle_month"].as_f64().unwrap() <= 0.5, "{}", report["idle_month"]);
     // Memory, of which the function has twice as much.
     let peak = sample["ingest"]["peak_memory"].as_u64().unwrap();
