@@ -3,7 +3,9 @@
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::io::{Seek, Write};
 use std::path::Path;
+use std::time::Instant;
 
 /// Objects of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,6 +105,34 @@ fn disk_bytes(metadata: &fs::Metadata) -> u64 {
 #[cfg(not(unix))]
 fn disk_bytes(metadata: &fs::Metadata) -> u64 {
     metadata.len()
+}
+
+/// The median time of a write of 4 KiB to a file in `directory` and its sync, in milliseconds: over bytes that the file has
+/// already, one after the other, as it takes the least.
+///
+/// # Errors
+/// Anything that the file system refuses.
+pub fn sync_ms(directory: &Path) -> Result<f64> {
+    const WRITES: usize = 200;
+    const BYTES: usize = 4 << 10;
+    let path = directory.join("sync");
+    let times = (|| {
+        let mut file = fs::File::create(&path)?;
+        file.write_all(&vec![1; WRITES * BYTES])?;
+        file.sync_all()?;
+        file.rewind()?;
+        let mut times = Vec::with_capacity(WRITES);
+        for _ in 0..WRITES {
+            let begun = Instant::now();
+            file.write_all(&[2; BYTES])?;
+            file.sync_data()?;
+            times.push(begun.elapsed().as_secs_f64() * 1e3);
+        }
+        fs::remove_file(&path)?;
+        std::io::Result::Ok(times)
+    })();
+    let times = times.with_context(|| format!("write {}", path.display()))?;
+    Ok(crate::drive::query::median(&times))
 }
 
 /// Memory of a process, in bytes.

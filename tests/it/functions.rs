@@ -69,13 +69,15 @@ async fn a_function_answers_every_write_as_the_server_does() {
     let other = Http::new(&other.url());
     let mut reader = start("query-http", 1_024, &over(&s3, "function", &[("TIDELAKE_MAX_STALENESS", "0s")])).await;
     for sql in [
-        "select tbname, host, time, usage, n from a.cpu order by tbname, time",
-        "select room, timestamp, value from a.temp order by timestamp",
+        "select host, ts, usage, n from a.cpu order by host, ts",
+        "select * from a.temp order by ts",
         "select tbname, ts, v from w.m order by ts",
     ] {
         let expected = http.post("/rest/sql", &[], sql).await.unwrap();
         let same = other.post("/rest/sql", &[], sql).await.unwrap();
         let found = post(&mut reader, "/rest/sql", &[], sql).await;
+        let answer = found.json().unwrap();
+        assert!(answer["code"] == 0 && answer["rows"].as_u64() > Some(0), "{sql}: {answer}");
         assert_eq!(
             (same.body.as_str(), found.text().as_str()),
             (expected.body.as_str(), expected.body.as_str()),
@@ -174,6 +176,42 @@ async fn what_functions_wrote_is_folded_and_merged_by_a_function_and_read_by_all
 
     let server = Server::start_with(&s3.root("w"), [] as [&str; 0], &s3.environment());
     assert_eq!(Http::new(&server.url()).sql(sums).await, [[expected]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_too_large_to_hand_on_is_behind_a_link_or_streamed() {
+    let Some(s3) = S3Server::start() else { return };
+    let mut writer = start("ingest-http", 512, &over(&s3, "large", &[])).await;
+    const ROWS: u64 = 120_000;
+    for part in 0..4 {
+        let rows = (part * ROWS / 4)..((part + 1) * ROWS / 4);
+        let lines: String = rows.map(|n| format!("m,host=h{} v={n}i {}\n", n % 7, 1_700_000_000_000_u64 + n)).collect();
+        assert_eq!(post(&mut writer, "/write?db=d&precision=ms", &[], &lines).await.status, 204);
+    }
+    let fresh = ("TIDELAKE_MAX_STALENESS", "0s");
+    let mut reader = start("query-http", 512, &over(&s3, "large", &[fresh])).await;
+    let sql = "select host, v from d.m";
+    let reply = post(&mut reader, "/rest/sql", &[], sql).await;
+    assert_eq!(reply.status, 303, "{}", reply.text());
+    let told = reply.json().unwrap();
+    assert_eq!(told["location"], reply.headers["location"]);
+    let linked = reqwest::get(&reply.headers["location"]).await.unwrap();
+    assert_eq!((linked.status().as_u16(), linked.content_length()), (200, told["bytes"].as_u64()));
+    let linked = linked.text().await.unwrap();
+
+    let mut streaming = start("query-http", 512, &over(&s3, "large", &[fresh, ("TIDELAKE_RESPONSE", "stream")])).await;
+    let streamed = post(&mut streaming, "/rest/sql", &[], sql).await;
+    assert_eq!(streamed.status, 200);
+    for text in [linked, streamed.text()] {
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        let mut found: Vec<(u64, String)> = Vec::new();
+        for row in answer["data"].as_array().unwrap() {
+            found.push((row[1].as_u64().unwrap(), row[0].as_str().unwrap().to_owned()));
+        }
+        found.sort_unstable();
+        let expected: Vec<(u64, String)> = (0..ROWS).map(|n| (n, format!("h{}", n % 7))).collect();
+        assert!(found == expected, "{} rows", found.len());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

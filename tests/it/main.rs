@@ -12,6 +12,7 @@ mod functions;
 mod layering;
 mod limits;
 mod loadtest;
+mod operations;
 mod soak;
 mod statements;
 mod store_contract;

@@ -10,7 +10,7 @@ use std::{
 pub struct S3Server {
     child: Child,
     port: u16,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl S3Server {
@@ -32,7 +32,7 @@ impl S3Server {
             .stdout(Stdio::null())
             .spawn()
             .expect("the S3 server starts");
-        let server = Self { child, port, _directory: directory };
+        let server = Self { child, port, directory };
         for _ in 0..150 {
             if TcpStream::connect(("127.0.0.1", port)).is_ok() {
                 return Some(server);
@@ -50,6 +50,16 @@ impl S3Server {
     /// A root in the bucket, as `--store` takes it.
     pub fn root(&self, prefix: &str) -> String {
         format!("s3://tidelake/{prefix}")
+    }
+
+    /// Puts the files of a directory under a prefix, as a program would that copies a root.
+    ///
+    /// # Panics
+    /// When they cannot be copied.
+    pub fn upload(&self, from: &std::path::Path, prefix: &str) {
+        let to = self.directory.path().join("tidelake").join(prefix);
+        let status = Command::new("cp").arg("-r").arg(from).arg(to).status().expect("cp starts");
+        assert!(status.success(), "cp ended with {status}");
     }
 
     /// What a process needs to reach it.

@@ -68,7 +68,12 @@ impl HttpFunction {
         let this = Arc::new(self);
         let answer = move |request| {
             let this = this.clone();
-            async move { Ok::<_, Infallible>(this.answer(request).await) }
+            async move {
+                let response = this.answer(request).await;
+                // The one that the event came by is the one that the answer goes by.
+                crate::nodelay::set();
+                Ok::<_, Infallible>(response)
+            }
         };
         lambda_http::run_with_streaming_response(service_fn(answer)).await
     }

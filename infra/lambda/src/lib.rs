@@ -7,6 +7,7 @@
 pub mod aws;
 pub mod http;
 pub mod lazily;
+mod nodelay;
 pub mod results;
 pub mod telemetry;
 pub mod testing;

@@ -2,13 +2,14 @@
 
 use super::args::{OwnServers, Server, list};
 use super::write::{line, load};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tidelake_loadtest::Devices;
 use tidelake_loadtest::drive::server::{self, ServerOptions};
 use tidelake_loadtest::drive::{Durability, Existing, Protocol, WriteOptions, WriteSample, create_database};
 use tidelake_loadtest::generate::{Order, Source};
+use tidelake_loadtest::measure::sync_ms;
 use tidelake_loadtest::report::{Page as _, Report};
 
 /// Which cells are measured.
@@ -139,15 +140,27 @@ impl Place<'_> {
                     cores: None,
                 })
                 .await?;
+                let waits = options.durability == Durability::Stored;
+                let before = if waits { Some(sync(root.path()).await?) } else { None };
                 let sample =
                     fill(&Server { url: started.url.clone(), flight: None, ..http.clone() }, options, set).await;
                 started.kill().await?;
-                sample?
+                let sync_ms = match before {
+                    Some(before) => Some([before, sync(root.path()).await?]),
+                    None => None,
+                };
+                WriteSample { sync_ms, ..sample? }
             }
         };
         tell(&sample);
         Ok(sample)
     }
+}
+
+/// What a bare synced write takes beside a root.
+async fn sync(root: &Path) -> Result<f64> {
+    let beside = root.parent().unwrap_or(root).to_owned();
+    tokio::task::spawn_blocking(move || sync_ms(&beside)).await.context("measure the disk")?
 }
 
 async fn fill(server: &Server, mut options: WriteOptions, set: Devices) -> Result<WriteSample> {

@@ -136,6 +136,10 @@ pub struct WriteSample {
     pub repeated_broken: u64,
     /// The last read-your-write token of each client that got one.
     pub tokens: Vec<String>,
+    /// What a bare synced write took on the server's disk just before and after, in milliseconds: see
+    /// [`sync_ms`](crate::measure::sync_ms).
+    #[serde(default)]
+    pub sync_ms: Option<[f64; 2]>,
 }
 
 /// Writes all rows of `source`.
@@ -214,6 +218,7 @@ fn gather(
         repeated_busy: sum.repeats.busy,
         repeated_broken: sum.repeats.broken,
         tokens: sum.tokens,
+        sync_ms: None,
     };
     (sample, failure)
 }

@@ -22,6 +22,7 @@ fn write_sample(rows_per_request: usize, clients: usize, rows_per_second: f64) -
         repeated_busy: 0,
         repeated_broken: 0,
         tokens: vec!["t".into()],
+        sync_ms: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! How fast rows were written.
 
 use super::Report;
-use super::text::{grouped, paragraph, section, table};
+use super::text::{grouped, millis, paragraph, section, table};
 use crate::drive::{Protocol, WriteSample};
 use crate::workload::CLIENTS;
 use crate::workload::figures::WRITES;
@@ -90,6 +90,15 @@ fn cells(page: &mut String, name: &str, samples: &[&WriteSample]) {
             found.map(|cell| format!("**{}**", grouped(cell.rows_per_second as u64))).unwrap_or_default()
         });
         rows.push([format!("**{name}**"), size.to_string()].into_iter().chain(ours).collect());
+        let syncs = CLIENTS.map(|clients| {
+            let found = samples.iter().rfind(|cell| cell.rows_per_request == size && cell.clients == clients);
+            let sync = found.and_then(|cell| cell.sync_ms);
+            sync.map(|[before, after]| format!("{} / {}", millis(before), millis(after))).unwrap_or_default()
+        });
+        if syncs.iter().any(|sync| !sync.is_empty()) {
+            let disk = "the disk: ms for 4 KiB, synced, before / after".to_owned();
+            rows.push([disk, size.to_string()].into_iter().chain(syncs).collect());
+        }
         for paper in &WRITES {
             let theirs = CLIENTS.map(|clients| paper.cell(size, clients).map(grouped).unwrap_or_default());
             if theirs.iter().any(|cell| !cell.is_empty()) {

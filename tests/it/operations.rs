@@ -1,0 +1,113 @@
+//! The pages of docs/operations do what they say.
+
+use std::{path::Path, process::Command};
+
+use tidelake_tests::{Http, S3Server, Server, process, tool};
+
+/// Runs a program to its end, in a directory.
+fn run(program: &str, arguments: &[&str], directory: &Path) {
+    let output = Command::new(program).args(arguments).current_dir(directory).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{program} {arguments:?}: {told}");
+}
+
+fn tidelake(arguments: &[&str]) {
+    let output = process::run(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Twenty rows of two series, a second apart.
+async fn write(http: &Http, table: &str) {
+    for host in ["a", "b"] {
+        let lines: String = (0..10)
+            .map(|n| format!("{table},host={host} v={n},w={n}i {}\n", 1_700_000_000_000_u64 + n * 1_000))
+            .collect();
+        assert_eq!(http.post("/write?db=d&precision=ms", &[], lines).await.unwrap().status, 204);
+    }
+}
+
+async fn rows(http: &Http, table: &str) -> serde_json::Value {
+    http.rest_sql(&format!("select host, ts, v, w from d.{table} order by host, ts")).await.into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_a_wrong_delete_and_of_a_dropped_table_come_back_from_files() {
+    let Some(python) = tool("TIDELAKE_PYTHON") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("root");
+    let store = root.to_str().unwrap();
+    let server = Server::start(store, ["--fold-interval", "1h"]);
+    let http = Http::new(&server.url());
+    for table in ["cpu", "gone"] {
+        write(&http, table).await;
+    }
+    let before = [rows(&http, "cpu").await, rows(&http, "gone").await];
+    tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
+    http.compact("full").await;
+    http.rest_sql("delete from d.cpu where host = 'a' and ts < '2023-11-14 22:13:25'").await;
+    http.rest_sql("drop table d.gone").await;
+    http.compact("full").await;
+    assert_eq!(rows(&http, "cpu").await.as_array().unwrap().len(), 15);
+    server.stop();
+
+    run("cp", &["-r", "root/data", "saved"], directory.path());
+    let page = include_str!("../../docs/operations/restore.md");
+    let statement = page.split('"').nth(1).unwrap();
+    assert!(statement.starts_with("copy (select"), "{statement}");
+    let statement = statement.replace("saved/data/", "saved/");
+    run(&python, &["-c", "import duckdb, sys; duckdb.sql(sys.argv[1])", &statement], directory.path());
+    let all = "copy (select distinct * from read_parquet('saved/1/*/*.parquet')) to 'gone.parquet'";
+    run(&python, &["-c", "import duckdb, sys; duckdb.sql(sys.argv[1])", all], directory.path());
+
+    let server = Server::start(store, ["--fold-interval", "1h"]);
+    let (url, http) = (server.url(), Http::new(&server.url()));
+    for (file, table, tags) in [("lost.parquet", "cpu", [].as_slice()), ("gone.parquet", "gone", &["--tags", "host"])] {
+        let file = directory.path().join(file);
+        let mut arguments = vec!["import", file.to_str().unwrap(), "--url", &url, "-d", "d", "-t", table];
+        arguments.extend(tags);
+        tidelake(&arguments);
+    }
+    assert_eq!([rows(&http, "cpu").await, rows(&http, "gone").await], before);
+    tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
+    http.compact("full").await;
+    assert_eq!([rows(&http, "cpu").await, rows(&http, "gone").await], before);
+    server.stop();
+    tidelake(&["check", "--store", store]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_root_that_was_copied_once_its_log_was_folded_goes_on_elsewhere() {
+    let Some(s3) = S3Server::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let (old, new) = (directory.path().join("old"), directory.path().join("new"));
+    let server = Server::start(old.to_str().unwrap(), ["--fold-interval", "1h"]);
+    write(&Http::new(&server.url()), "cpu").await;
+    let before = rows(&Http::new(&server.url()), "cpu").await;
+    server.stop();
+    tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
+    tidelake(&["compact", "--store", old.to_str().unwrap()]);
+
+    run("cp", &["-a", "old", "new"], directory.path());
+    tidelake(&["check", "--store", new.to_str().unwrap()]);
+    let server = Server::start(new.to_str().unwrap(), [] as [&str; 0]);
+    let http = Http::new(&server.url());
+    assert_eq!(rows(&http, "cpu").await, before);
+    // It takes rows, and those count above the ones that came along.
+    assert_eq!(
+        http.post("/write?db=d&precision=ms", &[], "cpu,host=a v=7,w=7i 1700000000000").await.unwrap().status,
+        204
+    );
+    let one = "select v, w from d.cpu where host = 'a' and ts = '2023-11-14 22:13:20'";
+    assert_eq!(http.rest_sql(one).await, [[serde_json::json!(7.0), 7.into()]]);
+
+    // Into a bucket.
+    s3.upload(&old, "moved");
+    let server = Server::start_with(&s3.root("moved"), ["--max-staleness", "0s"], &s3.environment());
+    let http = Http::new(&server.url());
+    assert_eq!(rows(&http, "cpu").await, before);
+    assert_eq!(
+        http.post("/write?db=d&precision=ms", &[], "cpu,host=a v=7,w=7i 1700000000000").await.unwrap().status,
+        204
+    );
+    assert_eq!(http.rest_sql(one).await, [[serde_json::json!(7.0), 7.into()]]);
+}
