@@ -36,7 +36,7 @@ run "rights_are_those_of_the_layout" {
     condition = jsonencode({ for s in output.query : s.Sid => { actions = s.Action, resources = s.Resource } }) == jsonencode({
       ReadRoot         = { actions = ["s3:GetObject"], resources = ["arn:aws:s3:::bucket/root/*"] }
       ListRoot         = { actions = ["s3:ListBucket"], resources = ["arn:aws:s3:::bucket"] }
-      KeepLargeResults = { actions = ["s3:PutObject"], resources = ["arn:aws:s3:::bucket/root/results/*"] }
+      KeepLargeResults = { actions = ["s3:PutObject", "s3:AbortMultipartUpload"], resources = ["arn:aws:s3:::bucket/root/results/*"] }
     })
     error_message = "A reader puts results and nothing else."
   }

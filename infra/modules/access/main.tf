@@ -69,9 +69,10 @@ locals {
 
   keep_result = [
     {
+      # Put in parts, and given up where the answer breaks off.
       Sid      = "KeepLargeResults"
       Effect   = "Allow"
-      Action   = ["s3:PutObject"]
+      Action   = ["s3:PutObject", "s3:AbortMultipartUpload"]
       Resource = ["${local.objects}/results/*"]
     },
   ]
