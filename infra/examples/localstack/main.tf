@@ -22,16 +22,19 @@ module "tidelake" {
     lifecycle_rules = false
   }
 
+  # What hangs is ended within seconds.
   ingest = {
+    timeout          = 10
     auth             = var.token_secret_arn == null ? "AWS_IAM" : "NONE"
     token_secret_arn = var.token_secret_arn
     environment      = var.environment
   }
 
   queue = {
-    database = var.queue_database
-    fifo     = var.queue_fifo
-    dedup    = var.queue_dedup
+    database  = var.queue_database
+    precision = var.queue_precision
+    fifo      = var.queue_fifo
+    dedup     = var.queue_dedup
     # What cannot be stored is a dead letter within seconds.
     timeout            = 5
     visibility_timeout = 5

@@ -22,6 +22,12 @@ variable "queue_database" {
   default     = "queue"
 }
 
+variable "queue_precision" {
+  description = "The unit of times in messages of line protocol."
+  type        = string
+  default     = "ns"
+}
+
 variable "queue_fifo" {
   description = "Whether the queue is FIFO."
   type        = bool

@@ -1,0 +1,60 @@
+"""What LocalStack finds of this package: how functions run, and where its gateway listens."""
+
+import os
+import tempfile
+
+from localstack.runtime.server.core import RuntimeServerPlugin
+from localstack.services.lambda_.invocation.plugins import RuntimeExecutorPlugin
+
+
+class ProcessExecutorPlugin(RuntimeExecutorPlugin):
+    """LAMBDA_RUNTIME_EXECUTOR=process: a function is a process, not a container."""
+
+    name = "process"
+
+    def load(self, *_args, **_kwargs):
+        from processes.executor import ProcessExecutor
+
+        hand_on_packed_bodies()
+        return ProcessExecutor
+
+
+def hand_on_packed_bodies():
+    """A function's URL hands bodies on as they came; LocalStack would unpack gzip on the way."""
+    from localstack.aws.handlers.codec import ContentDecoder
+
+    unpack = ContentDecoder.__call__
+
+    def unless_for_a_function(self, chain, context, response):
+        if ".lambda-url." not in context.request.host:
+            unpack(self, chain, context, response)
+
+    ContentDecoder.__call__ = unless_for_a_function
+
+
+class LoopbackServerPlugin(RuntimeServerPlugin):
+    """GATEWAY_SERVER=twisted-loopback: LocalStack's own server binds every address, whatever GATEWAY_LISTEN says."""
+
+    name = "twisted-loopback"
+
+    def load(self, *_args, **_kwargs):
+        import localstack.runtime.server.twisted as server
+        from twisted.internet import endpoints
+
+        class Loopback:
+            TCP6ServerEndpoint = endpoints.TCP6ServerEndpoint
+
+            @staticmethod
+            def TCP4ServerEndpoint(reactor, port):
+                return endpoints.TCP4ServerEndpoint(reactor, port, interface="127.0.0.1")
+
+        server.endpoints = Loopback
+        keep_objects_apart()
+        return server.TwistedRuntimeServer()
+
+
+def keep_objects_apart():
+    """Objects of S3 go where this process has its other files; LocalStack would put them into one place for all its processes."""
+    import localstack.services.s3.provider as s3
+
+    s3.DEFAULT_S3_TMP_DIR = os.path.join(tempfile.gettempdir(), "localstack-s3-storage")

@@ -1,0 +1,48 @@
+"""What a policy says: the part of IAM's rules that the policies of the functions use."""
+
+import fnmatch
+import json
+
+#: Conditions that are understood; another one is an error, not a permission.
+UNDERSTOOD = {"StringLikeIfExists", "StringLike"}
+
+
+def as_list(value):
+    return value if isinstance(value, list) else [value]
+
+
+def like(patterns, text):
+    # IAM knows * and ?, and no [classes].
+    return any(fnmatch.fnmatchcase(text, pattern.replace("[", "[[]")) for pattern in as_list(patterns))
+
+
+def holds(condition, context):
+    for operator, keys in condition.items():
+        if operator not in UNDERSTOOD:
+            raise ValueError(f"a condition that nobody evaluates here: {operator}")
+        for key, patterns in keys.items():
+            if key not in context:
+                if not operator.endswith("IfExists"):
+                    return False
+            elif not like(patterns, context[key]):
+                return False
+    return True
+
+
+class Policy:
+    def __init__(self, text):
+        self.statements = json.loads(text)["Statement"]
+        for statement in self.statements:
+            strange = set(statement) - {"Sid", "Effect", "Action", "Resource", "Condition"}
+            if strange or statement["Effect"] != "Allow":
+                raise ValueError(f"a statement that nobody evaluates here: {statement}")
+
+    def allows(self, action, resource, **context):
+        """Whether an action on a resource is allowed; `context` is what conditions ask for, `_` for `:` in its names."""
+        given = {name.replace("_", ":", 1): value for name, value in context.items()}
+        return any(
+            like([a.lower() for a in as_list(statement["Action"])], action.lower())
+            and like(statement["Resource"], resource)
+            and holds(statement.get("Condition", {}), given)
+            for statement in self.statements
+        )
