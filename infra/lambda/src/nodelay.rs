@@ -7,7 +7,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use rustix::net::sockopt::set_tcp_nodelay;
+use socket2::SockRef;
 
 /// Has all TCP sockets of this process send at once.
 pub(crate) fn set() {
@@ -17,7 +17,7 @@ pub(crate) fn set() {
         // number by now, that sends at once, which harms nothing.
         let socket = unsafe { BorrowedFd::borrow_raw(number) };
         // Whatever is no TCP socket refuses it.
-        let _ = set_tcp_nodelay(socket, true);
+        let _ = SockRef::from(&socket).set_tcp_nodelay(true);
     }
 }
 
