@@ -190,7 +190,7 @@ async fn an_answer_that_is_too_large_to_hand_on_is_behind_a_link_or_streamed() {
     }
     let fresh = ("TIDELAKE_MAX_STALENESS", "0s");
     let mut reader = start("query-http", 512, &over(&s3, "large", &[fresh])).await;
-    let sql = "select host, v from d.m";
+    let sql = "select host, v, 'a text that is the same in each row, and makes the answer larger' as filler from d.m";
     let reply = post(&mut reader, "/rest/sql", &[], sql).await;
     assert_eq!(reply.status, 303, "{}", reply.text());
     let told = reply.json().unwrap();
