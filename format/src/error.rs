@@ -26,6 +26,11 @@ impl Kind {
     pub fn is_retryable(self) -> bool {
         matches!(self, Kind::Conflict | Kind::Unavailable)
     }
+
+    /// Whether it is for the caller to change something, and for nobody who runs the system.
+    pub fn is_callers(self) -> bool {
+        matches!(self, Kind::Invalid | Kind::NotFound | Kind::Unsupported)
+    }
 }
 
 /// An error with its [`Kind`], a message, `key: value` context and the error beneath it.

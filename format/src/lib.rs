@@ -23,6 +23,7 @@ pub mod rows;
 pub mod schema;
 pub mod segment;
 pub mod snapshot;
+pub mod steps;
 pub mod store;
 pub mod tags;
 pub mod types;

@@ -25,6 +25,8 @@ use tidelake_format::{
     ids::Version,
     meta::{Catalog, Root},
     snapshot::{Snapshot, SnapshotReader},
+    step,
+    steps::stepped,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -296,7 +298,7 @@ impl Engine {
         snapshot: &Arc<Snapshot>,
     ) -> Result<Arc<Prepared>> {
         let (view, state) = self.state(session, snapshot.clone());
-        let prepared = Arc::new(plan(sql, parsed, session, &view, &state).await?);
+        let prepared = Arc::new(stepped(step!("plan"), plan(sql, parsed, session, &view, &state)).await?);
         self.inner.plans.keep(session, &prepared);
         Ok(prepared)
     }
@@ -342,11 +344,13 @@ impl Engine {
         };
         let timeout = self.inner.config.timeout;
         let deadline = tokio::time::Instant::now() + timeout;
-        let executable = tokio::time::timeout_at(deadline, self.executable(session, snapshot, statement, parameters));
+        let step = step!("query");
+        let executable = self.executable(session, snapshot, statement, parameters);
+        let executable = tokio::time::timeout_at(deadline, stepped(step.clone(), executable));
         let executable = executable.await.map_err(|_| guard::too_long(timeout))??;
         let plan = reset_plan_states(executable.plan).map_err(from_datafusion)?;
-        let stream = execute_stream(plan, executable.context).map_err(from_datafusion)?;
-        let guard = guard::Guard::new(stream, schema.clone(), permit, deadline, timeout);
+        let stream = step.in_scope(|| execute_stream(plan, executable.context)).map_err(from_datafusion)?;
+        let guard = guard::Guard::new(stream, schema.clone(), permit, step, deadline, timeout);
         Ok(Outcome::Rows(Box::pin(guard)))
     }
 

@@ -3,6 +3,8 @@
 mod chaos;
 mod w1;
 
+use std::{net::UdpSocket, time::Duration};
+
 use serde_json::{Value, json};
 use tidelake_loadtest::drive::platform::{Function, HttpReply, Outcome};
 use tidelake_tests::{Http, S3Server, Server, functions::program};
@@ -138,6 +140,64 @@ async fn a_message_that_comes_again_changes_what_was_overwritten_only_without_de
         assert_eq!(failures(queue.invoke(&poison).await.unwrap()), ["bad"]);
         assert_eq!(value(&mut reader, "select count(*) from q.m").await, 3);
     }
+}
+
+/// What comes to the platform's daemon for traces until an invocation has been answered.
+fn traced(daemon: &UdpSocket) -> Vec<Value> {
+    let (mut buffer, mut documents) = (vec![0; 65_536], Vec::new());
+    while let Ok(n) = daemon.recv(&mut buffer) {
+        let text = std::str::from_utf8(&buffer[..n]).unwrap();
+        documents.push(serde_json::from_str(text.split_once('\n').unwrap().1).unwrap());
+    }
+    documents
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_platforms_trace_shows_the_steps_of_an_invocation_and_each_request_to_the_store() {
+    let Some(s3) = S3Server::start() else { return };
+    let daemon = UdpSocket::bind("127.0.0.1:0").unwrap();
+    daemon.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let address = daemon.local_addr().unwrap().to_string();
+    let settings = over(&s3, "traced", &[("AWS_XRAY_DAEMON_ADDRESS", &address), ("TIDELAKE_MAX_STALENESS", "0s")]);
+    let mut writer = start("ingest-http", 512, &settings).await;
+    let mut reader = start("query-http", 512, &settings).await;
+    let mut compact = start("compact", 512, &settings).await;
+    let is_put_to = |document: &Value, under: &str| {
+        let key = document["annotations"]["key"].as_str().unwrap_or_default();
+        document["aws"]["operation"] == "PutObject" && key.starts_with(under)
+    };
+    let line = "cpu,host=h1 secret=1.5 1700000000000";
+    for is_first in [true, false] {
+        assert_eq!(post(&mut writer, "/write?db=a&precision=ms", &[], line).await.status, 204);
+        let documents = traced(&daemon);
+        let segment = documents.iter().find(|d| d["name"] == "segment").unwrap_or_else(|| panic!("{documents:?}"));
+        assert_eq!(segment["parent_id"], "53995c3f42cd8ad8");
+        assert_eq!(segment["annotations"], json!({"rows": 1}));
+        let put = documents.iter().filter(|d| is_put_to(d, "log/")).collect::<Vec<_>>();
+        let [put] = put.as_slice() else { panic!("one segment is one PUT: {documents:?}") };
+        assert_eq!((&put["parent_id"], &put["name"]), (&segment["id"], &json!("S3")));
+        let commits = documents.iter().filter(|d| is_put_to(d, "meta/")).count();
+        assert_eq!(commits > 0, is_first, "a new table is a commit: {documents:?}");
+        for document in &documents {
+            assert_eq!(document["trace_id"], "1-5bef4de7-ad49b0e87f6ef6c87fc2e700");
+            assert!(document["start_time"].as_f64() <= document["end_time"].as_f64(), "{document}");
+            assert_eq!(document["fault"], Value::Null, "{document}");
+        }
+        assert!(!format!("{documents:?}").contains("secret"), "rows are not in traces");
+    }
+    assert_eq!(value(&mut reader, "select count(secret) from a.cpu").await, 1);
+    let documents = traced(&daemon);
+    for name in ["snapshot", "plan", "query"] {
+        assert!(documents.iter().any(|d| d["name"] == name), "{name}: {documents:?}");
+    }
+    assert!(!format!("{documents:?}").contains("secret"), "statements are not in traces");
+    // A fold leaves alone what is younger than its margin.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let Outcome::Answered(done) = compact.invoke(&json!({"task": "fold"})).await.unwrap() else { panic!() };
+    let documents = traced(&daemon);
+    let fold = documents.iter().find(|d| d["name"] == "fold").unwrap_or_else(|| panic!("{done:?}: {documents:?}"));
+    let file = documents.iter().find(|d| is_put_to(d, "data/")).unwrap_or_else(|| panic!("{documents:?}"));
+    assert_eq!(file["parent_id"], fold["id"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

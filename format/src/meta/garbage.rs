@@ -19,7 +19,8 @@ use crate::{
     ids::{FileId, Position, TableId, Version},
     layout::{self, Part},
     log::{Listing, VOID_MS},
-    segment,
+    segment, step,
+    steps::stepped,
 };
 
 /// How many segments above a missing number one collection looks at.
@@ -80,7 +81,8 @@ pub struct Collected {
 /// # Errors
 /// As [`Collector::collect`].
 pub async fn collect(root: &Root, sweep: Sweep) -> Result<Collected> {
-    Collector::new(root.clone(), GarbageOptions::default()).collect(sweep).await
+    let collector = Collector::new(root.clone(), GarbageOptions::default());
+    stepped(step!("collect"), collector.collect(sweep)).await
 }
 
 /// Collects garbage of one root; handles of one root share what they have looked at.

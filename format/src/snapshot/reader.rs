@@ -12,6 +12,8 @@ use crate::{
     layout,
     log::{Fetched, Listing, Pending, fetch},
     meta::{Catalog, Root},
+    step,
+    steps::stepped,
     store::{Ambient, Moment, Store},
 };
 
@@ -135,6 +137,12 @@ impl SnapshotReader {
         {
             return Ok(current.snapshot);
         }
+        stepped(step!("snapshot"), self.read(called, tokens)).await
+    }
+
+    /// A snapshot that was asked for at `called` or later.
+    async fn read(&self, called: Moment, tokens: &[Token]) -> Result<Arc<Snapshot>> {
+        let inner = &self.inner;
         let mut reading = inner.reading.lock().await;
         if let Some(current) = inner.current.lock().clone()
             && current.asked.not_before(&called)

@@ -278,7 +278,7 @@ impl Store {
     async fn fetch(&self, key: &str, range: Option<Range<u64>>, last: &Range<u64>) -> Result<Fetched> {
         let path = self.path(key)?;
         let options = GetOptions::new().with_range(range.clone());
-        let fetched = self.retried(key, || async {
+        let fetched = self.retried("get", key, || async {
             let read = async {
                 let found = self.begin(&path, options.clone()).await?;
                 let (size, start) = (found.meta.size, range.as_ref().map_or(0, |range| range.start));

@@ -7,7 +7,11 @@ use object_store::{ObjectStore, PutMode};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{Store, failed};
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    step,
+    steps::stepped,
+};
 
 /// What [`Store::create`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +69,11 @@ impl Store {
         bytes: Bytes,
         deadline: Duration,
     ) -> Result<(Created, Option<Bytes>)> {
+        let step = step!("store", operation = "put", key, bytes = bytes.len());
+        stepped(step, self.create_in_step(key, bytes, deadline)).await
+    }
+
+    async fn create_in_step(&self, key: &str, bytes: Bytes, deadline: Duration) -> Result<(Created, Option<Bytes>)> {
         let deadline = Instant::now() + deadline;
         let mut wait = FIRST_WAIT;
         loop {

@@ -24,7 +24,7 @@ impl Store {
             }
             None => {
                 let path = self.path(prefix)?;
-                let listed = self.retried(prefix, || async {
+                let listed = self.retried("list", prefix, || async {
                     shared.counters.list();
                     shared.object.list(Some(&path)).try_collect().await
                 });
@@ -85,7 +85,7 @@ impl Store {
         token: Option<String>,
         max_keys: Option<usize>,
     ) -> Result<Page> {
-        let found = self.retried(prefix, || async {
+        let found = self.retried("list", prefix, || async {
             self.shared.counters.list();
             let options = PaginatedListOptions { page_token: token.clone(), max_keys, ..Default::default() };
             pages.list_paginated(Some(prefix), options).await

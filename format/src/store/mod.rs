@@ -199,7 +199,7 @@ impl Store {
         let path = self.path(key)?;
         let counters = &self.shared.counters;
         let (bytes, meta) = self
-            .retried(key, || async {
+            .retried("get", key, || async {
                 let found = self.begin(&path, GetOptions::new()).await?;
                 let meta = found.meta.clone();
                 Ok((all_bytes(found).await?, meta))
@@ -223,7 +223,7 @@ impl Store {
         }
         let path = self.path(key)?;
         let counters = &self.shared.counters;
-        let found = self.retried(key, || async {
+        let found = self.retried("get", key, || async {
             let options = GetOptions::new().with_range(Some(range.clone()));
             let read = async { all_bytes(self.begin(&path, options).await?).await };
             match read.await {
@@ -266,7 +266,7 @@ impl Store {
             return coalesce_ranges(ranges, fetch, OBJECT_STORE_COALESCE_DEFAULT).await;
         }
         let path = self.path(key)?;
-        let found = self.retried(key, || async {
+        let found = self.retried("get", key, || async {
             shared.counters.get();
             match shared.object.get_ranges(&path, ranges).await {
                 Ok(found) => Ok(Ok(found)),
@@ -307,7 +307,7 @@ impl Store {
     /// As [`Store::get`].
     pub async fn head(&self, key: &str) -> Result<ObjectMeta> {
         let path = self.path(key)?;
-        self.retried(key, || async {
+        self.retried("head", key, || async {
             self.shared.counters.head();
             self.shared.object.head(&path).await
         })
@@ -322,7 +322,7 @@ impl Store {
     /// [`Kind::Unavailable`](crate::Kind::Unavailable).
     pub async fn delete(&self, key: &str) -> Result<()> {
         let path = self.path(key)?;
-        let deleted = self.retried(key, || async {
+        let deleted = self.retried("delete", key, || async {
             self.shared.counters.delete();
             match self.shared.object.delete(&path).await {
                 Err(object_store::Error::NotFound { .. }) => Ok(()),

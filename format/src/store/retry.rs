@@ -5,7 +5,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{Store, create::is_final, failed};
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    step,
+    steps::stepped,
+};
 
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
@@ -18,8 +22,15 @@ impl Store {
     pub const READ_DEADLINE: Duration = Duration::from_secs(60);
 
     /// Runs a request that changes nothing when repeated, again while it fails for a moment, after random waits that
-    /// double up to half a second.
-    pub(super) async fn retried<T, F>(&self, key: &str, request: impl Fn() -> F) -> Result<T>
+    /// double up to half a second. `operation` is its name in traces.
+    pub(super) async fn retried<T, F>(&self, operation: &'static str, key: &str, request: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, object_store::Error>>,
+    {
+        stepped(step!("store", operation, key), self.retried_in_step(key, request)).await
+    }
+
+    async fn retried_in_step<T, F>(&self, key: &str, request: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T, object_store::Error>>,
     {

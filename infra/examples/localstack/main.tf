@@ -58,7 +58,8 @@ module "tidelake" {
     environment      = var.environment
   }
 
-  observability = var.alarms ? { dashboard = false } : null
+  # A log that is behind rings within a minute.
+  observability = var.alarms ? { dashboard = false, lag_seconds = 60 } : null
 
   log_level          = var.log_level
   log_retention_days = 1

@@ -88,8 +88,7 @@ impl HttpFunction {
     /// The answer to one event.
     async fn answer(&self, request: lambda_http::Request) -> Response {
         let context = request.lambda_context();
-        let trace_id = context.xray_trace_id.as_deref().unwrap_or_default();
-        let span = tracing::info_span!("invocation", request_id = context.request_id, trace_id);
+        let span = self.telemetry.begin(&context);
         let left = time_left(&context);
         let answer = tokio::time::timeout(left, self.routed(request, left));
         let response = match answer.instrument(span.clone()).await {
@@ -104,6 +103,9 @@ impl HttpFunction {
                 refused(&error)
             }
         };
+        if response.status().is_server_error() {
+            self.telemetry.failed();
+        }
         self.telemetry.tell(&context.request_id, &[]);
         response
     }

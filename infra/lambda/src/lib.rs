@@ -1,6 +1,7 @@
 //! What all functions have in common: settings from the environment, logs and counts, tokens, the platform's own API.
 //!
-//! A function is a thin door: [`variables`] reads its settings, [`telemetry`] says what it does, [`http`] turns events of
+//! A function is a thin door: [`variables`] reads its settings, [`telemetry`] says what it does, [`traces`] tells the
+//! platform's traces its steps, [`http`] turns events of
 //! function URLs, API Gateway and load balancers into requests for the routes of a server, [`tokens`] lets in who has one,
 //! [`aws`] asks the platform, [`results`] puts large answers into the store, [`lazily`] opens the root at the start and again where that failed.
 
@@ -12,6 +13,7 @@ pub mod results;
 pub mod telemetry;
 pub mod testing;
 pub mod tokens;
+pub mod traces;
 pub mod variables;
 
 use std::time::{Duration, SystemTime};

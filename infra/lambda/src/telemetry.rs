@@ -1,4 +1,4 @@
-//! What a function says: log lines of JSON, and counts of each invocation in CloudWatch's embedded metric format.
+//! What a function says: log lines of JSON, counts of each invocation in CloudWatch's embedded metric format, and traces.
 //!
 //! A count that is 0 is not said: each metric is billed for the hours in which it is, and an idle function costs nothing.
 
@@ -12,6 +12,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use lambda_runtime::Context;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -19,15 +20,19 @@ use tidelake_format::{
     Error, Result,
     store::{Store, StoreCounters},
 };
-use tracing_subscriber::EnvFilter;
+use tracing::Span;
+use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _};
 
-use crate::variables::Variables;
+use crate::{traces::Traces, variables::Variables};
 
 /// The namespace of all metrics.
 const NAMESPACE: &str = "Tidelake";
 
+/// The metric of what the caller is not to blame for.
+const FAILURES: &str = "Failures";
+
 /// The counters that are told: their names in this process, as metrics, and their units. Others are not: each costs.
-const TOLD: [(&str, &str, &str); 9] = [
+const TOLD: [(&str, &str, &str); 8] = [
     ("tidelake_ingest_rows_total", "RowsWritten", "Count"),
     ("tidelake_ingest_rejected_total", "RowsRejected", "Count"),
     ("tidelake_ingest_segments_total", "Segments", "Count"),
@@ -36,7 +41,6 @@ const TOLD: [(&str, &str, &str); 9] = [
     ("tidelake_compact_fold_rows_total", "RowsFolded", "Count"),
     ("tidelake_compact_merge_rows_total", "RowsMerged", "Count"),
     ("tidelake_compact_expired_rows_total", "RowsExpired", "Count"),
-    ("tidelake_compact_failures_total", "Failures", "Count"),
 ];
 
 /// Counts what happens between two invocations' ends.
@@ -80,6 +84,8 @@ pub struct Telemetry {
     function: Option<String>,
     /// The store, and what it had been asked when that was last told.
     store: Arc<Mutex<Option<(Store, StoreCounters)>>>,
+    /// Where the platform takes traces.
+    traces: Option<Traces>,
 }
 
 /// A state, told as a metric: name, value and unit.
@@ -97,26 +103,36 @@ impl Telemetry {
             .map_err(|e| Error::invalid("TIDELAKE_LOG is not a filter").with("found", &filter).source(e))?;
         let is_told = variables.boolean("TIDELAKE_METRICS", true);
         Ok(STARTED.get_or_init(|| {
-            let subscriber = tracing_subscriber::fmt()
+            let lines = tracing_subscriber::fmt::layer()
                 .json()
                 .flatten_event(true)
                 .with_current_span(true)
                 .with_span_list(false)
-                .with_env_filter(filter)
                 .with_writer(std::io::stdout)
-                .finish();
+                .with_filter(filter);
+            let traces = variables.text("AWS_XRAY_DAEMON_ADDRESS").and_then(|daemon| Traces::to(&daemon));
+            let subscriber = tracing_subscriber::registry().with(lines).with(traces.as_ref().map(Traces::layer));
             let counts = Counts::default();
             // Both fail only where something else in the process was first.
             let _ = tracing::subscriber::set_global_default(subscriber);
             let _ = metrics::set_global_recorder(counts.clone());
             let function = std::env::var("AWS_LAMBDA_FUNCTION_NAME").unwrap_or_else(|_| "function".to_owned());
-            Telemetry { counts, function: is_told.then_some(function), store: Arc::default() }
+            Telemetry { counts, function: is_told.then_some(function), store: Arc::default(), traces }
         }))
     }
 
     /// Says nothing and counts nothing.
     pub fn silent() -> Self {
-        Self { counts: Counts::default(), function: None, store: Arc::default() }
+        Self { counts: Counts::default(), function: None, store: Arc::default(), traces: None }
+    }
+
+    /// Begins an invocation: the span of its log lines, and its trace.
+    pub fn begin(&self, context: &Context) -> Span {
+        let trace_id = context.xray_trace_id.as_deref().unwrap_or_default();
+        if let Some(traces) = &self.traces {
+            traces.begin(trace_id);
+        }
+        tracing::info_span!("invocation", request_id = context.request_id, trace_id)
     }
 
     /// Tells the requests to this store from now on: not as metrics, which are billed, but beside them.
@@ -137,6 +153,11 @@ impl Telemetry {
                 "put_bytes": new.put_bytes, "get_bytes": new.get_bytes,
             })
         })
+    }
+
+    /// Counts an answer or a run that failed by no fault of the caller's.
+    pub fn failed(&self) {
+        self.counts.0.lock().entry(FAILURES).or_default().fetch_add(1, Relaxed);
     }
 
     /// Tells what was counted since the last call, and these states.

@@ -127,11 +127,12 @@ impl CompactFunction {
 
     async fn answer(&self, event: LambdaEvent<Value>) -> Result<Done, lambda_runtime::Error> {
         let LambdaEvent { payload, context } = event;
-        let trace_id = context.xray_trace_id.as_deref().unwrap_or_default();
-        let span = tracing::info_span!("invocation", request_id = context.request_id, trace_id);
+        let span = self.telemetry.begin(&context);
         let done = self.compact(payload, &context).instrument(span.clone()).await;
         if let Err(error) = &done {
             span.in_scope(|| tracing::error!(kind = ?error.kind(), %error, "compaction failed"));
+            self.telemetry.failed();
+            self.telemetry.tell(&context.request_id, &[]);
         }
         Ok(done?)
     }

@@ -130,9 +130,11 @@ impl QueueFunction {
 
     async fn answer(&self, event: LambdaEvent<Value>) -> Result<Unwritten, lambda_runtime::Error> {
         let LambdaEvent { payload, context } = event;
-        let trace_id = context.xray_trace_id.as_deref().unwrap_or_default();
-        let span = tracing::info_span!("invocation", request_id = context.request_id, trace_id);
+        let span = self.telemetry.begin(&context);
         let answer = self.write(payload, &context).instrument(span).await;
+        if answer.is_err() {
+            self.telemetry.failed();
+        }
         self.telemetry.tell(&context.request_id, &[]);
         Ok(answer?)
     }
@@ -155,6 +157,9 @@ impl QueueFunction {
                 Ok(()) => None,
                 Err(error) => {
                     tracing::warn!(message_id = id, kind = ?error.kind(), %error, "a message was not written");
+                    if !error.kind().is_callers() {
+                        self.telemetry.failed();
+                    }
                     Some(Item { item_identifier: id })
                 }
             }

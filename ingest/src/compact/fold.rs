@@ -22,6 +22,8 @@ use tidelake_format::{
     offload::{Urgency, offload_by},
     rows::{Block, SeriesSet, batch_bytes},
     schema::{Covers, Database, Supertable},
+    step,
+    steps::stepped,
     store::Moment,
 };
 
@@ -60,10 +62,15 @@ impl Inner {
     /// Conflict when somebody else folded the same segments meanwhile; when all that is left waits for a segment that
     /// cannot be read, the error of that one.
     pub(super) async fn fold(&self) -> Result<CompactReport> {
+        stepped(step!("fold"), self.fold_cut()).await
+    }
+
+    async fn fold_cut(&self) -> Result<CompactReport> {
         let started = Moment::now(self.root.store().ambient().as_ref());
         let cut = Arc::new(cut(&self.root, self.margin(), self.config.fold_max_bytes).await?);
         for fault in &cut.faults {
-            tracing::error!(position = %fault.position, error = %fault.error, "a segment holds up the log");
+            let kind = fault.error.kind();
+            tracing::error!(position = %fault.position, ?kind, error = %fault.error, "a segment holds up the log");
         }
         let held = cut.faults.first().filter(|_| cut.segments.is_empty());
         let held = held.map(|fault| Error::new(fault.error.kind(), fault.error.to_string()));

@@ -20,6 +20,8 @@ use tidelake_format::{
     offload::offload_by,
     rows::{Block, SeriesSet},
     schema::{Database, Supertable, field_id},
+    step,
+    steps::stepped,
     store::{Moment, Store},
     tags::TagManifest,
 };
@@ -170,7 +172,8 @@ impl Inner {
         let mut report =
             CompactReport { merged_files: chosen.len() as u64, merged_rows: books.rows, ..CompactReport::default() };
         let mut output = Output { store, table, partition, published: Vec::new() };
-        let (dropped, deleted) = rewrite(&mut output, supertable.clone(), database, &chosen, books, limits).await?;
+        let rewriting = rewrite(&mut output, supertable.clone(), database, &chosen, books, limits);
+        let (dropped, deleted) = stepped(step!("merge", rows = report.merged_rows), rewriting).await?;
         (report.duplicates, report.deleted) = (dropped.rows, deleted);
         report.files = output.published.len() as u64;
         report.bytes = output.published.iter().map(Published::bytes).sum();

@@ -359,7 +359,7 @@ fn failed(step: &'static str, result: Result<()>) {
         counter!(COMPACT_FAILURES, "step" => step).increment(1);
         match error.kind() {
             Kind::Conflict | Kind::Unavailable => tracing::info!(step, %error, "compaction did not get through"),
-            _ => tracing::error!(step, %error, "compaction failed"),
+            kind => tracing::error!(step, ?kind, %error, "compaction failed"),
         }
     }
 }

@@ -81,7 +81,7 @@ fn affected(done: &Executed) -> Response {
 
 fn refused(status: StatusCode, error: &Error) -> Response {
     if matches!(error.kind(), Kind::Internal | Kind::Corrupt) {
-        tracing::error!(?error, "a statement failed");
+        tracing::error!(kind = ?error.kind(), ?error, "a statement failed");
     }
     reply::json(status, &json!({ "code": error.tdengine_code(), "desc": error.to_string() }))
 }

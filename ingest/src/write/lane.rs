@@ -21,6 +21,8 @@ use tidelake_format::{
     rows::Block,
     schema::field_id,
     segment::{self, Compression, SegmentHeader},
+    step,
+    steps::stepped,
     store::{Created, Moment, Store},
 };
 use tokio::time::{Instant, sleep};
@@ -210,6 +212,11 @@ impl Lane {
     /// # Errors
     /// Internal when the blocks cannot be encoded: nothing was put.
     async fn put(&mut self, blocks: Vec<Block>, bytes: usize) -> Result<Position> {
+        let rows = blocks.iter().map(|block| block.rows.num_rows()).sum::<usize>();
+        stepped(step!("segment", rows), self.put_blocks(blocks, bytes)).await
+    }
+
+    async fn put_blocks(&mut self, blocks: Vec<Block>, bytes: usize) -> Result<Position> {
         let blocks = Arc::new(blocking(bytes, move || segment::concat_blocks(blocks)).await?);
         loop {
             if self.started.age(self.store.ambient().as_ref()) > ID_LIFE {

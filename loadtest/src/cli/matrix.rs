@@ -5,6 +5,7 @@ use super::write::{line, load};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 use tidelake_loadtest::Devices;
 use tidelake_loadtest::drive::server::{self, ServerOptions};
 use tidelake_loadtest::drive::{Durability, Existing, Protocol, WriteOptions, WriteSample, create_database};
@@ -77,7 +78,7 @@ impl Cells {
         tell: &mut dyn FnMut(&WriteSample),
     ) -> Result<Vec<WriteSample>> {
         let (sizes, clients) = (list::<usize>(&self.sizes)?, list::<usize>(&self.client_counts)?);
-        let mut samples = Vec::new();
+        let (mut samples, mut roots) = (Vec::new(), Vec::new());
         for (&protocol, &durability) in
             self.cell_protocols.iter().flat_map(|one| self.cell_durabilities.iter().map(move |two| (one, two)))
         {
@@ -92,7 +93,7 @@ impl Cells {
                     (options.rows_per_request, options.clients) = (rows_per_request, clients);
                     // A DoPut is what is acknowledged: a request.
                     options.rows_per_stream = rows_per_request as u64;
-                    samples.push(place.fill(options, set, tell).await?);
+                    samples.push(place.fill(options, set, &mut roots, tell).await?);
                 }
             }
         }
@@ -106,7 +107,7 @@ impl Cells {
         seed: u64,
         tell: &mut dyn FnMut(&WriteSample),
     ) -> Result<Vec<WriteSample>> {
-        let mut samples = Vec::new();
+        let (mut samples, mut roots) = (Vec::new(), Vec::new());
         if !self.cell_protocols.contains(&Protocol::Flight) {
             return Ok(samples);
         }
@@ -115,18 +116,21 @@ impl Cells {
             options.protocol = Protocol::Flight;
             (options.rows_per_request, options.clients) = (BULK_BATCH, clients);
             let set = cell(BULK_BATCH, clients, u64::MAX, self.cell_most, seed);
-            samples.push(place.fill(options, set, tell).await?);
+            samples.push(place.fill(options, set, &mut roots, tell).await?);
         }
         Ok(samples)
     }
 }
 
 impl Place<'_> {
-    /// Writes the set into an empty database; the endpoints in `options` are set here.
+    /// Writes the set into an empty database; the endpoints in `options` are set here. A root that was made for it is added to
+    /// `roots`, to be deleted after the last cell: some file systems (ext4 without a journal) look for a place for a new file
+    /// among all those that were deleted in the minutes before, and the cells after would be slower by that.
     async fn fill(
         self,
         options: WriteOptions,
         set: Devices,
+        roots: &mut Vec<TempDir>,
         tell: &mut dyn FnMut(&WriteSample),
     ) -> Result<WriteSample> {
         let sample = match self {
@@ -149,6 +153,7 @@ impl Place<'_> {
                     Some(before) => Some([before, sync(root.path()).await?]),
                     None => None,
                 };
+                roots.push(root);
                 WriteSample { sync_ms, ..sample? }
             }
         };

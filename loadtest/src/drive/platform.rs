@@ -41,6 +41,8 @@ pub use used::{StoreRequests, Used};
 
 /// How long a process may take until it asks for its first event, as on the platform.
 const INIT_LIMIT: Duration = Duration::from_secs(10);
+/// The trace of every invocation.
+const TRACE: &str = "Root=1-5bef4de7-ad49b0e87f6ef6c87fc2e700;Parent=53995c3f42cd8ad8";
 /// The largest reply of a function that streams.
 const MOST_BYTES: usize = 200 << 20;
 
@@ -102,6 +104,8 @@ struct Shared {
     waiting: Mutex<HashMap<String, oneshot::Sender<Outcome>>>,
     /// Whether the process has asked for its first event.
     ready: watch::Sender<bool>,
+    /// Whether traces are recorded: where the process is told of a daemon that takes them.
+    is_traced: bool,
 }
 
 impl Shared {
@@ -321,7 +325,8 @@ type Begun = (mpsc::UnboundedSender<Pending>, Child, Arc<Shared>, tokio::task::J
 async fn begin(program: &FsPath, environment: &[(String, String)]) -> Result<Begun> {
     let (events, next) = mpsc::unbounded_channel();
     let ready = watch::Sender::new(false);
-    let shared = Arc::new(Shared { next: AsyncMutex::new(next), waiting: Mutex::default(), ready });
+    let is_traced = environment.iter().any(|(name, _)| name == "AWS_XRAY_DAEMON_ADDRESS");
+    let shared = Arc::new(Shared { next: AsyncMutex::new(next), waiting: Mutex::default(), ready, is_traced });
     let routes = Router::new()
         .route("/2018-06-01/runtime/invocation/next", get(next_event))
         .route("/2018-06-01/runtime/invocation/{id}/response", post(response))
@@ -355,7 +360,7 @@ async fn next_event(State(shared): State<Arc<Shared>>) -> Response {
         ("lambda-runtime-aws-request-id", pending.id),
         ("lambda-runtime-deadline-ms", pending.deadline_ms.to_string()),
         ("lambda-runtime-invoked-function-arn", "arn:aws:lambda:us-east-1:000000000000:function:f".to_owned()),
-        ("lambda-runtime-trace-id", "Root=1-5bef4de7-ad49b0e87f6ef6c87fc2e700;Sampled=0".to_owned()),
+        ("lambda-runtime-trace-id", format!("{TRACE};Sampled={}", u8::from(shared.is_traced))),
         ("content-type", "application/json".to_owned()),
     ];
     (headers, pending.event).into_response()

@@ -18,12 +18,16 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
+use tracing::Span;
+
 use crate::{error::to_datafusion, wire::wire_batch};
 
 /// Batches in wire types until the end, an error or the deadline; after that the query is gone and its permit free.
 pub(super) struct Guard {
     schema: SchemaRef,
     running: Option<(SendableRecordBatchStream, OwnedSemaphorePermit)>,
+    /// What it is in traces, from its plan to its last batch.
+    step: Span,
     deadline: Pin<Box<Sleep>>,
     timeout: Duration,
 }
@@ -33,10 +37,11 @@ impl Guard {
         stream: SendableRecordBatchStream,
         schema: SchemaRef,
         permit: OwnedSemaphorePermit,
+        step: Span,
         deadline: Instant,
         timeout: Duration,
     ) -> Self {
-        Self { schema, running: Some((stream, permit)), deadline: Box::pin(sleep_until(deadline)), timeout }
+        Self { schema, running: Some((stream, permit)), step, deadline: Box::pin(sleep_until(deadline)), timeout }
     }
 }
 
@@ -51,6 +56,7 @@ impl Stream for Guard {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         let Some((stream, _)) = &mut this.running else { return Poll::Ready(None) };
+        let _in_step = this.step.enter();
         if this.deadline.as_mut().poll(cx).is_ready() {
             this.running = None;
             return Poll::Ready(Some(Err(to_datafusion(too_long(this.timeout)))));
@@ -60,6 +66,9 @@ impl Stream for Guard {
             Poll::Ready(Some(Ok(batch))) => Some(wire_batch(&batch, &this.schema).map_err(to_datafusion)),
             Poll::Ready(other) => other,
         };
+        if let Some(Err(error)) = &next {
+            this.step.record("error", tracing::field::display(error));
+        }
         if !matches!(next, Some(Ok(_))) {
             this.running = None;
         }

@@ -19,7 +19,7 @@ pub fn to_status(error: &Error) -> Status {
         Kind::Internal => Code::Internal,
     };
     match error.kind() {
-        Kind::Internal | Kind::Corrupt => tracing::error!(error = ?error, "a Flight SQL call failed"),
+        Kind::Internal | Kind::Corrupt => tracing::error!(kind = ?error.kind(), ?error, "a Flight SQL call failed"),
         Kind::Invalid | Kind::NotFound | Kind::Conflict | Kind::Unavailable | Kind::Unsupported => {}
     }
     // A status travels in headers, which peers bound to 8 KiB or so.

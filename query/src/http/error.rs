@@ -56,7 +56,7 @@ pub(super) fn retry_later(kind: Kind, mut response: Response) -> Response {
 /// What a person should look at goes to the log.
 pub(super) fn log(error: &Error) {
     if matches!(error.kind(), Kind::Internal | Kind::Corrupt) {
-        tracing::error!(error = ?error, "an HTTP query failed");
+        tracing::error!(kind = ?error.kind(), ?error, "an HTTP query failed");
     }
 }
 

@@ -50,7 +50,33 @@ class LoopbackServerPlugin(RuntimeServerPlugin):
 
         server.endpoints = Loopback
         keep_objects_apart()
+        hold_lines_against_patterns()
         return server.TwistedRuntimeServer()
+
+
+def hold_lines_against_patterns():
+    """A pattern that asks for a field of a line of JSON matches those lines; LocalStack's own matcher takes every line."""
+    import json
+    import re
+
+    import localstack.services.logs.provider as logs
+
+    def matcher(pattern):
+        shape = re.fullmatch(r'\{ \$\.(\w+) = "([^"]*)" \}', pattern)
+        if shape is None:
+            raise NotImplementedError(f"a pattern of another shape than {{ $.field = \"text\" }}: {pattern}")
+        name, expected = shape.groups()
+
+        def matches(_pattern, event):
+            try:
+                line = json.loads(event["message"])
+            except ValueError:
+                return False
+            return isinstance(line, dict) and line.get(name) == expected
+
+        return matches
+
+    logs.get_pattern_matcher = matcher
 
 
 def keep_objects_apart():
