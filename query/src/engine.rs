@@ -2,6 +2,7 @@
 
 mod guard;
 mod plans;
+mod running;
 mod state;
 mod template;
 
@@ -30,9 +31,13 @@ use tidelake_format::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub(crate) use self::running::{Running, SYSTEM};
 pub use self::template::{Plan, Template};
 
-use self::plans::{Executable, Plans};
+use self::{
+    plans::{Executable, Plans},
+    running::Underway,
+};
 use crate::{
     dialect::{self, Parsed, Shape, StatementKind},
     error::from_datafusion,
@@ -126,8 +131,15 @@ struct Inner {
     /// Functions, rules and the runtime, shared by every statement's own state.
     base: SessionState,
     plans: Plans,
+    underway: Running,
     running: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
+}
+
+/// The place of a statement among those that run.
+struct Place {
+    _permit: OwnedSemaphorePermit,
+    underway: Underway,
 }
 
 /// Limits of the engine.
@@ -153,7 +165,8 @@ impl Engine {
         let plans = Plans::new(config.memory_bytes / PLANS_SHARE);
         let running = Arc::new(Semaphore::new(config.concurrency.max(1)));
         let waiting = Arc::default();
-        Self { inner: Arc::new(Inner { reader, snapshots, writer, config, base, plans, running, waiting }) }
+        let underway = Running::new();
+        Self { inner: Arc::new(Inner { reader, snapshots, writer, config, base, plans, underway, running, waiting }) }
     }
 
     /// The door to the write path, under the session's idempotency key where it has one.
@@ -207,10 +220,13 @@ impl Engine {
         let Statement::Query { schema, .. } = &statement.kind else {
             return self.update(session, &statement.sql, parameters).await;
         };
-        let permit = self.permit().await?;
-        let snapshot = self.snapshot(session).await?;
+        let underway = self.inner.underway.begin(session, &statement.sql);
+        let permit = underway.unless_killed(self.permit()).await?;
+        underway.runs();
+        let snapshot = underway.unless_killed(self.snapshot(session)).await?;
+        let place = Place { _permit: permit, underway };
         if snapshot.catalog.version == statement.version {
-            return self.execute(session, snapshot, statement, parameters, permit).await;
+            return self.execute(session, snapshot, statement, parameters, place).await;
         }
         let Text::Query(text) = self.read(session, &statement.sql)? else {
             return Err(Error::internal("a statement that reads was read as one that writes"));
@@ -218,7 +234,7 @@ impl Engine {
         let again = self.plan(session, &statement.sql, text, &snapshot).await?;
         match &again.kind {
             Statement::Query { schema: new, .. } if new == schema => {
-                self.execute(session, snapshot, &again, parameters, permit).await
+                self.execute(session, snapshot, &again, parameters, place).await
             }
             _ => Err(Error::conflict("a table of this statement was changed: prepare it again")),
         }
@@ -233,18 +249,28 @@ impl Engine {
             let outcome = self.update(session, sql, None).await?;
             return Ok((Arc::new(update(sql, Vec::new())), outcome));
         };
-        let permit = self.permit().await?;
-        let snapshot = self.snapshot(session).await?;
-        let prepared = self.plan(session, sql, text, &snapshot).await?;
-        let outcome = self.execute(session, snapshot, &prepared, None, permit).await?;
+        let underway = self.inner.underway.begin(session, sql);
+        let permit = underway.unless_killed(self.permit()).await?;
+        underway.runs();
+        let snapshot = underway.unless_killed(self.snapshot(session)).await?;
+        let prepared = underway.unless_killed(self.plan(session, sql, text, &snapshot)).await?;
+        let outcome = self.execute(session, snapshot, &prepared, None, Place { _permit: permit, underway }).await?;
         Ok((prepared, outcome))
     }
 
     async fn update(&self, session: &Session, sql: &str, parameters: Option<RecordBatch>) -> Result<Outcome> {
         let parsed = dialect::parse(sql, session.double_quotes)?;
-        let StatementKind::Use(name) = parsed.kind else {
-            let outcome = self.writer(session)?.execute(session.database.as_deref(), sql, parameters).await?;
-            return Ok(Outcome::Updated(outcome));
+        let name = match parsed.kind {
+            StatementKind::Use(name) => name,
+            StatementKind::Kill(id) => {
+                self.inner.underway.kill(&id)?;
+                tracing::info!(query = id, "a query was killed");
+                return Ok(Outcome::Updated(WriteOutcome { affected_rows: 1, ..WriteOutcome::default() }));
+            }
+            StatementKind::Reads | StatementKind::Writes => {
+                let outcome = self.writer(session)?.execute(session.database.as_deref(), sql, parameters).await?;
+                return Ok(Outcome::Updated(outcome));
+            }
         };
         let catalog = self.catalog(session).await?;
         let database = catalog
@@ -337,7 +363,7 @@ impl Engine {
         snapshot: Arc<Snapshot>,
         statement: &Arc<Prepared>,
         parameters: Option<RecordBatch>,
-        permit: OwnedSemaphorePermit,
+        place: Place,
     ) -> Result<Outcome> {
         let Statement::Query { schema, .. } = &statement.kind else {
             return Err(Error::internal("only a statement that reads is executed here"));
@@ -346,11 +372,12 @@ impl Engine {
         let deadline = tokio::time::Instant::now() + timeout;
         let step = step!("query");
         let executable = self.executable(session, snapshot, statement, parameters);
-        let executable = tokio::time::timeout_at(deadline, stepped(step.clone(), executable));
+        let executable = place.underway.unless_killed(stepped(step.clone(), executable));
+        let executable = tokio::time::timeout_at(deadline, executable);
         let executable = executable.await.map_err(|_| guard::too_long(timeout))??;
         let plan = reset_plan_states(executable.plan).map_err(from_datafusion)?;
         let stream = step.in_scope(|| execute_stream(plan, executable.context)).map_err(from_datafusion)?;
-        let guard = guard::Guard::new(stream, schema.clone(), permit, step, deadline, timeout);
+        let guard = guard::Guard::new(stream, schema.clone(), place, step, deadline, timeout);
         Ok(Outcome::Rows(Box::pin(guard)))
     }
 
@@ -436,7 +463,7 @@ impl Engine {
     /// The state of one statement on one snapshot.
     fn state(&self, session: &Session, snapshot: Arc<Snapshot>) -> (Arc<View>, SessionState) {
         let view = Arc::new(View::new(snapshot, self.inner.reader.clone()));
-        let state = state::of_statement(&self.inner.base, session, &view);
+        let state = state::of_statement(&self.inner.base, session, &view, &self.inner.underway);
         (view, state)
     }
 

@@ -33,7 +33,7 @@ enum Output {
 #[expect(clippy::print_stdout, reason = "the command's result")]
 pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<()> {
     let settings = args.store.settings()?;
-    serve::log_to_stderr(&settings)?;
+    serve::logging::start(&settings)?;
     let store = Store::open(&settings.store, &settings.store_options)?;
     let report = check(&store, CheckOptions { rows: !args.quick }).await?;
     match args.output {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
@@ -67,6 +68,37 @@ pub(crate) struct ServerArgs {
     /// The database of unqualified tables
     #[arg(long, short = 'd', env = "TIDELAKE_DATABASE")]
     pub(crate) database: Option<String>,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+}
+
+/// How a client command knows its server, where the URL says https.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct TlsArgs {
+    /// Who may have signed the server's certificate, as a file of PEM [default: the authorities that browsers trust]
+    #[arg(long, env = "TIDELAKE_TLS_CA", value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// This client's certificate, where the server asks for one, as a file of PEM
+    #[arg(long, env = "TIDELAKE_TLS_CLIENT_CERTIFICATE", value_name = "FILE", requires = "tls_client_key")]
+    pub(crate) tls_client_certificate: Option<PathBuf>,
+    /// Its private key, as a file of PEM
+    #[arg(long, env = "TIDELAKE_TLS_CLIENT_KEY", value_name = "FILE", requires = "tls_client_certificate")]
+    pub(crate) tls_client_key: Option<PathBuf>,
+}
+
+impl TlsArgs {
+    /// What the files of `--tls-ca`, and of certificate and key, hold.
+    ///
+    /// # Errors
+    /// When one cannot be read, naming it.
+    pub(crate) fn read(&self) -> anyhow::Result<(Option<Vec<u8>>, Option<(Vec<u8>, Vec<u8>)>)> {
+        let read = |path: &PathBuf| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+        let identity = match (&self.tls_client_certificate, &self.tls_client_key) {
+            (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
+            _ => None,
+        };
+        Ok((self.tls_ca.as_ref().map(read).transpose()?, identity))
+    }
 }
 
 /// Runs the chosen command to its end.

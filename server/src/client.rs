@@ -13,7 +13,7 @@ use arrow_flight::{
     },
 };
 use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
 use crate::cli::ServerArgs;
 
@@ -40,8 +40,21 @@ impl Client {
     /// # Errors
     /// When the address is no URL or nobody answers there.
     pub(crate) async fn connect(server: &ServerArgs) -> anyhow::Result<Self> {
-        let channel = Endpoint::from_shared(server.url.clone())
-            .with_context(|| format!("{} is no URL of a server", server.url))?
+        let mut endpoint = Endpoint::from_shared(server.url.clone())
+            .with_context(|| format!("{} is no URL of a server", server.url))?;
+        if server.url.starts_with("https://") {
+            let (ca, identity) = server.tls.read()?;
+            let mut config = ClientTlsConfig::new();
+            config = match ca {
+                Some(pem) => config.ca_certificate(Certificate::from_pem(pem)),
+                None => config.with_webpki_roots(),
+            };
+            if let Some((certificate, key)) = identity {
+                config = config.identity(Identity::from_pem(certificate, key));
+            }
+            endpoint = endpoint.tls_config(config).context("the files of TLS cannot be used")?;
+        }
+        let channel = endpoint
             .connect_timeout(Duration::from_secs(10))
             .initial_stream_window_size(16 << 20)
             .initial_connection_window_size(16 << 20)

@@ -7,7 +7,7 @@ use crate::{serve, settings::Settings};
 /// Folds the whole log and merges every partition, then prints what was done.
 #[expect(clippy::print_stdout, reason = "the command's result")]
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
-    serve::log_to_stderr(&settings)?;
+    serve::logging::start(&settings)?;
     let root = serve::open_root(&settings).await?;
     let ingest = Ingest::open(root, serve::ingest_config(&settings)).await?;
     let report = ingest.compact(tidelake_ingest::compact::CompactRequest::Full).await?;

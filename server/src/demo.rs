@@ -60,7 +60,7 @@ pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<()> {
         ..Layer::default()
     };
     let settings = Settings::resolve(None, layer)?;
-    serve::log_to_stderr(&settings)?;
+    serve::logging::start(&settings)?;
     let server = match Server::start(settings.clone()).await {
         Ok(server) => server,
         // Something serves there already, most likely InfluxDB: any free port will do for a demo.

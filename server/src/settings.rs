@@ -6,7 +6,7 @@ use serde::Deserialize;
 use tidelake_format::units;
 use tidelake_ingest::decode::line_protocol::LinePrecision;
 
-use crate::memory;
+use crate::{memory, serve::TlsFiles};
 
 /// The longest that requests wait to share a log segment.
 const LONGEST_FLUSH_INTERVAL: Duration = Duration::from_secs(10);
@@ -39,6 +39,16 @@ pub(crate) struct Layer {
     /// A second address that serves Flight SQL alone
     #[arg(long, env = "TIDELAKE_FLIGHT_LISTEN", value_name = "ADDR")]
     pub(crate) flight_listen: Option<Text>,
+    /// The certificate of every port but UDP's, and those that signed it, as a file of PEM; with it they speak TLS alone
+    /// [default: none]
+    #[arg(long, env = "TIDELAKE_TLS_CERTIFICATE", value_name = "FILE")]
+    pub(crate) tls_certificate: Option<Text>,
+    /// Its private key, as a file of PEM
+    #[arg(long, env = "TIDELAKE_TLS_KEY", value_name = "FILE")]
+    pub(crate) tls_key: Option<Text>,
+    /// Who signs the certificates of clients, as a file of PEM; with it clients need one [default: none]
+    #[arg(long, env = "TIDELAKE_TLS_CLIENT_CA", value_name = "FILE")]
+    pub(crate) tls_client_ca: Option<Text>,
     /// Address that takes line protocol in UDP datagrams, unacknowledged [default: none]
     #[arg(long, env = "TIDELAKE_UDP_LISTEN", value_name = "ADDR")]
     pub(crate) udp_listen: Option<Text>,
@@ -159,6 +169,7 @@ pub(crate) struct Settings {
     pub(crate) disk_cache_size: usize,
     pub(crate) listen: SocketAddr,
     pub(crate) flight_listen: Option<SocketAddr>,
+    pub(crate) tls: Option<TlsFiles>,
     pub(crate) udp_listen: Option<SocketAddr>,
     pub(crate) udp_database: String,
     pub(crate) udp_precision: LinePrecision,
@@ -245,7 +256,26 @@ impl Settings {
         if let Some(found) = flush_interval.take_if(|found| *found > LONGEST_FLUSH_INTERVAL) {
             check.fault("flush_interval", "at most 10s", &format!("{found:?}"));
         }
+        let path = |flag, file| pick(flag, file).filter(|text| !text.is_empty()).map(PathBuf::from);
+        let tls_files = (
+            path(&flags.tls_certificate, &below.tls_certificate),
+            path(&flags.tls_key, &below.tls_key),
+            path(&flags.tls_client_ca, &below.tls_client_ca),
+        );
+        let tls = match tls_files {
+            (Some(certificate), Some(key), client_ca) => Some(TlsFiles { certificate, key, client_ca }),
+            (None, None, None) => None,
+            (certificate, key, _) => {
+                for (name, file) in [("tls_certificate", certificate), ("tls_key", key)] {
+                    if file.is_none() {
+                        check.fault(name, "a file of PEM, as other settings of TLS are there", "none");
+                    }
+                }
+                None
+            }
+        };
         let settings = Settings {
+            tls,
             disk_cache: pick(&flags.disk_cache, &below.disk_cache).map(PathBuf::from),
             disk_cache_size,
             max_columns,
@@ -389,6 +419,29 @@ mod tests {
         assert_eq!((s.listen.port(), s.query_concurrency, s.max_body), (2, 3, 64 << 20));
         assert_eq!(s.store_options, [("endpoint".to_owned(), "http://e".to_owned())]);
         assert_eq!((s.disk_cache, s.disk_cache_size), (None, 10 << 30));
+        assert_eq!(s.tls, None);
+    }
+
+    #[test]
+    fn tls_needs_a_certificate_and_its_key() {
+        let layer = |[certificate, key, ca]: [Option<&str>; 3]| Layer {
+            tls_certificate: certificate.map(|s| Text(s.into())),
+            tls_key: key.map(|s| Text(s.into())),
+            tls_client_ca: ca.map(|s| Text(s.into())),
+            ..Layer::default()
+        };
+        let files = TlsFiles { certificate: "c".into(), key: "k".into(), client_ca: None };
+        let found = |given| Settings::resolve(None, layer(given)).map(|s| s.tls);
+        assert_eq!(found([Some("c"), Some("k"), None]).unwrap(), Some(files));
+        assert_eq!(found([Some(""), None, None]).unwrap(), None);
+        for (given, lacking) in [
+            ([Some("c"), None, None], "tls_key"),
+            ([None, Some("k"), Some("a")], "tls_certificate"),
+            ([None, None, Some("a")], "tls_certificate"),
+        ] {
+            let fault = found(given).unwrap_err().to_string();
+            assert!(fault.contains(&format!("{lacking}: expected a file")), "{given:?}: {fault}");
+        }
     }
 
     #[test]

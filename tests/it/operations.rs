@@ -1,6 +1,12 @@
 //! The pages of docs/operations do what they say.
 
-use std::{path::Path, process::Command};
+use std::{
+    fs::File,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use tidelake_tests::{Http, S3Server, Server, process, tool};
 
@@ -110,4 +116,73 @@ async fn a_root_that_was_copied_once_its_log_was_folded_goes_on_elsewhere() {
         204
     );
     assert_eq!(http.rest_sql(one).await, [[serde_json::json!(7.0), 7.into()]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_store_does_not_answer_is_alive_and_not_ready() {
+    let Some(s3) = S3Server::start() else { return };
+    let server = Server::start_with(&s3.root("watched"), ["--log", "off"], &s3.environment());
+    let http = Http::new(&server.url());
+    let ready = http.get("/ready").await.unwrap();
+    assert_eq!((ready.status, &ready.json()["status"]), (200, &"ready".into()));
+    drop(s3);
+    let mut found = (200, String::new());
+    for _ in 0..40 {
+        let reply = http.get("/ready").await.unwrap();
+        found = (reply.status, reply.body);
+        if found.0 == 503 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    assert!(found.0 == 503 && found.1.contains("store"), "{found:?}");
+    assert_eq!(http.get("/health").await.unwrap().status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_logs_changes_while_it_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let (root, log) = (directory.path().join("root"), directory.path().join("log"));
+    let mut child = Command::new(process::binary())
+        .args(["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--log-format", "json", "--store"])
+        .arg(root)
+        .stdout(Stdio::piped())
+        .stderr(File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let line = lines.find(|line| line.contains("HTTP")).unwrap();
+    let url = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned();
+    let client = reqwest::Client::new();
+    let ask = |body: Option<&'static str>| {
+        let url = format!("{url}/api/v1/log");
+        let request = match body {
+            Some(body) => client.put(url).body(body),
+            None => client.get(url),
+        };
+        async move {
+            let reply = request.send().await.unwrap();
+            (reply.status().as_u16(), reply.json::<serde_json::Value>().await.unwrap())
+        }
+    };
+    assert_eq!(ask(None).await, (200, serde_json::json!({"log": "warn"})));
+    let http = Http::new(&url);
+    write(&http, "quiet").await;
+    http.compact("fold").await;
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "", "a fold is told of at info");
+    let (status, refused) = ask(Some("tidelake_ingest=loud")).await;
+    assert!(status == 400 && refused["error"]["message"].as_str().unwrap().contains("loud"), "{refused}");
+    assert_eq!(ask(Some("info,tidelake_ingest=debug\n")).await.0, 200);
+    assert_eq!(ask(None).await.1["log"], "info,tidelake_ingest=debug");
+    write(&http, "told").await;
+    http.compact("fold").await;
+    let told = std::fs::read_to_string(&log).unwrap();
+    assert!(told.contains("\"level\":\"INFO\"") && told.contains("folded"), "{told}");
+    assert_eq!(ask(Some("error")).await.0, 200);
+    let before = std::fs::read_to_string(&log).unwrap();
+    write(&http, "still").await;
+    http.compact("fold").await;
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), before);
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

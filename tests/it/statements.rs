@@ -1,6 +1,7 @@
 //! Deletes, drops of subtables, changes of tags and schemas over HTTP, read over HTTP and Flight: the same in the log, in
 //! folded and merged files and after a restart, and gone from the objects in the end.
 
+use futures::TryStreamExt as _;
 use serde_json::{Value, json};
 use tidelake_tests::{Flight, Http, Server};
 
@@ -153,4 +154,38 @@ async fn schemas_change_under_old_rows_and_show_create_gives_them_again() {
         assert_eq!(again.sql(&format!("show create {what}")).await[0][1], shown[i], "{what}");
     }
     assert!(shown[0].contains("KEEP 80000d DURATION 720m") && shown[1].contains("KEEP 72000d"), "{shown:?}");
+}
+
+/// Series come without a new version of the catalog: a plan that is kept from before has to find them.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_describes_the_catalog_shows_series_that_came_after_it_was_asked_the_first_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path().to_str().unwrap(), ARGUMENTS);
+    let http = Http::new(&server.url());
+    let mut flight = Flight::connect(&server.url()).await;
+    let mut expected: Vec<Value> = Vec::new();
+    let mut prepared = None;
+    for number in 0..4 {
+        let line = format!("m,host=h{number} v={number} {}", 1_700_000_000_000_u64 + number);
+        assert_eq!(http.post("/write?db=d&precision=ms", &[], line).await.unwrap().status, 204);
+        expected.push(json!(format!("host=h{number}")));
+        let rows: Vec<Vec<Value>> = expected.iter().map(|name| vec![name.clone()]).collect();
+        assert_eq!(http.sql("show d.tables").await, rows);
+        assert_eq!(http.rest_sql("show d.tables").await, rows);
+        let sql = "select count(*) as n from information_schema.ins_tags where stable_name = 'm'";
+        assert_eq!(http.sql(sql).await, [[json!(rows.len())]]);
+        assert_eq!(http.sql("select ntables from information_schema.ins_databases").await, [[json!(rows.len())]]);
+        // One handle, used each time.
+        let client = flight.client();
+        if prepared.is_none() {
+            prepared = Some(client.prepare("show d.tables".to_owned(), None).await.unwrap());
+        }
+        let info = prepared.as_mut().unwrap().execute().await.unwrap();
+        let ticket = info.endpoint[0].ticket.clone().unwrap();
+        let batches: Vec<arrow::array::RecordBatch> = client.do_get(ticket).await.unwrap().try_collect().await.unwrap();
+        assert_eq!(batches.iter().map(arrow::array::RecordBatch::num_rows).sum::<usize>(), rows.len());
+        if number == 1 {
+            http.compact("fold").await;
+        }
+    }
 }

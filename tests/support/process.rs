@@ -35,6 +35,8 @@ pub fn run<I: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = I>) ->
 /// A server process; killed when dropped.
 pub struct Server {
     child: Child,
+    /// `http` or `https`.
+    scheme: String,
     /// Where it listens.
     pub address: SocketAddr,
 }
@@ -64,21 +66,22 @@ impl Server {
             .spawn()
             .expect("the binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("standard output is piped")).lines();
-        let address = loop {
+        let (scheme, address) = loop {
             let line = lines.next().expect("the server says where it listens before it ends").expect("text");
-            if let Some((_, rest)) = line.split_once("HTTP        http://") {
-                let address = rest.split_whitespace().next().expect("an address");
-                break address.parse().expect("an address");
+            if let Some((_, rest)) = line.split_once("HTTP        ") {
+                let url = rest.split_whitespace().next().expect("a URL");
+                let (scheme, address) = url.split_once("://").expect("a URL");
+                break (scheme.to_owned(), address.parse().expect("an address"));
             }
         };
         // The rest of its output is read so that it never blocks on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
-        Self { child, address }
+        Self { child, scheme, address }
     }
 
-    /// `http://…`
+    /// `http://…`, or `https://…` where it speaks TLS.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.scheme, self.address)
     }
 
     /// Its process id.

@@ -6,6 +6,7 @@
 //! [`aws`] asks the platform, [`results`] puts large answers into the store, [`lazily`] opens the root at the start and again where that failed.
 
 pub mod aws;
+pub mod certificates;
 pub mod http;
 pub mod lazily;
 mod nodelay;

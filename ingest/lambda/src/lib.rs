@@ -9,12 +9,13 @@ pub mod settings;
 
 use lambda_runtime::Error;
 
-/// Runs a function on the runtime that suits one request at a time: two threads, so that what computes long does not keep
+/// Runs a function, before which the process has one thread, on the runtime that suits one request at a time: two threads, so that what computes long does not keep
 /// the platform waiting.
 ///
 /// # Errors
 /// When the runtime cannot be started, or the function's own.
 pub fn run(function: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    tidelake_lambda::certificates::from_one_file();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).max_blocking_threads(4).enable_all().build()?;
     runtime.block_on(function)

@@ -96,6 +96,8 @@ pub struct Debt {
     pub bytes: u64,
     /// How long the oldest of them has been there: how far data files are behind the log.
     pub oldest: Duration,
+    /// Objects in the log whose rows are in files already: they go once garbage is collected.
+    pub folded: u64,
     /// Live data files.
     pub files: u64,
     /// How many fewer these would be with one for each partition of each table.
@@ -235,8 +237,9 @@ impl Inner {
         let catalog = self.root.refresh().await?;
         let log = self.root.store().list(layout::LOG).await?;
         let now_ms = self.wall_ms();
-        let mut debt = Debt::default();
+        let mut debt = Debt { folded: log.len() as u64, ..Debt::default() };
         for object in log.iter().filter(|object| is_unfolded(&catalog, object)) {
+            debt.folded -= 1;
             let age_ms = now_ms.saturating_sub(object.last_modified.timestamp_millis()).max(0);
             debt.segments += 1;
             debt.bytes += object.size;

@@ -48,8 +48,8 @@ pub struct FunctionsOptions {
     pub repeat: usize,
     /// Memory of `ingest-http`, `compact` and `query-http`, in MB.
     pub memory_mb: [u32; 3],
-    /// A wait before garbage is collected and functions are started: folded segments stay for a minute, and a root that
-    /// is left alone has none.
+    /// A wait before garbage is collected, and after that questions are asked and functions started: folded segments stay for
+    /// a minute, and of a root that is compacted all the time there are never many.
     pub settle: Duration,
     /// Starts of each function whose first answer is timed, with its program in the page cache and without.
     pub starts: usize,
@@ -129,7 +129,8 @@ impl FunctionsOptions {
     }
 }
 
-/// Writes all rows, compacts until there is no more to do, asks every question, and starts each function anew.
+/// Writes all rows, compacts until there is no more to do, collects garbage, asks every question, and starts each function
+/// anew.
 ///
 /// # Errors
 /// A function that fails or ends; a wrong answer is no error, but counted.
@@ -163,6 +164,11 @@ pub async fn through_functions(
     }
     let compact_used = compactor.finish();
     let idle = idle(options).await?;
+    sleep(options.settle).await;
+    let mut collector = Function::start(&options.program("compact")?, compact_mb, &options.environment()).await?;
+    collector.timeout = TIMEOUT;
+    let collected = compact(&mut collector, "collect").await?;
+    drop(collector);
 
     let (mut queries, mut verified, mut query) = (Vec::new(), Verified::default(), Used::default());
     // The papers' first question has more rows than a reply in one piece may hold: they are sent as they are made.
@@ -184,11 +190,6 @@ pub async fn through_functions(
         }
         query.add(url.finish());
     }
-    sleep(options.settle).await;
-    let mut collector = Function::start(&options.program("compact")?, compact_mb, &options.environment()).await?;
-    collector.timeout = TIMEOUT;
-    let collected = compact(&mut collector, "collect").await?;
-    drop(collector);
     let starts = starts(options).await?;
     Ok(FunctionsSample {
         load,

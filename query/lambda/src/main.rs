@@ -8,8 +8,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use tidelake_format::snapshot::{SnapshotOptions, SnapshotReader};
 use tidelake_lambda::{
-    aws::Aws, http::HttpFunction, memory_bytes, results::Results, store, telemetry::Telemetry, tokens::Tokens,
-    variables::Variables,
+    aws::Aws, certificates, http::HttpFunction, memory_bytes, results::Results, store, telemetry::Telemetry,
+    tokens::Tokens, variables::Variables,
 };
 use tidelake_query::{
     engine::{Engine, EngineConfig},
@@ -28,6 +28,7 @@ enum Sends {
 }
 
 fn main() -> Result<(), lambda_runtime::Error> {
+    certificates::from_one_file();
     tokio::runtime::Builder::new_multi_thread().max_blocking_threads(8).enable_all().build()?.block_on(serve())
 }
 

@@ -5,16 +5,18 @@ use std::{fmt, sync::Arc};
 use arrow::{
     array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, new_null_array},
     compute::cast,
-    datatypes::{DataType, Field, Schema, TimeUnit},
+    datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit},
 };
 use async_trait::async_trait;
 use datafusion::{
-    catalog::{SchemaProvider, TableProvider},
-    datasource::MemTable,
+    catalog::{SchemaProvider, Session, TableProvider},
+    datasource::{TableType, memory::MemorySourceConfig},
     error::Result as DfResult,
+    logical_expr::Expr,
+    physical_plan::ExecutionPlan,
 };
 use tidelake_format::{
-    Result,
+    Error, Result,
     ids::DatabaseId,
     rows::SeriesSet,
     schema::{Database, Role, Supertable},
@@ -88,25 +90,70 @@ impl SchemaProvider for InformationSchema {
     }
 
     async fn table(&self, name: &str) -> DfResult<Option<Arc<dyn TableProvider>>> {
-        let rows = match name {
-            "tables" => self.standard_tables(),
-            "columns" => self.standard_columns(),
-            "schemata" => self.schemata(),
-            "views" => Rows::new(["table_catalog", "table_schema", "table_name", "definition"], []),
-            "ins_databases" => self.databases().await.map_err(to_datafusion)?,
-            "ins_stables" => self.stables(),
-            "ins_tables" => self.series_tables().await.map_err(to_datafusion)?,
-            "ins_columns" => self.columns(),
-            "ins_tags" => self.tags().await.map_err(to_datafusion)?,
-            "ins_views" => Rows::new(["view_name", "db_name", "effective_user"], ["create_time"]),
-            _ => return Ok(None),
-        };
-        let batch = rows.finish()?;
-        Ok(Some(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?)))
+        let Some(name) = TABLES.into_iter().find(|known| *known == name) else { return Ok(None) };
+        let schema = Self { info: Arc::new(Nothing) }.rows(name).await?.schema();
+        Ok(Some(Arc::new(InfoTable { name, schema, info: self.info.clone() })))
     }
 
     fn table_exist(&self, name: &str) -> bool {
         TABLES.contains(&name)
+    }
+}
+
+/// An empty catalog: what there is to know of a table's columns.
+#[derive(Debug)]
+struct Nothing;
+
+#[async_trait]
+impl CatalogInfo for Nothing {
+    fn databases(&self) -> Vec<Arc<Database>> {
+        Vec::new()
+    }
+
+    fn tables(&self, _: DatabaseId) -> Vec<Arc<Supertable>> {
+        Vec::new()
+    }
+
+    async fn series(&self, _: &Supertable) -> Result<Vec<SeriesSet>> {
+        Ok(Vec::new())
+    }
+}
+
+/// What the statement under way sees, as an extension of its session's configuration: a plan may outlast the catalog that it
+/// was made on, and series come without a new one.
+#[derive(Debug)]
+pub struct CurrentCatalog(pub Arc<dyn CatalogInfo>);
+
+/// A table of `information_schema`: its rows are those of the catalog that a scan finds.
+#[derive(Debug)]
+struct InfoTable {
+    name: &'static str,
+    schema: SchemaRef,
+    /// Where a session has no [`CurrentCatalog`].
+    info: Arc<dyn CatalogInfo>,
+}
+
+#[async_trait]
+impl TableProvider for InfoTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let current = state.config().get_extension::<CurrentCatalog>();
+        let info = current.map_or_else(|| self.info.clone(), |current| current.0.clone());
+        let rows = InformationSchema { info }.rows(self.name).await?;
+        Ok(MemorySourceConfig::try_new_exec(&[vec![rows]], self.schema.clone(), projection.cloned())?)
     }
 }
 
@@ -194,6 +241,24 @@ impl Rows {
 }
 
 impl InformationSchema {
+    /// The rows of a table, by its name.
+    async fn rows(&self, name: &str) -> DfResult<RecordBatch> {
+        let rows = match name {
+            "tables" => self.standard_tables(),
+            "columns" => self.standard_columns(),
+            "schemata" => self.schemata(),
+            "views" => Rows::new(["table_catalog", "table_schema", "table_name", "definition"], []),
+            "ins_databases" => self.databases().await.map_err(to_datafusion)?,
+            "ins_stables" => self.stables(),
+            "ins_tables" => self.series_tables().await.map_err(to_datafusion)?,
+            "ins_columns" => self.columns(),
+            "ins_tags" => self.tags().await.map_err(to_datafusion)?,
+            "ins_views" => Rows::new(["view_name", "db_name", "effective_user"], ["create_time"]),
+            _ => return Err(to_datafusion(Error::internal("no such table of information_schema").with("table", name))),
+        };
+        rows.finish()
+    }
+
     fn each_table(&self) -> impl Iterator<Item = (Arc<Database>, Arc<Supertable>)> {
         let info = Arc::clone(&self.info);
         self.info

@@ -291,6 +291,14 @@ impl<'a> Places<'a> {
     }
 }
 
+/// The text of a string.
+pub(crate) fn text_of(tok: &Tok) -> Option<&str> {
+    match &tok.token {
+        Token::SingleQuotedString(text) => Some(text),
+        _ => None,
+    }
+}
+
 /// The name in a word token.
 pub(crate) fn name_of(tok: &Tok) -> Option<&str> {
     match &tok.token {

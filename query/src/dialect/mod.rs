@@ -33,7 +33,7 @@ use datafusion::{
 };
 use tidelake_format::{Error, Result};
 
-pub use info::{CATALOG, CatalogInfo, information_schema};
+pub use info::{CATALOG, CatalogInfo, CurrentCatalog, information_schema};
 pub use parameters::parameter_fields;
 pub use shape::{Shape, shape};
 
@@ -49,6 +49,8 @@ pub enum StatementKind {
     Reads,
     /// It changes the root: INSERT, CREATE, DROP, ALTER, DELETE, … Its text goes to the writer untouched.
     Writes,
+    /// `KILL QUERY 'id'`.
+    Kill(String),
     /// `USE db`: the session's database becomes this one (the name as written; find it with [`database`]).
     Use(String),
 }
@@ -84,9 +86,9 @@ pub struct Planned {
 }
 
 /// The words that statements start with that change something.
-const WRITING: [&str; 17] = [
+const WRITING: [&str; 16] = [
     "INSERT", "CREATE", "DROP", "ALTER", "DELETE", "UPDATE", "TRUNCATE", "IMPORT", "REPLACE", "MERGE", "GRANT",
-    "REVOKE", "COMPACT", "FLUSH", "TRIM", "KILL", "COMMENT",
+    "REVOKE", "COMPACT", "FLUSH", "TRIM", "COMMENT",
 ];
 
 /// Reads one statement.
@@ -110,6 +112,16 @@ pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Parsed> {
             }
             tokens => Err(lex::at(
                 Error::invalid("expected the name of a database after USE").with("found", sql.trim()),
+                tokens[0].span.start,
+            )),
+        },
+        "KILL" => match lexed.tokens.as_slice() {
+            [_, what, id] if what.is_word("query") && lex::text_of(id).is_some() => {
+                let id = lex::text_of(id).unwrap_or_default().to_owned();
+                Ok(Parsed { kind: StatementKind::Kill(id), parameters: 0, body: Body::Elsewhere })
+            }
+            tokens => Err(lex::at(
+                Error::invalid("expected KILL QUERY 'id', as SHOW QUERIES tells ids").with("found", sql.trim()),
                 tokens[0].span.start,
             )),
         },

@@ -25,6 +25,8 @@ pub(crate) enum Show {
     Databases { like: Option<String> },
     /// SHOW \[db.\]STABLES, TABLES or VIEWS.
     Names { what: Listed, database: Option<String>, like: Option<String> },
+    /// SHOW QUERIES.
+    Queries,
     /// SHOW CREATE DATABASE.
     CreateDatabase(String),
     /// SHOW CREATE TABLE or STABLE.
@@ -83,6 +85,9 @@ impl Reader<'_> {
         if self.skip("databases") || self.skip("schemas") {
             return Ok(Show::Databases { like: self.like()? });
         }
+        if self.skip("queries") {
+            return Ok(Show::Queries);
+        }
         let start = self.i;
         if self.skip("tags") || (self.skip("table") && self.skip("tags")) {
             if !self.skip("from") {
@@ -119,7 +124,7 @@ impl Reader<'_> {
             return Err(match self.tokens.get(self.i) {
                 Some(t) => at(
                     Error::unsupported(
-                        "expected DATABASES, STABLES, TABLES, VIEWS, TAGS, COLUMNS or CREATE … after SHOW",
+                        "expected DATABASES, STABLES, TABLES, VIEWS, TAGS, COLUMNS, QUERIES or CREATE … after SHOW",
                     )
                     .with("found", found),
                     t.span.start,
@@ -192,6 +197,7 @@ impl Show {
             Show::Databases { like } => {
                 format!("SELECT name FROM information_schema.ins_databases{} ORDER BY name", filter("", "name", like))
             }
+            Show::Queries => "SELECT * FROM system.queries ORDER BY started, id".to_owned(),
             Show::Names { what, database, like } => {
                 let database = find_database(database.as_deref(), session, info)?;
                 let (table, column) = match what {

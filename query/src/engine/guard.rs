@@ -1,4 +1,4 @@
-//! The stream of a running query: its deadline, its place among the running ones, its wire types.
+//! The stream of a running query: its deadline, its end by KILL, its place among the running ones, its wire types.
 
 use std::{
     pin::Pin,
@@ -11,21 +11,20 @@ use datafusion::{
     common::Result,
     execution::{RecordBatchStream, SendableRecordBatchStream},
 };
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, future::BoxFuture};
 use tidelake_format::Error;
-use tokio::{
-    sync::OwnedSemaphorePermit,
-    time::{Instant, Sleep, sleep_until},
-};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use tracing::Span;
 
+use super::{Place, running};
 use crate::{error::to_datafusion, wire::wire_batch};
 
-/// Batches in wire types until the end, an error or the deadline; after that the query is gone and its permit free.
+/// Batches in wire types until the end, an error, the deadline or a KILL; after that the query is gone and its place free.
 pub(super) struct Guard {
     schema: SchemaRef,
-    running: Option<(SendableRecordBatchStream, OwnedSemaphorePermit)>,
+    running: Option<(SendableRecordBatchStream, Place)>,
+    killed: BoxFuture<'static, ()>,
     /// What it is in traces, from its plan to its last batch.
     step: Span,
     deadline: Pin<Box<Sleep>>,
@@ -36,12 +35,14 @@ impl Guard {
     pub(super) fn new(
         stream: SendableRecordBatchStream,
         schema: SchemaRef,
-        permit: OwnedSemaphorePermit,
+        place: Place,
         step: Span,
         deadline: Instant,
         timeout: Duration,
     ) -> Self {
-        Self { schema, running: Some((stream, permit)), step, deadline: Box::pin(sleep_until(deadline)), timeout }
+        let killed = Box::pin(place.underway.killed());
+        let deadline = Box::pin(sleep_until(deadline));
+        Self { schema, running: Some((stream, place)), killed, step, deadline, timeout }
     }
 }
 
@@ -55,15 +56,22 @@ impl Stream for Guard {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        let Some((stream, _)) = &mut this.running else { return Poll::Ready(None) };
+        let Some((stream, place)) = &mut this.running else { return Poll::Ready(None) };
         let _in_step = this.step.enter();
         if this.deadline.as_mut().poll(cx).is_ready() {
             this.running = None;
             return Poll::Ready(Some(Err(to_datafusion(too_long(this.timeout)))));
         }
+        if this.killed.as_mut().poll(cx).is_ready() {
+            this.running = None;
+            return Poll::Ready(Some(Err(to_datafusion(running::killed()))));
+        }
         let next = match stream.poll_next_unpin(cx) {
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(Some(Ok(batch))) => Some(wire_batch(&batch, &this.schema).map_err(to_datafusion)),
+            Poll::Ready(Some(Ok(batch))) => {
+                place.underway.sent(batch.num_rows());
+                Some(wire_batch(&batch, &this.schema).map_err(to_datafusion))
+            }
             Poll::Ready(other) => other,
         };
         if let Some(Err(error)) = &next {

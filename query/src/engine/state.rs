@@ -13,8 +13,9 @@ use datafusion::{
     prelude::SessionConfig,
 };
 
-use super::{CATALOG, EngineConfig};
+use super::{CATALOG, EngineConfig, Running};
 use crate::{
+    dialect::CurrentCatalog,
     functions,
     optimize::{AggregateLevels, AnswerFromLevels, YieldInJoins},
     session::{Levels, Session},
@@ -57,7 +58,12 @@ fn runtime(config: &EngineConfig) -> Arc<RuntimeEnv> {
 }
 
 /// The state of one statement: names from the view, which the scans find as an extension of the configuration.
-pub(super) fn of_statement(base: &SessionState, session: &Session, view: &Arc<View>) -> SessionState {
+pub(super) fn of_statement(
+    base: &SessionState,
+    session: &Session,
+    view: &Arc<View>,
+    running: &Running,
+) -> SessionState {
     let mut state = base.clone();
     let catalog = &view.snapshot.catalog;
     let config = state.config_mut();
@@ -71,7 +77,8 @@ pub(super) fn of_statement(base: &SessionState, session: &Session, view: &Arc<Vi
         config.options_mut().extensions.insert(AggregateLevels::from(session.levels));
     }
     config.set_extension(view.clone());
-    state.register_catalog_list(Arc::new(Databases::new(view.clone())));
+    config.set_extension(Arc::new(CurrentCatalog(view.clone())));
+    state.register_catalog_list(Arc::new(Databases::new(view.clone(), running.clone())));
     state.mark_start_execution();
     state
 }

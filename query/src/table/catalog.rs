@@ -15,23 +15,24 @@ use super::{
 };
 use crate::{
     dialect::{CatalogInfo, information_schema},
-    engine::CATALOG,
+    engine::{CATALOG, Running, SYSTEM},
     error::to_datafusion,
 };
 
 /// The name of the schema that describes the others.
 const INFORMATION_SCHEMA: &str = "information_schema";
 
-/// The one catalog, and in it one schema per database beside `information_schema`.
+/// The one catalog, and in it one schema per database beside `information_schema` and `system`.
 #[derive(Debug, Clone)]
 pub(crate) struct Databases {
     view: Arc<View>,
+    running: Running,
 }
 
 impl Databases {
     /// What a view holds.
-    pub(crate) fn new(view: Arc<View>) -> Self {
-        Self { view }
+    pub(crate) fn new(view: Arc<View>, running: Running) -> Self {
+        Self { view, running }
     }
 }
 
@@ -52,7 +53,7 @@ impl CatalogProviderList for Databases {
 impl CatalogProvider for Databases {
     fn schema_names(&self) -> Vec<String> {
         let databases = self.view.snapshot.catalog.databases().map(|d| d.name.clone());
-        databases.chain([INFORMATION_SCHEMA.to_owned()]).collect()
+        databases.chain([INFORMATION_SCHEMA, SYSTEM].map(str::to_owned)).collect()
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
@@ -60,7 +61,11 @@ impl CatalogProvider for Databases {
             return Some(Arc::new(Tables { view: self.view.clone(), database: database.clone() }));
         }
         let info: Arc<dyn CatalogInfo> = self.view.clone();
-        (name == INFORMATION_SCHEMA).then(|| information_schema(info))
+        match name {
+            INFORMATION_SCHEMA => Some(information_schema(info)),
+            SYSTEM => Some(Arc::new(self.running.clone())),
+            _ => None,
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::{
     io,
     net::SocketAddr,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -23,12 +24,15 @@ use hyper_util::{
 use socket2::{Domain, Socket, Type};
 use tidelake_query::engine::Engine;
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, UdpSocket},
     sync::{Semaphore, watch},
     task::JoinSet,
-    time::{Instant, Sleep, sleep_until},
+    time::{Instant, Sleep, sleep_until, timeout},
 };
 use tower::Service as _;
+
+use super::tls::Tls;
 
 /// What clients may take of this process.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +53,8 @@ const PATIENCE: u32 = 10;
 const SLOWEST: u32 = 20;
 /// Bytes of datagrams that wait to be taken from a socket.
 const UDP_BUFFER: usize = 8 << 20;
+/// The longest that a client may take to agree on a key.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long requests may go on after a stop.
 const DRAIN: Duration = Duration::from_secs(20);
 
@@ -122,14 +128,15 @@ pub(super) fn bind_udp(address: SocketAddr) -> anyhow::Result<UdpSocket> {
     UdpSocket::from_std(socket.into()).with_context(context)
 }
 
-/// Serves until `stopped` turns true, then lets open requests finish within [`DRAIN`].
+/// Serves until `stopped` turns true, then lets open requests finish within [`DRAIN`]; with TLS where that is given.
 pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
+    tls: Option<Arc<Tls>>,
     limits: Limits,
     mut stopped: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let slots = std::sync::Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
+    let slots = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -147,43 +154,17 @@ pub(super) async fn serve(
         };
         // Small replies must not wait for an acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
-        let router = router.clone();
-        let service = service_fn(move |request: Request<Incoming>| {
-            // Who streams to Flight may compute what it sends.
-            let patience = if request.uri().path().starts_with(FLIGHT) { PATIENCE } else { 1 };
-            let pause = limits.body_timeout.saturating_mul(patience);
-            router.clone().call(request.map(|body| Body::new(Patient::new(body, pause))))
-        });
-        let mut stopped = stopped.clone();
+        let (router, stopped) = (router.clone(), stopped.clone());
+        let acceptor = tls.as_ref().map(|tls| tls.acceptor());
         connections.spawn(async move {
             let _slot = slot;
-            let mut builder = auto::Builder::new(TokioExecutor::new());
-            builder
-                .http1()
-                .timer(TokioTimer::new())
-                .header_read_timeout(limits.header_timeout)
-                .max_buf_size(limits.header_bytes)
-                .pipeline_flush(true);
-            builder
-                .http2()
-                .timer(TokioTimer::new())
-                .initial_stream_window_size(16 << 20)
-                .initial_connection_window_size(32 << 20)
-                .max_frame_size(1 << 20)
-                .max_concurrent_streams(1_024)
-                .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
-                .keep_alive_interval(Duration::from_secs(30));
-            let connection = builder.serve_connection(TokioIo::new(stream), service);
-            tokio::pin!(connection);
-            let ended = tokio::select! {
-                ended = connection.as_mut() => ended,
-                () = stop(&mut stopped) => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
-            };
-            if let Err(e) = ended {
-                tracing::debug!(error = %e, "a connection ended early");
+            match acceptor {
+                None => connection(stream, router, limits, stopped).await,
+                Some(acceptor) => match timeout(HANDSHAKE, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => connection(stream, router, limits, stopped).await,
+                    Ok(Err(error)) => tracing::debug!(%error, "a client did not agree on TLS"),
+                    Err(_) => tracing::debug!("a client took too long to agree on TLS"),
+                },
             }
         });
     }
@@ -193,6 +174,49 @@ pub(super) async fn serve(
         tracing::warn!(left = connections.len(), "requests were cut off at the end of the drain time");
     }
     Ok(())
+}
+
+/// Serves one connection until its end, or until what is under way at a stop is done.
+async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    limits: Limits,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        // Who streams to Flight may compute what it sends.
+        let patience = if request.uri().path().starts_with(FLIGHT) { PATIENCE } else { 1 };
+        let pause = limits.body_timeout.saturating_mul(patience);
+        router.clone().call(request.map(|body| Body::new(Patient::new(body, pause))))
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_buf_size(limits.header_bytes)
+        .pipeline_flush(true);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(16 << 20)
+        .initial_connection_window_size(32 << 20)
+        .max_frame_size(1 << 20)
+        .max_concurrent_streams(1_024)
+        .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
+        .keep_alive_interval(Duration::from_secs(30));
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop(&mut stopped) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(e) = ended {
+        tracing::debug!(error = %e, "a connection ended early");
+    }
 }
 
 /// Resolves once the server is told to stop (or the one who would tell is gone).

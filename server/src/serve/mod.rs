@@ -1,15 +1,12 @@
 //! `tidelake serve`: ingest, query and operations in one process, on one port.
 
 mod listen;
+pub(crate) mod logging;
 mod operations;
+mod tls;
 mod writer;
 
-use std::{
-    future::Future,
-    io::{IsTerminal, Write as _},
-    net::SocketAddr,
-    sync::Arc,
-};
+use std::{future::Future, io::Write as _, net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
 use axum::Router;
@@ -21,13 +18,14 @@ use tidelake_format::{
 use tidelake_ingest::{config::IngestConfig, udp::UdpTarget, write::Ingest};
 use tidelake_query::engine::{Engine, EngineConfig};
 use tokio::{net::TcpListener, sync::watch};
-use tracing_subscriber::EnvFilter;
 
-use crate::settings::{LogFormat, Settings};
+pub(crate) use tls::TlsFiles;
+
+use crate::settings::Settings;
 
 /// Serves until Ctrl-C or SIGTERM, then finishes what was begun and flushes.
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
-    log_to_stderr(&settings)?;
+    logging::start(&settings)?;
     let server = Server::start(settings).await?;
     announce(&server);
     let stop = server.stop.clone();
@@ -42,12 +40,16 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
 /// Says where to connect, to the person who started this; where nobody listens, the server serves all the same.
 fn announce(server: &Server) {
     let (address, version) = (server.address, env!("CARGO_PKG_VERSION"));
+    let (http, grpc, encryption) = match server.is_encrypted {
+        true => ("https", "grpc+tls", ""),
+        false => ("http", "grpc", "?useEncryption=false"),
+    };
     let udp = server.udp.map_or(String::new(), |udp| format!("  UDP         udp://{udp}  (line protocol)\n"));
     let text = format!(
         "Tidelake {version} serves {}\n  \
-         HTTP        http://{address}  (/write, /api/v2/write, /api/put, /rest/sql, /api/v1/sql, /health, /metrics)\n  \
-         Flight SQL  grpc://{address}  jdbc:arrow-flight-sql://{address}?useEncryption=false\n  \
-         Shell       tidelake sql --url http://{address}\n{udp}",
+         HTTP        {http}://{address}  (/write, /api/v2/write, /api/put, /rest/sql, /api/v1/sql, /health, /metrics)\n  \
+         Flight SQL  {grpc}://{address}  jdbc:arrow-flight-sql://{address}{encryption}\n  \
+         Shell       tidelake sql --url {http}://{address}\n{udp}",
         server.store
     );
     let mut out = std::io::stdout().lock();
@@ -58,6 +60,8 @@ fn announce(server: &Server) {
 pub(crate) struct Server {
     /// Where it listens.
     pub(crate) address: SocketAddr,
+    /// Whether it serves with TLS.
+    is_encrypted: bool,
     /// Where it takes datagrams.
     udp: Option<SocketAddr>,
     /// Its write path.
@@ -74,6 +78,7 @@ impl Server {
     /// When the root cannot be opened or an address is taken, naming it.
     pub(crate) async fn start(settings: Settings) -> anyhow::Result<Self> {
         let metrics = operations::install_metrics()?;
+        let tls = settings.tls.as_ref().map(tls::Tls::load).transpose()?;
         let mut store = Store::open(&settings.store, &settings.store_options)?;
         if let Some(directory) = &settings.disk_cache {
             let opened = store.with_disk_cache(directory, settings.disk_cache_size as u64).await;
@@ -108,12 +113,12 @@ impl Server {
             body_timeout: settings.body_timeout,
         };
         let flight = listen::flight_router(&engine);
+        let (stop, stopped) = watch::channel(false);
         let http = Router::new()
             .merge(tidelake_ingest::http::router(ingest.clone()))
             .merge(tidelake_query::http::router(engine))
-            .merge(operations::router(root, ingest.clone(), metrics));
+            .merge(operations::router(root, ingest.clone(), metrics, stopped.clone()));
 
-        let (stop, stopped) = watch::channel(false);
         let listener = bind(settings.listen).await?;
         let address = listener.local_addr()?;
         let mut tasks = Vec::new();
@@ -130,10 +135,14 @@ impl Server {
         }
         if let Some(flight_address) = settings.flight_listen {
             let listener = bind(flight_address).await?;
-            tasks.push(tokio::spawn(listen::serve(listener, flight.clone(), limits, stopped.clone())));
+            tasks.push(tokio::spawn(listen::serve(listener, flight.clone(), tls.clone(), limits, stopped.clone())));
         }
-        tasks.push(tokio::spawn(listen::serve(listener, http.merge(flight), limits, stopped)));
-        Ok(Self { address, udp, ingest, store: store_name, stop, tasks })
+        if let Some(tls) = &tls {
+            tasks.push(tokio::spawn(tls.clone().watch(stopped.clone())));
+        }
+        let is_encrypted = tls.is_some();
+        tasks.push(tokio::spawn(listen::serve(listener, http.merge(flight), tls, limits, stopped)));
+        Ok(Self { address, is_encrypted, udp, ingest, store: store_name, stop, tasks })
     }
 
     /// Waits until it was stopped, then flushes.
@@ -191,23 +200,6 @@ pub(crate) fn ingest_config(settings: &Settings) -> IngestConfig {
     config.compact.fold_age_ms = u64::try_from(settings.fold_interval.as_millis()).unwrap_or(u64::MAX);
     config.compact.interval_ms = config.compact.fold_age_ms.clamp(100, config.compact.interval_ms);
     config
-}
-
-/// Sends log lines to standard error as the settings say; a second call changes nothing.
-pub(crate) fn log_to_stderr(settings: &Settings) -> anyhow::Result<()> {
-    // The disk cache tells what it cannot read itself, once a minute: the library beneath says so for each block.
-    let filter = format!("foyer=off,{}", settings.log);
-    let filter = EnvFilter::try_new(filter).with_context(|| format!("log: not a filter: {:?}", settings.log))?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
-    // The only error is that a subscriber is set already.
-    let _ = match settings.log_format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().try_init(),
-    };
-    Ok(())
 }
 
 /// Resolves at Ctrl-C or SIGTERM.

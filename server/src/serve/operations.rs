@@ -1,5 +1,10 @@
 //! What an operator asks: is it alive, what does it count, compact now.
 
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
 use anyhow::Context;
 use axum::{
     Json, Router,
@@ -12,13 +17,24 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
 use tidelake_format::{Error, Kind, layout, meta::Root};
 use tidelake_ingest::{compact::CompactRequest, write::Ingest};
+use tokio::sync::{Mutex, watch};
+
+use super::logging;
 
 #[derive(Clone)]
 struct Operations {
     root: Root,
     ingest: Ingest,
     metrics: PrometheusHandle,
+    stopped: watch::Receiver<bool>,
+    /// When the store was last asked whether it answers, and what was wrong.
+    asked: Arc<Mutex<Option<(Instant, Option<String>)>>>,
 }
+
+/// The store is asked at most this often whether it answers: each question is a request.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+/// How long it has.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Makes the process count; a second server in it shares the counters.
 pub(super) fn install_metrics() -> anyhow::Result<PrometheusHandle> {
@@ -34,14 +50,16 @@ pub(super) fn install_metrics() -> anyhow::Result<PrometheusHandle> {
     Ok(HANDLE.get_or_init(|| handle).clone())
 }
 
-/// `/health`, `/metrics`, `/api/v1/compact` and `/api/v1/files`.
-pub(super) fn router(root: Root, ingest: Ingest, metrics: PrometheusHandle) -> Router {
+/// `/health`, `/ready`, `/metrics`, `/api/v1/compact`, `/api/v1/files` and `/api/v1/log`.
+pub(super) fn router(root: Root, ingest: Ingest, metrics: PrometheusHandle, stopped: watch::Receiver<bool>) -> Router {
     Router::new()
         .route("/health", get(health))
+        .route("/ready", get(ready))
         .route("/metrics", get(render_metrics))
         .route("/api/v1/compact", post(compact))
         .route("/api/v1/files", get(files))
-        .with_state(Operations { root, ingest, metrics })
+        .route("/api/v1/log", get(log).put(change_log))
+        .with_state(Operations { root, ingest, metrics, stopped, asked: Arc::default() })
 }
 
 /// 200 while the process serves; says which version of the root it knows.
@@ -56,6 +74,34 @@ async fn health(State(state): State<Operations>) -> Response {
         "root_version": version.0,
     }))
     .into_response()
+}
+
+/// 200 while requests are to be sent here: the store answers, and the server was not told to stop.
+async fn ready(State(state): State<Operations>) -> Response {
+    let unready = |message: String| {
+        let body = json!({ "name": "tidelake", "status": "not ready", "message": message });
+        (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
+    };
+    if *state.stopped.borrow() {
+        return unready("the server is stopping".to_owned());
+    }
+    // Held while the store is asked: who asks meanwhile waits for the same answer.
+    let mut asked = state.asked.lock().await;
+    let fault = match asked.take().filter(|(at, _)| at.elapsed() < ASK_EVERY) {
+        Some(known) => asked.insert(known).1.clone(),
+        None => {
+            let fault = match tokio::time::timeout(ANSWERS_WITHIN, state.root.refresh()).await {
+                Ok(Ok(_)) => None,
+                Ok(Err(error)) => Some(error.to_string()),
+                Err(_) => Some(format!("the store did not answer within {ANSWERS_WITHIN:?}")),
+            };
+            asked.insert((Instant::now(), fault)).1.clone()
+        }
+    };
+    match fault {
+        None => Json(json!({ "name": "tidelake", "status": "ready" })).into_response(),
+        Some(fault) => unready(fault),
+    }
 }
 
 async fn render_metrics(State(state): State<Operations>) -> Response {
@@ -164,6 +210,19 @@ async fn live_files(root: &Root, name: &str) -> tidelake_format::Result<serde_js
         }
     }
     Ok(json!({"version": catalog.version.0, "files": files}))
+}
+
+/// What the log is filtered by.
+async fn log() -> Response {
+    Json(json!({ "log": logging::current() })).into_response()
+}
+
+/// Has the log filtered by what the body says, until the server ends.
+async fn change_log(body: String) -> Response {
+    match logging::change(body.trim()) {
+        Ok(()) => log().await,
+        Err(e) => failure(&e),
+    }
 }
 
 fn failure(error: &Error) -> Response {

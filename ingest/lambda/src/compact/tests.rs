@@ -44,6 +44,8 @@ async fn an_invocation_folds_what_is_there_and_the_next_one_finds_nothing() {
     let scheduled = json!({"source": "aws.events", "detail-type": "Scheduled Event"});
     let done = function.compact(scheduled, &context(30_000)).await.unwrap();
     assert_eq!((done.segments, done.folded_rows, done.has_more), (5, 5, false));
+    let debt = Compactor::new(Root::open(store.clone()).await.unwrap(), function.config.clone()).debt().await.unwrap();
+    assert_eq!((debt.segments, debt.folded, debt.files), (0, 5, 1), "folded ones stay for a while");
     let done = function.compact(json!({}), &context(30_000)).await.unwrap();
     assert_eq!(done, Done::new(&CompactReport::default(), 0, false));
     // What two folds made is merged once there are two files of a size; another environment may do that.

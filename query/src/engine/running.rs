@@ -1,0 +1,227 @@
+//! The statements under way on this node: `system.queries` and SHOW QUERIES tell of them, KILL QUERY stops one.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+
+use arrow::{
+    array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray},
+    datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit},
+};
+use async_trait::async_trait;
+use datafusion::{
+    catalog::{SchemaProvider, TableProvider, streaming::StreamingTable},
+    common::Result as DfResult,
+    execution::{SendableRecordBatchStream, TaskContext},
+    physical_plan::{stream::RecordBatchStreamAdapter, streaming::PartitionStream},
+};
+use parking_lot::Mutex;
+use tidelake_format::{Error, Result};
+use tokio_util::sync::CancellationToken;
+
+use crate::session::Session;
+
+/// The schema of this node's own tables.
+pub(crate) const SYSTEM: &str = "system";
+/// Its one table.
+const QUERIES: &str = "queries";
+/// The most bytes of a statement that are shown.
+const MOST_SQL: usize = 4 << 10;
+
+/// The statements under way. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Running(Arc<Inner>);
+
+struct Inner {
+    /// Tells the statements of this process from those of others.
+    node: u32,
+    next: AtomicU64,
+    entries: Mutex<BTreeMap<u64, Arc<Entry>>>,
+    schema: SchemaRef,
+}
+
+/// What is known of a statement under way.
+struct Entry {
+    id: String,
+    sql: String,
+    database: Option<String>,
+    began: SystemTime,
+    clock: Instant,
+    /// Whether it has its place among those that run.
+    runs: AtomicBool,
+    /// Rows that went out so far.
+    rows: AtomicU64,
+    killed: CancellationToken,
+}
+
+/// A statement under way, until this is dropped.
+pub(super) struct Underway {
+    running: Running,
+    number: u64,
+    entry: Arc<Entry>,
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("node", &self.0.node).finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    /// None yet.
+    pub(super) fn new() -> Self {
+        let time = DataType::Timestamp(TimeUnit::Millisecond, None);
+        let schema = Schema::new(vec![
+            Field::new("id", DataType::Utf8, false),
+            Field::new("state", DataType::Utf8, false),
+            Field::new("database", DataType::Utf8, true),
+            Field::new("started", time, false),
+            Field::new("elapsed_ms", DataType::Int64, false),
+            Field::new("rows", DataType::Int64, false),
+            Field::new("sql", DataType::Utf8, false),
+        ]);
+        Self(Arc::new(Inner {
+            node: rand::random(),
+            next: AtomicU64::new(1),
+            entries: Mutex::default(),
+            schema: Arc::new(schema),
+        }))
+    }
+
+    /// A statement comes.
+    pub(super) fn begin(&self, session: &Session, sql: &str) -> Underway {
+        let number = self.0.next.fetch_add(1, Relaxed);
+        let entry = Arc::new(Entry {
+            id: format!("{:08x}-{number}", self.0.node),
+            sql: sql[..sql.floor_char_boundary(MOST_SQL)].to_owned(),
+            database: session.database.clone(),
+            began: SystemTime::now(),
+            clock: Instant::now(),
+            runs: AtomicBool::new(false),
+            rows: AtomicU64::new(0),
+            killed: CancellationToken::new(),
+        });
+        self.0.entries.lock().insert(number, entry.clone());
+        Underway { running: self.clone(), number, entry }
+    }
+
+    /// Stops a statement.
+    ///
+    /// # Errors
+    /// NotFound where none of this id is under way here.
+    pub(super) fn kill(&self, id: &str) -> Result<()> {
+        let entries = self.0.entries.lock();
+        let entry = entries.values().find(|entry| entry.id == id).ok_or_else(|| {
+            Error::not_found("no such query is under way on this node; SHOW QUERIES lists them").with("query", id)
+        })?;
+        entry.killed.cancel();
+        Ok(())
+    }
+
+    /// One row for each.
+    fn table(&self) -> DfResult<RecordBatch> {
+        let entries: Vec<Arc<Entry>> = self.0.entries.lock().values().cloned().collect();
+        let texts = |of: fn(&Entry) -> Option<&str>| -> ArrayRef {
+            Arc::new(entries.iter().map(|entry| of(entry)).collect::<StringArray>())
+        };
+        let numbers = |of: fn(&Entry) -> u64| -> ArrayRef {
+            Arc::new(Int64Array::from_iter_values(
+                entries.iter().map(|entry| i64::try_from(of(entry)).unwrap_or(i64::MAX)),
+            ))
+        };
+        let started = entries.iter().map(|entry| {
+            let since = entry.began.duration_since(UNIX_EPOCH).unwrap_or_default();
+            i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+        });
+        let columns: Vec<ArrayRef> = vec![
+            texts(|entry| Some(&entry.id)),
+            texts(|entry| Some(if entry.runs.load(Relaxed) { "running" } else { "waiting" })),
+            texts(|entry| entry.database.as_deref()),
+            Arc::new(TimestampMillisecondArray::from_iter_values(started)),
+            numbers(|entry| u64::try_from(entry.clock.elapsed().as_millis()).unwrap_or(u64::MAX)),
+            numbers(|entry| entry.rows.load(Relaxed)),
+            texts(|entry| Some(&entry.sql)),
+        ];
+        Ok(RecordBatch::try_new(self.0.schema.clone(), columns)?)
+    }
+}
+
+impl Underway {
+    /// Does a part of the statement, unless it was killed before the part is done.
+    ///
+    /// # Errors
+    /// Those of the part; Conflict when it was killed.
+    pub(super) async fn unless_killed<T>(&self, part: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            biased;
+            () = self.entry.killed.cancelled() => Err(killed()),
+            done = part => done,
+        }
+    }
+
+    /// Resolves when it was killed.
+    pub(super) fn killed(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.entry.killed.clone().cancelled_owned()
+    }
+
+    /// It has its place among those that run.
+    pub(super) fn runs(&self) {
+        self.entry.runs.store(true, Relaxed);
+    }
+
+    /// Rows go out.
+    pub(super) fn sent(&self, rows: usize) {
+        self.entry.rows.fetch_add(rows as u64, Relaxed);
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.running.0.entries.lock().remove(&self.number);
+    }
+}
+
+/// The error of a query that was killed: nobody is to send it again by itself.
+pub(super) fn killed() -> Error {
+    Error::conflict("the query was killed")
+}
+
+/// What each scan of `system.queries` reads anew.
+#[derive(Debug)]
+struct Queries(Running);
+
+impl PartitionStream for Queries {
+    fn schema(&self) -> &SchemaRef {
+        &self.0.0.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let rows = futures::stream::iter([self.0.table()]);
+        Box::pin(RecordBatchStreamAdapter::new(self.0.0.schema.clone(), rows))
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for Running {
+    fn table_names(&self) -> Vec<String> {
+        vec![QUERIES.to_owned()]
+    }
+
+    async fn table(&self, name: &str) -> DfResult<Option<Arc<dyn TableProvider>>> {
+        if name != QUERIES {
+            return Ok(None);
+        }
+        let table = StreamingTable::try_new(self.0.schema.clone(), vec![Arc::new(Queries(self.clone()))])?;
+        Ok(Some(Arc::new(table)))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        name == QUERIES
+    }
+}

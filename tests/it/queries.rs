@@ -1,0 +1,113 @@
+//! Queries under way: who lists them and who stops them.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tidelake_tests::{Flight, Http, Server};
+
+/// Processor time that a process has had.
+fn processor_time(process: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    // Clock ticks are hundredths of a second for every program.
+    let ticks = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    Duration::from_millis(ticks * 10)
+}
+
+/// A question that takes years: every row with every row, five times.
+const ENDLESS: &str = "select count(a.v + b.v + c.v + d.v + e.v) from d.m a, d.m b, d.m c, d.m d, d.m e";
+
+/// A thousand rows of ten series.
+async fn write(http: &Http) {
+    let lines: String = (0..1_000).map(|n| format!("m,h=h{} v={n}i {}\n", n % 10, 1_700_000_000_000_u64 + n)).collect();
+    assert_eq!(http.post("/write?db=d&precision=ms", &[], lines).await.unwrap().status, 204);
+}
+
+/// The ids of the queries that run this text; asked until there are so many.
+async fn ids(http: &Http, sql: &str, expected: usize) -> Vec<String> {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let rows = http.sql("show queries").await;
+        let of_text = rows.iter().filter(|row| row[6] == sql && row[1] == "running");
+        let found: Vec<String> = of_text.map(|row| row[0].as_str().unwrap().to_owned()).collect();
+        if found.len() == expected {
+            return found;
+        }
+        assert!(Instant::now() < until, "expected {expected} queries: {rows:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_under_way_is_listed_and_stops_when_it_is_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path().to_str().unwrap(), ["--fold-interval", "1h"]);
+    let http = Http::new(&server.url());
+    write(&http).await;
+
+    // Itself is the only one.
+    let rows = http.sql("select state, database, rows, sql from system.queries").await;
+    let own = json!(["running", null, 0, "select state, database, rows, sql from system.queries"]);
+    assert_eq!(Value::from(rows), json!([own]));
+
+    let over_http = {
+        let http = http.clone();
+        tokio::spawn(async move { http.post("/api/v1/sql", &[("database", "d")], ENDLESS).await })
+    };
+    let mut flight = Flight::connect(&server.url()).await;
+    let over_flight = tokio::spawn(async move { flight.query(ENDLESS).await });
+    let found = ids(&http, ENDLESS, 2).await;
+    let listed = http.sql("select elapsed_ms >= 0, database from system.queries where database is not null").await;
+    assert_eq!(listed, [[json!(true), json!("d")]]);
+
+    for id in &found {
+        let killed = http.post("/api/v1/sql", &[], format!("kill query '{id}'")).await.unwrap();
+        assert_eq!((killed.status, &killed.json()["data"]), (200, &json!([[1]])), "{}", killed.body);
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let before = processor_time(server.id());
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let used = processor_time(server.id()) - before;
+    assert!(
+        used < Duration::from_millis(150),
+        "100 ms after they were killed queries still compute: {used:?} of 500 ms"
+    );
+    let reply = over_http.await.unwrap();
+    // Its headers may have gone out: then the connection breaks off.
+    assert!(reply.as_ref().map_or(true, |reply| reply.status == 409 && reply.body.contains("killed")), "{reply:?}");
+    let refused = over_flight.await.unwrap().unwrap_err();
+    assert!(refused.contains("killed"), "{refused}");
+    assert_eq!(ids(&http, ENDLESS, 0).await, Vec::<String>::new());
+
+    let again = http.post("/api/v1/sql", &[], format!("kill query '{}'", found[0])).await.unwrap();
+    assert!(again.status == 404 && again.body.contains(&found[0]), "{}", again.body);
+    for wrong in ["kill", "kill query", "kill query 7", "kill connection 'x'"] {
+        let reply = http.post("/api/v1/sql", &[], wrong).await.unwrap();
+        assert!(reply.status == 400 && reply.body.contains("KILL QUERY 'id'"), "{wrong}: {}", reply.body);
+    }
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_of_a_client_that_went_away_stops_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path().to_str().unwrap(), ["--fold-interval", "1h"]);
+    let http = Http::new(&server.url());
+    write(&http).await;
+    let asking = {
+        let http = Http::new(&server.url());
+        tokio::spawn(async move { http.post("/api/v1/sql", &[], ENDLESS).await })
+    };
+    let mut flight = Flight::connect(&server.url()).await;
+    let streaming = tokio::spawn(async move { flight.query(ENDLESS).await });
+    ids(&http, ENDLESS, 2).await;
+    asking.abort();
+    streaming.abort();
+    ids(&http, ENDLESS, 0).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let before = processor_time(server.id());
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let used = processor_time(server.id()) - before;
+    assert!(used < Duration::from_millis(150), "queries of nobody still compute: {used:?} of 500 ms");
+    server.stop();
+}
