@@ -261,7 +261,7 @@ run "a_prefix_has_no_slashes_around_it" {
   }
 
   variables {
-    prefix = "/root/"
+    prefix = "/data/"
   }
 
   expect_failures = [var.prefix]

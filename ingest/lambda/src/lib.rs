@@ -9,8 +9,8 @@ pub mod settings;
 
 use lambda_runtime::Error;
 
-/// Runs a function, before which the process has one thread, on the runtime that suits one request at a time: two threads, so that what computes long does not keep
-/// the platform waiting.
+/// Runs a function on the runtime that suits one request at a time: two threads, so that what computes long does not keep
+/// the platform waiting. Until then the process has one.
 ///
 /// # Errors
 /// When the runtime cannot be started, or the function's own.

@@ -3,11 +3,11 @@
 import base64
 import gzip
 import json
-import threading
 import time
 import uuid
 
 import oracle
+from background import Background
 
 #: The database of messages that name none, as the deployment has it.
 DATABASE = "db"
@@ -61,20 +61,12 @@ def dead_letters(deployment):
         taken += found
 
 
-class Redrive(threading.Thread):
+class Redrive(Background):
     """Sends dead letters again, as an operator does: functions that were killed twice over a message made it one."""
 
     def __init__(self, deployment):
-        super().__init__(daemon=True)
-        self.deployment, self.over, self.times = deployment, threading.Event(), 0
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        self.join()
+        super().__init__()
+        self.deployment, self.times = deployment, 0
 
     def run(self):
         while not self.over.wait(0.5):

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 import psutil
+from background import Background
 
 
 def processes(localstack):
@@ -31,25 +32,16 @@ class Fate:
     holds: int
 
 
-class Misfortune(threading.Thread):
+class Misfortune(Background):
     """Comes over one process after another, as a seed says, until it is stopped.
 
     Only one that is answering an event is killed or stopped: a process that waits for one stands still already.
     """
 
     def __init__(self, localstack, seed, fates):
-        super().__init__(daemon=True)
+        super().__init__()
         self.localstack, self.random, self.fates = localstack, random.Random(seed), fates
-        self.over = threading.Event()
         self.happened = {}
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        self.join()
 
     def run(self):
         while not self.over.wait(self.random.uniform(0.05, 0.3)):
