@@ -165,29 +165,62 @@ pub fn result_key(id: u128) -> String {
     format!("{RESULTS}/{id:032x}")
 }
 
-/// The key under which an idempotency key is kept: any text, hashed to 32 digits.
+/// How long an idempotency key is known for, after its last attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kept {
+    /// A day: clients that send a request again.
+    Day,
+    /// 15 days: queues, which keep a message for up to 14.
+    Queue,
+}
+
+impl Kept {
+    /// In milliseconds.
+    pub const fn ms(self) -> i64 {
+        match self {
+            Kept::Day => 86_400_000,
+            Kept::Queue => 15 * 86_400_000,
+        }
+    }
+
+    /// How long the attempt is kept that lies under a key.
+    ///
+    /// ```
+    /// use tidelake_format::layout::{Kept, idem_key};
+    /// assert_eq!(Kept::of(&idem_key("order 17", Kept::Day)), Kept::Day);
+    /// assert_eq!(Kept::of(&idem_key("message 17", Kept::Queue)), Kept::Queue);
+    /// ```
+    pub fn of(key: &str) -> Self {
+        let id = key.strip_prefix(IDEM).unwrap_or(key);
+        if id.starts_with("/q") { Kept::Queue } else { Kept::Day }
+    }
+}
+
+/// The key under which an idempotency key is kept: any text, hashed to 32 digits, after a `q` where it is a queue's.
 ///
 /// ```
-/// use tidelake_format::layout;
-/// assert_eq!(layout::idem_key("order 17"), layout::idem_key("order 17"));
-/// assert_ne!(layout::idem_key("order 17"), layout::idem_key("order 18"));
-/// assert_eq!(layout::idem_key("x").len(), "idem/".len() + 32);
+/// use tidelake_format::layout::{Kept, idem_key};
+/// assert_eq!(idem_key("order 17", Kept::Day), idem_key("order 17", Kept::Day));
+/// assert_ne!(idem_key("order 17", Kept::Day), idem_key("order 18", Kept::Day));
+/// assert_eq!(idem_key("x", Kept::Day).len(), "idem/".len() + 32);
+/// assert_eq!(idem_key("x", Kept::Queue), idem_key("x", Kept::Day).replace('/', "/q"));
 /// ```
-pub fn idem_key(key: &str) -> String {
-    format!("{IDEM}/{:032x}", xxhash_rust::xxh3::xxh3_128(key.as_bytes()))
+pub fn idem_key(key: &str, kept: Kept) -> String {
+    let mark = if kept == Kept::Queue { "q" } else { "" };
+    format!("{IDEM}/{mark}{:032x}", xxhash_rust::xxh3::xxh3_128(key.as_bytes()))
 }
 
 /// The key of an attempt at an idempotency key, from 1: later ones come after attempts that were made void.
 ///
 /// ```
-/// use tidelake_format::layout;
-/// assert_eq!(layout::idem_attempt_key("x", 1), layout::idem_key("x"));
-/// assert_eq!(layout::idem_attempt_key("x", 2), layout::idem_key("x") + ".2");
+/// use tidelake_format::layout::{Kept, idem_attempt_key, idem_key};
+/// assert_eq!(idem_attempt_key("x", Kept::Day, 1), idem_key("x", Kept::Day));
+/// assert_eq!(idem_attempt_key("x", Kept::Day, 2), idem_key("x", Kept::Day) + ".2");
 /// ```
-pub fn idem_attempt_key(key: &str, attempt: u32) -> String {
+pub fn idem_attempt_key(key: &str, kept: Kept, attempt: u32) -> String {
     match attempt {
-        0 | 1 => idem_key(key),
-        _ => format!("{}.{attempt}", idem_key(key)),
+        0 | 1 => idem_key(key, kept),
+        _ => format!("{}.{attempt}", idem_key(key, kept)),
     }
 }
 

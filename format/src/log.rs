@@ -13,13 +13,16 @@ pub(crate) use listing::{Listing, Pending};
 use crate::{
     error::{Error, Kind, Result},
     ids::{Position, WriterId},
-    layout,
+    layout::{self, Kept},
     meta::{Catalog, Draft, Root, Watermark},
     snapshot::{Fault, TailSegment},
 };
 
-/// A watermark may be forgotten this long after its writer started.
-const RETIRED_MS: i64 = 3 * 86_400_000;
+/// A watermark may be forgotten this long after its writer started: its segments count in the first two days, and a key
+/// of the last of them may be asked for as long as it is known.
+const fn retired_ms(watermark: &Watermark) -> i64 {
+    VOID_MS + if watermark.queue_keys { Kept::Queue.ms() } else { Kept::Day.ms() }
+}
 
 /// A bulk ingest without an end is void this long after its first segment.
 const ABANDONED_MS: i64 = 86_400_000;
@@ -34,7 +37,8 @@ pub struct Cut {
     pub segments: Vec<Arc<TailSegment>>,
     /// The watermarks after this fold, of the writers that it moves.
     pub watermarks: Vec<(WriterId, Watermark)>,
-    /// Writers whose watermark may be forgotten: started over 3 days ago, all folded, none in the log.
+    /// Writers whose watermark may be forgotten: started over 3 days ago (17 with keys of queues), all folded, none in the
+    /// log.
     pub retired: Vec<WriterId>,
     /// Segments that cannot be decoded; the oldest holds up the log.
     pub faults: Vec<Fault>,
@@ -141,8 +145,12 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64) -> Result<Cut> {
     let mut segments = Vec::new();
     for (pending, fetched) in fetched.into_iter().take_while(|(pending, _)| pending.time_ms < held_ms) {
         let Position { writer, seq } = pending.position;
+        let mut queue_keys = false;
         let (start_ms, segment) = match fetched {
-            Fetched::Segment(segment) => (segment.segment.header.writer_start_ms, Some(segment)),
+            Fetched::Segment(segment) => {
+                queue_keys = segment.segment.header.queue_keys;
+                (segment.segment.header.writer_start_ms, Some(segment))
+            }
             Fetched::Void { writer_start_ms } => (writer_start_ms, None),
             Fetched::Fault(_) => continue,
         };
@@ -150,6 +158,7 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64) -> Result<Cut> {
         let watermark = moved.entry(writer).or_insert_with(|| known.unwrap_or_else(|| Watermark::unfolded(start_ms)));
         watermark.next = watermark.next.max(seq + 1);
         watermark.time_ms = pending.time_ms;
+        watermark.queue_keys |= queue_keys;
         if segment.is_some() {
             watermark.faulty.retain(|f| f.seq != seq);
         }
@@ -162,7 +171,7 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64) -> Result<Cut> {
     }
     segments.sort_by_key(|s| s.order());
     let is_retired = |(writer, w): &(WriterId, &Watermark)| {
-        clock_ms.saturating_sub(w.start_ms) > RETIRED_MS && !listing.has(*writer)
+        clock_ms.saturating_sub(w.start_ms) > retired_ms(w) && !listing.has(*writer)
     };
     let mut retired: Vec<WriterId> = catalog.watermarks().filter(is_retired).map(|(writer, _)| writer).collect();
     if !retired.is_empty() {

@@ -6,7 +6,7 @@
 //! offset  size  little-endian
 //!      0     8  magic "TLSEGMNT"
 //!      8     2  format version, 1
-//!     10     2  flags, 0
+//!     10     2  flags: 1, its writer has keys of messages of queues
 //!     12     4  number of blocks, n
 //!     16    16  writer id
 //!     32     8  seq
@@ -43,6 +43,9 @@ pub const MAGIC: &[u8; 8] = b"TLSEGMNT";
 /// The format version that this code writes, and the newest it reads.
 pub const FORMAT_VERSION: u16 = 1;
 
+/// The flag of [`SegmentHeader::queue_keys`].
+const QUEUE_KEYS: u16 = 1;
+
 /// The most blocks of a segment.
 const MAX_BLOCKS: usize = 1 << 20;
 const HEADER: usize = 56;
@@ -58,6 +61,9 @@ pub struct SegmentHeader {
     /// When it was flushed: the wall clock of its process in nanoseconds since the epoch, always more than that of
     /// every segment that the process has flushed before.
     pub stamp_ns: i64,
+    /// Whether a key of [`Kept::Queue`](crate::layout::Kept::Queue) names its position, so that its writer's watermark is
+    /// needed for as long as such keys.
+    pub queue_keys: bool,
 }
 
 /// A decoded log segment.
@@ -85,7 +91,7 @@ pub fn encode(header: &SegmentHeader, blocks: &[Block], compression: Compression
     let mut out = Vec::with_capacity(start + bodies.iter().map(Body::len).sum::<usize>());
     out.put_slice(MAGIC);
     out.put_u16_le(FORMAT_VERSION);
-    out.put_u16_le(0);
+    out.put_u16_le(if header.queue_keys { QUEUE_KEYS } else { 0 });
     out.put_u32_le(blocks.len() as u32);
     out.put_u128_le(header.position.writer.0);
     out.put_u64_le(header.position.seq);
@@ -123,7 +129,7 @@ pub fn decode(key: &str, bytes: &Bytes) -> Result<Segment> {
 /// The tables that the segment of a position has rows or series of, where its directory is whole, whatever became of
 /// its blocks.
 pub fn tables(position: Position, bytes: &Bytes) -> Option<Vec<TableId>> {
-    let count = check_start(bytes, MAGIC, FORMAT_VERSION, HEADER, "log segment").ok()?;
+    let count = check_start(bytes, MAGIC, (FORMAT_VERSION, QUEUE_KEYS), HEADER, "log segment").ok()?;
     let directory = (count <= MAX_BLOCKS).then_some(HEADER + ENTRY * count).filter(|d| bytes.len() >= d + 4)?;
     check_crc("the header of a log segment", &bytes[..directory], u32_at(bytes, directory)).ok()?;
     let found = Position { writer: WriterId(u128::from_le_bytes(array_at(bytes, 16))), seq: u64_at(bytes, 32) };
@@ -131,7 +137,7 @@ pub fn tables(position: Position, bytes: &Bytes) -> Option<Vec<TableId>> {
 }
 
 fn decode_inner(bytes: &Bytes) -> Result<Segment> {
-    let count = check_start(bytes, MAGIC, FORMAT_VERSION, HEADER, "log segment")?;
+    let count = check_start(bytes, MAGIC, (FORMAT_VERSION, QUEUE_KEYS), HEADER, "log segment")?;
     let directory = if count <= MAX_BLOCKS { HEADER + ENTRY * count } else { usize::MAX - 4 };
     if bytes.len() < directory.saturating_add(4) {
         return Err(Error::corrupt("a log segment ends within its directory")
@@ -143,6 +149,7 @@ fn decode_inner(bytes: &Bytes) -> Result<Segment> {
         position: Position { writer: WriterId(u128::from_le_bytes(array_at(bytes, 16))), seq: u64_at(bytes, 32) },
         writer_start_ms: u64_at(bytes, 40) as i64,
         stamp_ns: u64_at(bytes, 48) as i64,
+        queue_keys: u16::from_le_bytes(array_at(bytes, 10)) & QUEUE_KEYS != 0,
     };
     let mut blocks = Vec::with_capacity(count);
     let mut end = directory + 4;
@@ -213,11 +220,11 @@ fn counted(what: &str, batch: RecordBatch, expected: usize) -> Result<RecordBatc
         .with("found", batch.num_rows()))
 }
 
-/// Checks magic, version, flags and the length of a fixed header; returns the count at offset 12.
+/// Checks magic, version, flags (of those `known`) and the length of a fixed header; returns the count at offset 12.
 pub(crate) fn check_start(
     bytes: &[u8],
     magic: &[u8; 8],
-    known: u16,
+    (known, known_flags): (u16, u16),
     header: usize,
     what: &'static str,
 ) -> Result<usize> {
@@ -227,9 +234,9 @@ pub(crate) fn check_start(
             .with("found", format!("{} ({} bytes)", bytes[..bytes.len().min(8)].escape_ascii(), bytes.len())));
     }
     let (version, flags) = (u16::from_le_bytes(array_at(bytes, 8)), u16::from_le_bytes(array_at(bytes, 10)));
-    if version > known || (version == known && flags != 0) {
+    if version > known || (version == known && flags & !known_flags != 0) {
         return Err(Error::unsupported(format!("this {what} has a newer format than this program knows"))
-            .with("known", format!("version {known}, flags 0"))
+            .with("known", format!("version {known}, flags {known_flags}"))
             .with("found", format!("version {version}, flags {flags}")));
     }
     if version == 0 || bytes.len() < header {

@@ -104,7 +104,7 @@ pub(crate) async fn engine() -> (Engine, Arc<Notes>) {
     let position = Position { writer: WriterId(7), seq: 0 };
     // A segment counts only for two days after its writer's start.
     let now = chrono::Utc::now().timestamp_millis();
-    let header = SegmentHeader { position, writer_start_ms: now, stamp_ns: now };
+    let header = SegmentHeader { position, writer_start_ms: now, stamp_ns: now, queue_keys: false };
     let segment = encode(&header, &[block(&table)], Compression::Always).unwrap();
     root.store().create(&log_key(position), segment).await.unwrap();
     let snapshots = SnapshotReader::new(root.clone(), SnapshotOptions::default());

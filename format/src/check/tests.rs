@@ -126,7 +126,7 @@ impl Lake {
         let (series, rows) = self.rows(2, 9, None);
         let position = Position { writer: WriterId(0xa << 120), seq };
         let now = self.store().ambient().wall_ms();
-        let header = SegmentHeader { position, writer_start_ms: now, stamp_ns: now };
+        let header = SegmentHeader { position, writer_start_ms: now, stamp_ns: now, queue_keys: false };
         let block = Block::try_new(self.id(), series, rows).unwrap();
         let key = layout::log_key(position);
         self.store().create(&key, segment::encode(&header, &[block], Compression::Always).unwrap()).await.unwrap();

@@ -44,7 +44,12 @@ impl Place {
     /// Puts a segment of one row, whose value tells it from others, modified and stamped at these times.
     pub(crate) async fn put(&self, writer: WriterId, seq: u64, modified_ms: i64, stamp_ns: i64) -> Position {
         let position = Position { writer, seq };
-        let header = SegmentHeader { position, writer_start_ms: self.epoch_ms, stamp_ns: self.epoch_ms + stamp_ns };
+        let header = SegmentHeader {
+            position,
+            writer_start_ms: self.epoch_ms,
+            stamp_ns: self.epoch_ms + stamp_ns,
+            queue_keys: false,
+        };
         let bytes = segment::encode(&header, &[self.block(value_of(position))], Compression::Always).unwrap();
         self.store().create(&layout::log_key(position), bytes).await.unwrap();
         self.touch(&layout::log_key(position), modified_ms);
@@ -182,16 +187,19 @@ async fn a_segment_written_long_after_its_writer_started_is_void_and_its_number_
 }
 
 #[tokio::test]
-async fn a_watermark_is_forgotten_three_days_after_its_writer_once_its_segments_are_gone() {
+async fn a_watermark_is_forgotten_as_late_as_a_key_may_ask_for_it_once_its_segments_are_gone() {
     let place = Place::new().await;
     let day = 86_400_000;
     let mark = |start_ms| Watermark { next: 1, time_ms: start_ms, ..Watermark::unfolded(start_ms) };
     let old = place.epoch_ms - 4 * day;
-    let gone = WriterId(1);
+    let (gone, queues, gone_queues) = (WriterId(1), WriterId(2), WriterId(3));
+    let queue = |start_ms| Watermark { queue_keys: true, ..mark(start_ms) };
     place
         .root
         .commit(&[], |d| {
             d.set_watermark(gone, mark(old));
+            d.set_watermark(queues, queue(place.epoch_ms - 16 * day));
+            d.set_watermark(gone_queues, queue(place.epoch_ms - 18 * day));
             d.set_watermark(A, mark(old));
             d.set_watermark(B, mark(place.epoch_ms));
             Ok(())
@@ -200,11 +208,11 @@ async fn a_watermark_is_forgotten_three_days_after_its_writer_once_its_segments_
         .unwrap();
     place.put(A, 0, 0, 0).await;
     let cut = cut(&place.root, MARGIN, u64::MAX).await.unwrap();
-    assert_eq!((cut.retired.as_slice(), cut.segments.len()), ([gone].as_slice(), 0));
+    assert_eq!((cut.retired.as_slice(), cut.segments.len()), ([gone, gone_queues].as_slice(), 0));
     assert!(!cut.is_empty());
     let catalog = fold(&place.root, &cut).await.unwrap();
     assert_eq!((catalog.version, catalog.watermark(gone)), (Version(3), None));
-    assert!(catalog.watermark(A).is_some());
+    assert!(catalog.watermark(A).is_some() && catalog.watermark(queues).is_some());
 }
 
 /// A log that cannot be synced.
@@ -266,7 +274,7 @@ async fn an_end_that_misses_a_part_waits_for_it_and_a_void_one_never_counts() {
     place.put(void, 0, 0, 0).await;
     let gone = place.put(void, Position::END + 1, 500, 0).await;
     let start_ms = place.epoch_ms;
-    place.root.commit(&[], |d| Ok(assert!(d.void(gone, start_ms)))).await.unwrap();
+    place.root.commit(&[], |d| Ok(assert!(d.void(gone, start_ms, layout::Kept::Day)))).await.unwrap();
     assert!(cut(&place.root, MARGIN, u64::MAX).await.unwrap().is_empty());
     let second = place.put(late, 1, 100, 0).await;
     let whole = cut(&place.root, MARGIN, u64::MAX).await.unwrap();

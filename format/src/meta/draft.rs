@@ -13,6 +13,7 @@ use crate::{
     chain::Change,
     error::{Error, Result},
     ids::{DatabaseId, FileId, Position, TableId, Version, WriterId},
+    layout::Kept,
     schema::{Database, Role, Supertable, check_name},
     types::{Precision, Type},
 };
@@ -236,8 +237,8 @@ impl Draft {
         }
     }
 
-    /// Makes a position void: its rows never count. False where it is folded already, which stands.
-    pub fn void(&mut self, position: Position, start_ms: i64) -> bool {
+    /// Makes the position of a key void: its rows never count. False where it is folded already, which stands.
+    pub fn void(&mut self, position: Position, start_ms: i64, kept: Kept) -> bool {
         let known = self.catalog.watermark(position.writer).cloned();
         let mut watermark = known.unwrap_or_else(|| Watermark::unfolded(start_ms));
         if position.seq < watermark.next {
@@ -245,6 +246,7 @@ impl Draft {
         }
         if let Err(at) = watermark.voids.binary_search(&position.seq) {
             watermark.voids.insert(at, position.seq);
+            watermark.queue_keys |= kept == Kept::Queue;
             self.set_watermark(position.writer, watermark);
         }
         true

@@ -133,6 +133,9 @@ pub struct Watermark {
     pub start_ms: i64,
     /// The time of its last folded segment: that of the next one is never less.
     pub time_ms: i64,
+    /// Whether keys of messages of queues name its segments: it may be asked for as long as these are known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub queue_keys: bool,
     /// Numbers whose rows do not count, whenever they are written: a copy of the request gave up on them. Ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub voids: Vec<u64>,
@@ -183,7 +186,7 @@ impl FaultySegment {
 impl Watermark {
     /// The watermark of a writer of which nothing is folded.
     pub fn unfolded(start_ms: i64) -> Self {
-        Self { next: 0, start_ms, time_ms: i64::MIN, voids: Vec::new(), faulty: Vec::new() }
+        Self { next: 0, start_ms, time_ms: i64::MIN, queue_keys: false, voids: Vec::new(), faulty: Vec::new() }
     }
 
     /// Whether the rows of a number do not count.

@@ -17,7 +17,7 @@ use crate::{
     chain::VersionObject,
     error::{Error, Kind, Result},
     ids::{FileId, Position, TableId, Version},
-    layout::{self, Part},
+    layout::{self, Kept, Part},
     log::{Listing, VOID_MS},
     segment, step,
     steps::stepped,
@@ -50,14 +50,14 @@ pub struct GarbageOptions {
     pub orphans_ms: i64,
     /// How old an orphan was at the last commit, at least. Default 6 h: no commit names an older file.
     pub unnamed_ms: i64,
-    /// Idempotency keys, after their last attempt. Default 24 h: a copy that comes later is a new request.
+    /// Idempotency keys, this long after they are not known any more. Default 0: a copy that comes later is a new request.
     pub keys_ms: i64,
 }
 
 impl Default for GarbageOptions {
     fn default() -> Self {
         const HOUR: i64 = 3_600_000;
-        Self { segments_ms: 60_000, versions_ms: HOUR, orphans_ms: 24 * HOUR, unnamed_ms: 6 * HOUR, keys_ms: 24 * HOUR }
+        Self { segments_ms: 60_000, versions_ms: HOUR, orphans_ms: 24 * HOUR, unnamed_ms: 6 * HOUR, keys_ms: 0 }
     }
 }
 
@@ -277,7 +277,9 @@ impl Collector {
             keys.push(key);
         }
         let limit = now_ms.saturating_sub(self.options.keys_ms);
-        self.delete(families.into_values().filter(|(ms, _)| *ms <= limit).flat_map(|(_, keys)| keys).collect()).await
+        let is_old = |family: &str, newest_ms: i64| newest_ms.saturating_add(Kept::of(family).ms()) <= limit;
+        let old = families.into_iter().filter(|(family, (newest_ms, _))| is_old(family, *newest_ms));
+        self.delete(old.flat_map(|(_, (_, keys))| keys).collect()).await
     }
 
     async fn orphans(&self, now_ms: i64, kept: &[(Version, i64)], newest: &Catalog) -> Result<u64> {

@@ -19,6 +19,7 @@ fn header() -> SegmentHeader {
         position: Position { writer: WriterId(0x0123_4567_89ab_cdef), seq: 42 },
         writer_start_ms: 1_563_249_700_000,
         stamp_ns: -5,
+        queue_keys: false,
     }
 }
 
@@ -84,6 +85,9 @@ fn every_type_comes_back_as_it_was() {
     assert_eq!(decode("k", &bytes).unwrap(), Segment { header: header(), blocks: blocks.clone() });
     assert_eq!(encode(&header(), &blocks, Compression::Always).unwrap(), bytes);
     assert_eq!(decode("k", &encode(&header(), &[], Compression::Always).unwrap()).unwrap().blocks, vec![]);
+    let of_queue = SegmentHeader { queue_keys: true, ..header() };
+    let marked = encode(&of_queue, &blocks, Compression::Always).unwrap();
+    assert_eq!(decode("k", &marked).unwrap().header, of_queue);
 }
 
 #[test]
@@ -131,7 +135,7 @@ fn a_newer_version_is_named() {
     let e = decode("log/w/1", &Bytes::from(bytes)).unwrap_err();
     assert_eq!(e.kind(), Kind::Unsupported);
     assert_eq!(e.context("found"), Some("version 2, flags 0"));
-    assert_eq!(e.context("known"), Some("version 1, flags 0"));
+    assert_eq!(e.context("known"), Some("version 1, flags 1"));
 }
 
 /// Changes the raw body of the only block, with checksums made right again.

@@ -236,6 +236,7 @@ async fn every_acknowledged_segment_is_in_every_later_snapshot_while_folds_run()
                     position,
                     writer_start_ms: place.epoch_ms,
                     stamp_ns: place.epoch_ms + seq as i64,
+                    queue_keys: false,
                 };
                 let bytes =
                     crate::segment::encode(&header, &[place.block(0.0)], crate::segment::Compression::Always).unwrap();
@@ -282,7 +283,12 @@ async fn faults_of_the_store_lose_nothing_that_was_acknowledged() {
     let (mut failed, mut folded) = (0, 0);
     for seq in 0..60 {
         let position = Position { writer: A, seq };
-        let header = crate::segment::SegmentHeader { position, writer_start_ms: place.epoch_ms, stamp_ns: seq as i64 };
+        let header = crate::segment::SegmentHeader {
+            position,
+            writer_start_ms: place.epoch_ms,
+            stamp_ns: seq as i64,
+            queue_keys: false,
+        };
         let bytes =
             crate::segment::encode(&header, &[place.block(value_of(position))], crate::segment::Compression::Always)
                 .unwrap();

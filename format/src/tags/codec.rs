@@ -87,7 +87,7 @@ impl TagManifest {
 }
 
 fn decode(bytes: &Bytes) -> Result<TagManifest> {
-    let count = check_start(bytes, MAGIC, FORMAT_VERSION, HEADER, "tag manifest")?;
+    let count = check_start(bytes, MAGIC, (FORMAT_VERSION, 0), HEADER, "tag manifest")?;
     check_crc("the header of a tag manifest", &bytes[..28], u32_at(bytes, 28))?;
     let body = &bytes[HEADER..];
     check_crc("a tag manifest", body, u32_at(bytes, 24))?;

@@ -184,7 +184,7 @@ impl QueueFunction {
         let database = message.database.or_else(|| settings.database.clone());
         let body = unpacked(message.body?, self.config.body_bytes)?;
         let keyed = match settings.dedup {
-            true => ingest.with_key(Some(IdempotencyKey::new(&message.key)?)),
+            true => ingest.with_key(Some(IdempotencyKey::of_message(&message.key)?)),
             false => ingest.clone(),
         };
         let named = || {

@@ -57,7 +57,7 @@ impl Bulk {
     /// # Errors
     /// Unavailable when the store does not take them in time; nothing of the ingest will ever count then.
     pub(crate) async fn put(&mut self, ingest: &Ingest, blocks: Vec<Block>) -> Result<()> {
-        self.create(ingest, self.parts, blocks).await?;
+        self.create(ingest, self.parts, blocks, false).await?;
         self.parts += 1;
         Ok(())
     }
@@ -90,7 +90,7 @@ impl Bulk {
         if self.started.age(ambient) > LONGEST {
             return Err(late());
         }
-        self.create(ingest, position.seq, blocks).await?;
+        self.create(ingest, position.seq, blocks, claim.as_ref().is_some_and(Claim::is_queues)).await?;
         Self::confirm(ingest, table).await?;
         let expired = claim.is_some() && claimed.age(ambient) >= ACKNOWLEDGE_WITHIN;
         if expired || self.started.age(ambient) > LONGEST {
@@ -120,11 +120,11 @@ impl Bulk {
         }
     }
 
-    async fn create(&self, ingest: &Ingest, seq: u64, blocks: Vec<Block>) -> Result<()> {
+    async fn create(&self, ingest: &Ingest, seq: u64, blocks: Vec<Block>, queue_keys: bool) -> Result<()> {
         let rows: u64 = blocks.iter().map(|b| b.len() as u64).sum();
         let bytes: usize = blocks.iter().map(block_bytes).sum();
         let position = Position { writer: self.writer, seq };
-        let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ns: self.stamp_ns };
+        let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ns: self.stamp_ns, queue_keys };
         let compression = Compression::of(ingest.shared.root.store());
         let encode = move || segment::encode(&header, &segment::concat_blocks(blocks)?, compression);
         let encoded = blocking(bytes, encode).await?;

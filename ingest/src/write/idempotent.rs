@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tidelake_format::{
     Error, Kind, Result,
     ids::{Position, Token},
-    layout::{IDEM, idem_attempt_key, log_key, log_prefix},
+    layout::{IDEM, Kept, idem_attempt_key, log_key, log_prefix},
     meta::{FaultySegment, Root, Watermark},
     segment,
     store::Created,
@@ -27,8 +27,6 @@ pub(crate) const ACKNOWLEDGE_WITHIN: Duration = Duration::from_secs(50);
 const GIVE_UP_MS: i64 = 60_000;
 /// The coarsest last-modified of a store.
 const TICK_MS: i64 = 1_000;
-/// How long a key is known for.
-const KEPT_MS: i64 = 24 * 3_600_000;
 /// A segment modified this long after its writer started is void for all.
 const VOID_MS: i64 = 2 * 24 * 3_600_000;
 /// The waits in which a copy that comes while the first one is under way looks again.
@@ -40,21 +38,36 @@ const CLAIM_DEADLINE: Duration = Duration::from_secs(20);
 /// Rejected lines that a copy's answer names.
 const NAMED: usize = 100;
 
-/// The idempotency key of a request, as its client chose it.
+/// The idempotency key of a request, as its client chose it, or of a message of a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct IdempotencyKey(Arc<str>);
+pub struct IdempotencyKey {
+    text: Arc<str>,
+    kept: Kept,
+}
 
 impl IdempotencyKey {
     /// The longest key, in bytes.
     pub const MAX_BYTES: usize = 255;
 
-    /// A key of 1 to 255 bytes of text.
+    /// A key of 1 to 255 bytes of text, known for a day.
     ///
     /// # Errors
     /// Invalid for an empty or longer text.
     pub fn new(text: &str) -> Result<Self> {
+        Self::kept(text, Kept::Day)
+    }
+
+    /// The key of a message of a queue, which may bring it again for 14 days; known for 15.
+    ///
+    /// # Errors
+    /// As [`IdempotencyKey::new`].
+    pub fn of_message(id: &str) -> Result<Self> {
+        Self::kept(id, Kept::Queue)
+    }
+
+    fn kept(text: &str, kept: Kept) -> Result<Self> {
         if (1..=Self::MAX_BYTES).contains(&text.len()) {
-            return Ok(Self(text.into()));
+            return Ok(Self { text: text.into(), kept });
         }
         Err(Error::invalid("an idempotency key has 1 to 255 bytes").with("found", text.len()))
     }
@@ -114,6 +127,11 @@ enum Look {
 }
 
 impl Claim {
+    /// Whether its key is a message's of a queue.
+    pub(crate) fn is_queues(&self) -> bool {
+        self.key.kept == Kept::Queue
+    }
+
     /// The claim of what a decoded request will write.
     pub(crate) fn of(mut self, accepted: u64, rejected: &[Rejected]) -> Self {
         self.accepted = accepted;
@@ -137,7 +155,7 @@ impl Claim {
             rejected,
         };
         let bytes = serde_json::to_vec(&record).map_err(|e| Error::internal("a claim has no JSON").source(e))?;
-        let key = idem_attempt_key(&self.key.0, self.attempt);
+        let key = idem_attempt_key(&self.key.text, self.key.kept, self.attempt);
         root.store().create_within(&key, bytes.into(), CLAIM_DEADLINE).await
     }
 }
@@ -181,8 +199,8 @@ async fn look(root: &Root, key: &IdempotencyKey, digest: u128) -> Result<Known> 
         let claim =
             |attempt| Claim { key: key.clone(), attempt, digest, accepted: 0, dropped: 0, rejected: Vec::new() };
         let Some((record, claimed_ms)) = last else { return Ok(Known::Free(claim(1))) };
-        // A clock that differs decides only whether a key is forgotten somewhat before or after its day.
-        if root.store().ambient().wall_ms().saturating_sub(claimed_ms) > KEPT_MS {
+        // A clock that differs decides only whether a key is forgotten somewhat before or after its time.
+        if root.store().ambient().wall_ms().saturating_sub(claimed_ms) > key.kept.ms() {
             return Ok(Known::Free(claim(attempt + 1)));
         }
         if record.digest != format!("{digest:032x}") {
@@ -205,7 +223,7 @@ async fn look(root: &Root, key: &IdempotencyKey, digest: u128) -> Result<Known> 
         let there = match look {
             Look::There => true,
             Look::Void => false,
-            Look::Late | Look::Absent => give_up(root, &record).await?,
+            Look::Late | Look::Absent => give_up(root, &record, key.kept).await?,
         };
         if there {
             // Whoever put them may have died before they were to outlast a loss of power.
@@ -220,7 +238,7 @@ async fn look(root: &Root, key: &IdempotencyKey, digest: u128) -> Result<Known> 
 async fn last_attempt(root: &Root, key: &IdempotencyKey) -> Result<(u32, Option<(Record, i64)>)> {
     let mut last = (0, None);
     for attempt in 1..=ATTEMPTS {
-        let name = idem_attempt_key(&key.0, attempt);
+        let name = idem_attempt_key(&key.text, key.kept, attempt);
         let (bytes, meta) = match root.store().get_with_meta(&name).await {
             Ok(found) => found,
             Err(e) if e.kind() == Kind::NotFound => return Ok(last),
@@ -272,11 +290,11 @@ async fn look_at(root: &Root, record: &Record, claimed_ms: i64) -> Result<Look> 
 }
 
 /// Makes the position of a claim void, whatever is put there; true where its rows were folded first, and count.
-async fn give_up(root: &Root, record: &Record) -> Result<bool> {
+async fn give_up(root: &Root, record: &Record, kept: Kept) -> Result<bool> {
     let position = record.position;
     let change = |draft: &mut tidelake_format::meta::Draft| {
         let was_void = draft.catalog().watermark(position.writer).is_some_and(|w| w.is_void(position.seq));
-        Ok(!was_void && !draft.void(position, record.start_ms))
+        Ok(!was_void && !draft.void(position, record.start_ms, kept))
     };
     let (there, _) = root.commit(&[], change).await?;
     if !there {

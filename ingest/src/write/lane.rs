@@ -28,7 +28,7 @@ use tidelake_format::{
 use tokio::time::{Instant, sleep};
 
 use super::{
-    idempotent::ACKNOWLEDGE_WITHIN,
+    idempotent::{ACKNOWLEDGE_WITHIN, Claim},
     probe::Probe,
     queue::{Entry, Queue, Takes},
     series::was_dropped,
@@ -182,13 +182,14 @@ impl Lane {
             return;
         }
         let bytes = ours.iter().map(|e| e.bytes).sum();
+        let queue_keys = ours.iter().filter_map(|e| e.claim.as_ref()).any(Claim::is_queues);
         let blocks: Vec<Block> = ours.iter().flat_map(|e| e.blocks.iter().cloned()).collect();
         let put = async {
             if uncertain {
                 return Err(Error::unavailable("the claim of another request's idempotency key is uncertain"));
             }
             let blocks = Arc::new(blocking(bytes, move || segment::concat_blocks(blocks)).await?);
-            match self.put_next(&blocks, bytes).await? {
+            match self.put_next(&blocks, bytes, queue_keys).await? {
                 true => Ok(()),
                 false => Err(Error::unavailable("the writer id is not usable any more")),
             }
@@ -223,7 +224,7 @@ impl Lane {
                 self.renew();
             }
             let position = Position { writer: self.id, seq: self.next };
-            if self.put_next(&blocks, bytes).await? {
+            if self.put_next(&blocks, bytes, false).await? {
                 self.next += 1;
                 return Ok(position);
             }
@@ -233,10 +234,10 @@ impl Lane {
 
     /// Puts a segment under the next number, a probe of the chain beside it when one is due. False where this id is
     /// of no use any more: the number holds something else, or the segment is void by its writer's age.
-    async fn put_next(&mut self, blocks: &Arc<Vec<Block>>, bytes: usize) -> Result<bool> {
+    async fn put_next(&mut self, blocks: &Arc<Vec<Block>>, bytes: usize, queue_keys: bool) -> Result<bool> {
         let position = Position { writer: self.id, seq: self.next };
         let stamp_ns = self.stamps.next(self.store.ambient().wall_ns());
-        let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ns };
+        let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ns, queue_keys };
         let (shared, compression) = (blocks.clone(), Compression::of(&self.store));
         let encoded = blocking(bytes, move || segment::encode(&header, &shared, compression)).await?;
         let size = encoded.len() as u64;

@@ -74,7 +74,7 @@ impl Year {
         let block = tidelake_format::rows::Block::try_new(self.table, series, rows).unwrap();
         let position = Position { writer: WRITER, seq: minute };
         // The store in memory has the machine's clock: a writer of today is never void.
-        let header = SegmentHeader { position, writer_start_ms: System.wall_ms(), stamp_ns: now };
+        let header = SegmentHeader { position, writer_start_ms: System.wall_ms(), stamp_ns: now, queue_keys: false };
         let bytes = segment::encode(&header, &[block], Compression::Always).unwrap();
         assert!(self.store.create(&layout::log_key(position), bytes).await.unwrap().is_ours());
     }

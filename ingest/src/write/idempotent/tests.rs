@@ -9,7 +9,10 @@ use bytes::Bytes;
 use futures::future::join_all;
 use tidelake_format::{
     Kind, Result,
-    meta::FaultySegment,
+    meta::{
+        FaultySegment,
+        garbage::{Collector, GarbageOptions, Sweep},
+    },
     store::{
         Ambient, Store, System,
         faults::{Fault, Operation},
@@ -190,7 +193,11 @@ async fn whatever_step_the_first_copy_dies_at_the_second_one_is_written_once() {
 
 /// As if a claim had been made a minute earlier.
 fn age(claim: &std::path::Path) {
-    let past = std::time::SystemTime::now() - Duration::from_secs(62);
+    age_by(claim, Duration::from_secs(62));
+}
+
+fn age_by(claim: &std::path::Path, age: Duration) {
+    let past = std::time::SystemTime::now() - age;
     std::fs::File::options().write(true).open(claim).unwrap().set_modified(past).unwrap();
 }
 
@@ -293,4 +300,64 @@ async fn a_request_that_was_refused_for_a_dropped_table_is_written_when_it_comes
     assert!(!again.replayed);
     assert_eq!(value(&store).await, "2.0");
     assert!(line(&keyed(&b, "A"), "cpu value=2 1").await.unwrap().replayed);
+}
+
+/// As if everything that `write` does had been done that many days ago, by a function that is gone, and been folded and
+/// collected since; returns whether a copy is written again.
+async fn is_written_again_after(days: u32, key: IdempotencyKey, dies: bool) -> bool {
+    const DAY_MS: i64 = 86_400_000;
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path().to_str().unwrap(), &[]).unwrap();
+    let (first, later) = (nano(&store, config()).await, open(&store, config()).await);
+    line(&later, "cpu value=0 5").await.unwrap();
+    let claim_path = || async { directory.path().join(store.list("idem").await.unwrap()[0].location.to_string()) };
+    if dies {
+        // It dies between its claim and its rows, and the copy that finds that, writes them.
+        let dying = store.with_faults(|request| {
+            let segment = request.operation == Operation::Put && request.key.contains("log/");
+            if segment { Fault::Late(Duration::from_secs(1_000_000)) } else { Fault::None }
+        });
+        let copy = open(&dying, config()).await.with_key(Some(key.clone()));
+        tokio::time::timeout(Duration::from_millis(300), line(&copy, "cpu value=1 1")).await.unwrap_err();
+        age(&claim_path().await);
+    }
+    assert!(!line(&first.with_key(Some(key.clone())), "cpu value=1 1").await.unwrap().replayed);
+    sleep(Duration::from_millis(5)).await; // writes within a tick of the store are concurrent
+    line(&later, "cpu value=2 1").await.unwrap();
+    sleep(Duration::from_millis(5)).await;
+    first.compact(CompactRequest::Fold).await.unwrap();
+    let age = i64::from(days) * DAY_MS;
+    let earlier = |draft: &mut tidelake_format::meta::Draft| {
+        let known: Vec<_> = draft.catalog().watermarks().map(|(writer, w)| (writer, w.clone())).collect();
+        for (writer, watermark) in known {
+            draft.set_watermark(writer, Watermark { start_ms: watermark.start_ms - age, ..watermark });
+        }
+        Ok(())
+    };
+    first.root().commit(&[], earlier).await.unwrap();
+    for meta in store.list("idem").await.unwrap() {
+        age_by(&directory.path().join(meta.location.to_string()), Duration::from_millis(age as u64));
+    }
+    let now = GarbageOptions { segments_ms: -1, ..GarbageOptions::default() };
+    Collector::new(first.root().clone(), now).collect(Sweep::Full).await.unwrap();
+    assert!(store.list("log").await.unwrap().is_empty());
+    first.compact(CompactRequest::Fold).await.unwrap(); // forgets writers
+    let copy = open(&store, config()).await.with_key(Some(key));
+    let replayed = line(&copy, "cpu value=1 1").await.unwrap().replayed;
+    assert_eq!(value(&store).await, if replayed { "2.0" } else { "1.0" });
+    !replayed
+}
+
+#[tokio::test]
+async fn a_message_of_a_queue_is_known_for_as_long_as_queues_keep_it() {
+    for dies in [false, true] {
+        let message = || IdempotencyKey::of_message("A").unwrap();
+        for days in [0, 2, 4, 14] {
+            assert!(!is_written_again_after(days, message(), dies).await, "{days} days, dies: {dies}");
+        }
+        assert!(is_written_again_after(18, message(), dies).await, "a collector forgets it");
+        let request = || IdempotencyKey::new("A").unwrap();
+        assert!(!is_written_again_after(0, request(), dies).await);
+        assert!(is_written_again_after(4, request(), dies).await);
+    }
 }

@@ -251,7 +251,7 @@ impl World {
         let position = Position { writer: self.writer, seq: self.next };
         self.next += 1;
         let stamp_ns = self.start_ms + self.next as i64;
-        let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ns };
+        let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ns, queue_keys: false };
         let bytes = encode(&header, &[self.block(&rows)], Compression::WherePays).unwrap();
         self.root.store().create(&log_key(position), bytes).await.unwrap();
     }
