@@ -28,7 +28,7 @@ async fn ids(http: &Http, sql: &str, expected: usize) -> Vec<String> {
     let until = Instant::now() + Duration::from_secs(20);
     loop {
         let rows = http.sql("show queries").await;
-        let of_text = rows.iter().filter(|row| row[6] == sql && row[1] == "running");
+        let of_text = rows.iter().filter(|row| row[7] == sql && row[1] == "running");
         let found: Vec<String> = of_text.map(|row| row[0].as_str().unwrap().to_owned()).collect();
         if found.len() == expected {
             return found;
@@ -109,5 +109,46 @@ async fn a_query_of_a_client_that_went_away_stops_too() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     let used = processor_time(server.id()) - before;
     assert!(used < Duration::from_millis(150), "queries of nobody still compute: {used:?} of 500 ms");
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn joins_that_keep_nothing_leave_the_server_answering_and_stop_when_they_are_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path().to_str().unwrap(), ["--fold-interval", "1h"]);
+    let http = Http::new(&server.url());
+    let lines: String =
+        (0..100_000).map(|n| format!("m,host=h v={n}i,one=1i {}\n", 1_700_000_000_000_u64 + n)).collect();
+    assert_eq!(http.post("/write?db=d&precision=ms", &[], lines).await.unwrap().status, 204);
+    // 10^10 pairs each: by a condition alone, and by one beside a key that is always the same.
+    for condition in ["a.v + b.v < 0", "a.one = b.one and a.v + b.v < 0"] {
+        let sql = format!("select count(*) from d.m a join d.m b on {condition}");
+        let asking = (0..3).map(|_| {
+            let (http, sql) = (Http::new(&server.url()), sql.clone());
+            tokio::spawn(async move { http.post("/api/v1/sql", &[], sql).await })
+        });
+        let asking: Vec<_> = asking.collect();
+        let found = ids(&http, &sql, 3).await;
+        let mut slowest = Duration::ZERO;
+        for _ in 0..20 {
+            let start = Instant::now();
+            assert_eq!(http.get("/health").await.unwrap().status, 200);
+            slowest = slowest.max(start.elapsed());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert!(slowest < Duration::from_secs(1), "{condition}: an answer took {slowest:?}");
+        for id in &found {
+            http.sql(&format!("kill query '{id}'")).await;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let before = processor_time(server.id());
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let used = processor_time(server.id()) - before;
+        assert!(used < Duration::from_millis(150), "{condition}: killed, and computes: {used:?} of 500 ms");
+        for asking in asking {
+            let reply = asking.await.unwrap();
+            assert!(reply.as_ref().map_or(true, |reply| reply.status == 409), "{reply:?}");
+        }
+    }
     server.stop();
 }
