@@ -29,6 +29,7 @@ module "ingest" {
   timeout                  = var.ingest.timeout
   reserved_concurrency     = var.ingest.reserved_concurrency
   auth                     = var.ingest.auth
+  users                    = var.ingest.users
   token_secret_arn         = var.ingest.token_secret_arn
   token_secret_kms_key_arn = var.ingest.token_secret_kms_key_arn
   auto_create_database     = var.ingest.auto_create_database
@@ -111,6 +112,7 @@ module "query" {
   response                 = var.query.response
   reserved_concurrency     = var.query.reserved_concurrency
   auth                     = var.query.auth
+  users                    = var.query.users
   token_secret_arn         = var.query.token_secret_arn
   token_secret_kms_key_arn = var.query.token_secret_kms_key_arn
   environment              = var.query.environment
@@ -125,36 +127,38 @@ module "flight" {
   source = "./modules/flight"
   count  = var.flight == null ? 0 : 1
 
-  name                     = "${var.name}-flight"
-  store                    = module.storage.store
-  architecture             = var.architecture
-  image                    = var.flight.image
-  image_repository_arn     = var.flight.image_repository_arn
-  vpc_id                   = var.flight.vpc_id
-  subnet_ids               = var.flight.subnet_ids
-  load_balancer_subnet_ids = var.flight.load_balancer_subnet_ids
-  allowed_cidrs            = var.flight.allowed_cidrs
-  direct_cidrs             = var.flight.direct_cidrs
-  certificate_arn          = var.flight.certificate_arn
-  hostname                 = var.flight.hostname
-  zone_id                  = var.flight.zone_id
-  port                     = var.flight.port
-  internal                 = var.flight.internal
-  assign_public_ip         = var.flight.assign_public_ip
-  cpu                      = var.flight.cpu
-  memory                   = var.flight.memory
-  min_tasks                = var.flight.min_tasks
-  max_tasks                = var.flight.max_tasks
-  cpu_target               = var.flight.cpu_target
-  disk_cache_size          = var.flight.disk_cache_size
-  disk_gib                 = var.flight.disk_gib
-  namespace                = var.flight.namespace
-  s3_endpoint_route_tables = var.flight.s3_endpoint_route_tables
-  deletion_protection      = var.flight.deletion_protection
-  environment              = var.flight.environment
-  log_level                = var.log_level
-  log_retention_days       = var.log_retention_days
-  tags                     = var.tags
+  name                      = "${var.name}-flight"
+  store                     = module.storage.store
+  architecture              = var.architecture
+  image                     = var.flight.image
+  image_repository_arn      = var.flight.image_repository_arn
+  vpc_id                    = var.flight.vpc_id
+  subnet_ids                = var.flight.subnet_ids
+  load_balancer_subnet_ids  = var.flight.load_balancer_subnet_ids
+  allowed_cidrs             = var.flight.allowed_cidrs
+  direct_cidrs              = var.flight.direct_cidrs
+  auth                      = var.flight.auth
+  admin_password_secret_arn = var.flight.admin_password_secret_arn
+  certificate_arn           = var.flight.certificate_arn
+  hostname                  = var.flight.hostname
+  zone_id                   = var.flight.zone_id
+  port                      = var.flight.port
+  internal                  = var.flight.internal
+  assign_public_ip          = var.flight.assign_public_ip
+  cpu                       = var.flight.cpu
+  memory                    = var.flight.memory
+  min_tasks                 = var.flight.min_tasks
+  max_tasks                 = var.flight.max_tasks
+  cpu_target                = var.flight.cpu_target
+  disk_cache_size           = var.flight.disk_cache_size
+  disk_gib                  = var.flight.disk_gib
+  namespace                 = var.flight.namespace
+  s3_endpoint_route_tables  = var.flight.s3_endpoint_route_tables
+  deletion_protection       = var.flight.deletion_protection
+  environment               = var.flight.environment
+  log_level                 = var.log_level
+  log_retention_days        = var.log_retention_days
+  tags                      = var.tags
 }
 
 locals {

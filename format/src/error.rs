@@ -11,6 +11,10 @@ pub enum Kind {
     NotFound,
     /// Somebody else changed what this attempt was based on: refresh and try again.
     Conflict,
+    /// Nobody knows who asks: bring credentials, or other ones.
+    Unauthenticated,
+    /// Whoever asks may not do this.
+    Forbidden,
     /// The store or a bounded resource cannot serve this now: wait and try again.
     Unavailable,
     /// Stored bytes are not what was written: stop, a person looks.
@@ -29,7 +33,7 @@ impl Kind {
 
     /// Whether it is for the caller to change something, and for nobody who runs the system.
     pub fn is_callers(self) -> bool {
-        matches!(self, Kind::Invalid | Kind::NotFound | Kind::Unsupported)
+        matches!(self, Kind::Invalid | Kind::NotFound | Kind::Unsupported | Kind::Unauthenticated | Kind::Forbidden)
     }
 }
 
@@ -58,6 +62,16 @@ impl Error {
     /// [`Kind::NotFound`].
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(Kind::NotFound, message)
+    }
+
+    /// [`Kind::Unauthenticated`].
+    pub fn unauthenticated(message: impl Into<String>) -> Self {
+        Self::new(Kind::Unauthenticated, message)
+    }
+
+    /// [`Kind::Forbidden`].
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(Kind::Forbidden, message)
     }
 
     /// [`Kind::Conflict`].
@@ -131,6 +145,8 @@ impl Error {
             Kind::Invalid if says("no database is chosen") || says("database not specified") => 0x2616,
             Kind::Invalid => 0x2600,
             Kind::Conflict => 0x03d3,
+            Kind::Unauthenticated => 0x0357,
+            Kind::Forbidden => 0x2644,
             Kind::Unavailable => 0x000b,
             Kind::Unsupported => 0x0100,
             Kind::Corrupt | Kind::Internal => 0xffff,

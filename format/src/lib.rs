@@ -1,11 +1,13 @@
 //! What lies in a Tidelake root and how it changes: keys, log segments, data files, tag manifests, the chain.
 //!
-//! `SPEC.md` beside this crate is the same in bytes. Nothing here knows SQL, HTTP or Flight.
+//! `SPEC.md` beside this crate is the same in bytes. Nothing here knows SQL or Flight, and of HTTP only who sends a
+//! request.
 //!
 //! Pure (bytes in, values out): [`schema`], [`types`], [`rows`], [`layout`], [`segment`], [`mod@file`], [`tags`],
 //! [`merge`]. With the store: [`store`], [`chain`], [`meta`], [`log`], [`snapshot`],
-//! [`mod@check`], [`holders`].
+//! [`mod@check`], [`holders`], [`access`].
 
+pub mod access;
 pub mod chain;
 pub mod check;
 mod compression;

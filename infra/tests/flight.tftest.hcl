@@ -28,6 +28,7 @@ run "tasks_without_rights_of_the_system_behind_tls" {
   assert {
     condition = jsonencode(output.environment) == jsonencode({
       AWS_REGION               = "us-east-1"
+      TIDELAKE_AUTH            = "on"
       TIDELAKE_DISK_CACHE      = "/tmp/cache"
       TIDELAKE_DISK_CACHE_SIZE = "10GiB"
       TIDELAKE_LISTEN          = "0.0.0.0:8086"
@@ -99,6 +100,19 @@ run "all_that_can_be_asked_for" {
     disk_cache_size          = null
     namespace                = null
     architecture             = "arm64"
+    allowed_cidrs            = ["0.0.0.0/0"]
+
+    admin_password_secret_arn = "arn:aws:secretsmanager:us-east-1:123456789012:secret:admin"
+  }
+
+  assert {
+    condition     = jsonencode(jsondecode(aws_ecs_task_definition.this.container_definitions)[0].secrets) == jsonencode([{ name = "TIDELAKE_ADMIN_PASSWORD", valueFrom = "arn:aws:secretsmanager:us-east-1:123456789012:secret:admin" }])
+    error_message = "The first password comes from the secret, which no environment shows."
+  }
+
+  assert {
+    condition     = jsonencode([for s in jsondecode(aws_iam_role_policy.execution.policy).Statement : s.Resource if s.Sid == "ReadAdminPassword"]) == jsonencode([["arn:aws:secretsmanager:us-east-1:123456789012:secret:admin"]])
+    error_message = "What starts tasks reads that secret and no other."
   }
 
   assert {
@@ -127,7 +141,7 @@ run "all_that_can_be_asked_for" {
   }
 }
 
-run "the_whole_internet_is_refused" {
+run "the_whole_internet_is_refused_where_everybody_is_let_in" {
   command = plan
 
   module {
@@ -136,6 +150,7 @@ run "the_whole_internet_is_refused" {
 
   variables {
     allowed_cidrs = ["0.0.0.0/0"]
+    auth          = "off"
   }
 
   expect_failures = [var.allowed_cidrs]
@@ -157,10 +172,13 @@ run "wrong_values_are_refused" {
     direct_cidrs    = ["10.0.0.0"]
     disk_gib        = 10
     subnet_ids      = []
+    auth            = "maybe"
+
+    admin_password_secret_arn = "password"
   }
 
   expect_failures = [
-    var.image, var.cpu, var.max_tasks, var.certificate_arn, var.hostname, var.direct_cidrs, var.disk_gib,
+    var.auth, var.admin_password_secret_arn, var.image, var.cpu, var.max_tasks, var.certificate_arn, var.hostname, var.direct_cidrs, var.disk_gib,
     var.subnet_ids,
   ]
 }

@@ -57,6 +57,37 @@ run "tokens_are_read_from_one_secret" {
   }
 }
 
+run "users_of_the_root_come_in_by_their_names" {
+  module {
+    source = "./modules/ingest"
+  }
+
+  variables {
+    auth  = "NONE"
+    users = true
+  }
+
+  assert {
+    condition     = output.environment.TIDELAKE_AUTH == "users" && !can(output.environment.TIDELAKE_TOKEN_SECRET) && !strcontains(output.policy, "secretsmanager")
+    error_message = "The function asks the root who may come in, and reads no secret."
+  }
+}
+
+run "users_beside_a_secret_are_refused" {
+  command = plan
+
+  module {
+    source = "./modules/ingest"
+  }
+
+  variables {
+    users            = true
+    token_secret_arn = "arn:aws:secretsmanager:us-east-1:123456789012:secret:tokens"
+  }
+
+  expect_failures = [var.users]
+}
+
 run "anybody_without_a_token_is_refused" {
   command = plan
 

@@ -28,6 +28,22 @@ run "a_reader_puts_results_only" {
   }
 }
 
+run "users_of_the_root_come_in_by_their_names" {
+  module {
+    source = "./modules/query"
+  }
+
+  variables {
+    auth  = "NONE"
+    users = true
+  }
+
+  assert {
+    condition     = output.environment.TIDELAKE_AUTH == "users" && !can(output.environment.TIDELAKE_TOKEN_SECRET)
+    error_message = "The function asks the root who may come in."
+  }
+}
+
 run "answers_can_be_buffered" {
   module {
     source = "./modules/query"

@@ -23,8 +23,9 @@ use datafusion::{
 };
 use tidelake_format::{
     Error, Result,
+    access::{Principal, Privilege},
     ids::Version,
-    meta::{Catalog, Root},
+    meta::Root,
     snapshot::{Snapshot, SnapshotReader},
     step,
     steps::stepped,
@@ -42,7 +43,7 @@ use crate::{
     dialect::{self, Parsed, Shape, StatementKind},
     error::from_datafusion,
     session::Session,
-    table::{Reader, View},
+    table::{Reader, View, Visible},
     wire::wire_schema,
     writer::{WriteOutcome, Writer},
 };
@@ -64,6 +65,8 @@ pub struct Prepared {
     pub parameters: Vec<Field>,
     /// The version of the catalog that names and types were looked up in.
     pub version: Version,
+    /// By whose rights names were looked up: nobody else runs it as it is.
+    pub principal: Principal,
 }
 
 /// What a prepared statement does.
@@ -169,14 +172,14 @@ impl Engine {
         Self { inner: Arc::new(Inner { reader, snapshots, writer, config, base, plans, underway, running, waiting }) }
     }
 
-    /// The door to the write path, under the session's idempotency key where it has one.
+    /// The door to the write path for the session's user, under its idempotency key where it has one.
     ///
     /// # Errors
     /// Invalid for a text that cannot be a key.
     pub fn writer(&self, session: &Session) -> Result<Arc<dyn Writer>> {
-        match &session.idempotency_key {
-            Some(key) => self.inner.writer.with_key(key),
-            None => Ok(self.inner.writer.clone()),
+        match (&session.idempotency_key, session.principal.user()) {
+            (None, None) => Ok(self.inner.writer.clone()),
+            (key, _) => self.inner.writer.of_request(key.as_deref(), &session.principal),
         }
     }
 
@@ -184,8 +187,8 @@ impl Engine {
     ///
     /// # Errors
     /// Unavailable when the store cannot be asked or a token is not to be seen.
-    pub async fn catalog(&self, session: &Session) -> Result<Arc<Catalog>> {
-        Ok(self.snapshot(session).await?.catalog.clone())
+    pub async fn catalog(&self, session: &Session) -> Result<Visible> {
+        Ok(Visible::new(self.snapshot(session).await?.catalog.clone(), session.principal.clone()))
     }
 
     /// Parses a statement and, when it reads, plans it, or finds it planned already.
@@ -225,7 +228,7 @@ impl Engine {
         underway.runs();
         let snapshot = underway.unless_killed(self.snapshot(session)).await?;
         let place = Place { _permit: permit, underway };
-        if snapshot.catalog.version == statement.version {
+        if snapshot.catalog.version == statement.version && session.principal == statement.principal {
             return self.execute(session, snapshot, statement, parameters, place).await;
         }
         let Text::Query(text) = self.read(session, &statement.sql)? else {
@@ -263,8 +266,8 @@ impl Engine {
         let name = match parsed.kind {
             StatementKind::Use(name) => name,
             StatementKind::Kill(id) => {
-                self.inner.underway.kill(&id)?;
-                tracing::info!(query = id, "a query was killed");
+                self.inner.underway.kill(&id, &session.principal)?;
+                tracing::info!(target: "tidelake::audit", user = session.principal.user(), query = id, "a query was killed");
                 return Ok(Outcome::Updated(WriteOutcome { affected_rows: 1, ..WriteOutcome::default() }));
             }
             StatementKind::Reads | StatementKind::Writes => {
@@ -272,10 +275,13 @@ impl Engine {
                 return Ok(Outcome::Updated(outcome));
             }
         };
-        let catalog = self.catalog(session).await?;
+        let catalog = self.snapshot(session).await?.catalog.clone();
         let database = catalog
             .database(&name)
             .ok_or_else(|| Error::not_found("there is no such database").with("database", &name))?;
+        if !session.principal.knows(database.id) {
+            session.principal.check(Privilege::Read, database)?;
+        }
         Ok(Outcome::Updated(WriteOutcome { use_database: Some(database.name.clone()), ..WriteOutcome::default() }))
     }
 
@@ -350,7 +356,8 @@ impl Engine {
         let (template, schema) = general.template()?;
         let values = shape.values(template.types(), session.time_zone)?;
         let kind = Statement::Query { plan: Arc::new(Plan::Instance(general.clone(), values)), schema: schema.clone() };
-        let prepared = Arc::new(Prepared { sql: sql.to_owned(), kind, parameters: Vec::new(), version });
+        let principal = session.principal.clone();
+        let prepared = Arc::new(Prepared { sql: sql.to_owned(), kind, parameters: Vec::new(), version, principal });
         self.inner.plans.keep(session, &prepared);
         Some(prepared)
     }
@@ -462,7 +469,7 @@ impl Engine {
 
     /// The state of one statement on one snapshot.
     fn state(&self, session: &Session, snapshot: Arc<Snapshot>) -> (Arc<View>, SessionState) {
-        let view = Arc::new(View::new(snapshot, self.inner.reader.clone()));
+        let view = Arc::new(View::new(snapshot, self.inner.reader.clone(), session.principal.clone()));
         let state = state::of_statement(&self.inner.base, session, &view, &self.inner.underway);
         (view, state)
     }
@@ -514,11 +521,13 @@ async fn plan(sql: &str, parsed: &Parsed, session: &Session, view: &View, state:
         kind: Statement::Query { plan, schema },
         parameters: planned.parameters,
         version: view.snapshot.catalog.version,
+        principal: session.principal.clone(),
     })
 }
 
 fn update(sql: &str, parameters: Vec<Field>) -> Prepared {
-    Prepared { sql: sql.to_owned(), kind: Statement::Update, parameters, version: Version::default() }
+    let (version, principal) = (Version::default(), Principal::ANYONE);
+    Prepared { sql: sql.to_owned(), kind: Statement::Update, parameters, version, principal }
 }
 
 /// The one row of parameters of a query, as `$1…`.

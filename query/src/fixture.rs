@@ -12,6 +12,7 @@ use futures::{TryStreamExt, stream::BoxStream};
 use parking_lot::Mutex;
 use tidelake_format::{
     Error, Result,
+    access::Principal,
     ids::{Position, Token, WriterId},
     layout::log_key,
     meta::Root,
@@ -58,8 +59,8 @@ impl Writer for Notes {
         Ok(WriteOutcome { affected_rows: rows, token: Some(token()), ..WriteOutcome::default() })
     }
 
-    fn with_key(&self, key: &str) -> Result<std::sync::Arc<dyn Writer>> {
-        Err(Error::unsupported("notes have no keys").with("found", key))
+    fn of_request(&self, key: Option<&str>, _: &Principal) -> Result<std::sync::Arc<dyn Writer>> {
+        Err(Error::unsupported("notes have no keys and no users").with("found", key.unwrap_or_default()))
     }
 
     async fn ingest(

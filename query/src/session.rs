@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use chrono_tz::Tz;
-use tidelake_format::{Error, ids::Token};
+use tidelake_format::{Error, access::Principal, ids::Token};
 
 /// What text in double quotes means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -87,6 +87,8 @@ pub struct Session {
     pub levels: Levels,
     /// The key of a statement that writes: copies of it under this key are not written again.
     pub idempotency_key: Option<String>,
+    /// Who asks: what that one may not read is not there.
+    pub principal: Principal,
 }
 
 impl Default for Session {
@@ -98,6 +100,7 @@ impl Default for Session {
             double_quotes: DoubleQuotes::Identifier,
             levels: Levels::default(),
             idempotency_key: None,
+            principal: Principal::ANYONE,
         }
     }
 }

@@ -21,7 +21,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, Int64Array, PrimitiveArray, RecordBatch, RecordBatchOptions},
+    array::{Array, ArrayRef, AsArray, Int64Array, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray},
     buffer::ScalarBuffer,
     compute::{CastOptions, cast_with_options},
     datatypes::{
@@ -34,6 +34,8 @@ use tidelake_format::{
     schema::{Supertable, arrow_field},
     types::{Precision, Type},
 };
+
+use crate::{dialect, writer::WriteOutcome};
 
 /// Flight SQL's metadata key for the type as the database calls it.
 pub const TYPE_NAME: &str = "ARROW:FLIGHT:SQL:TYPE_NAME";
@@ -189,18 +191,31 @@ pub fn wire_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch
         .map_err(|e| Error::internal("a batch differs from its announced schema").with("reason", &e).source(e))
 }
 
-/// The schema of what a writing statement gives: `affected_rows BIGINT NOT NULL`.
-pub fn affected_schema() -> SchemaRef {
-    wire_schema(&Schema::new(vec![Field::new("affected_rows", DataType::Int64, false)]))
+/// The schema of what a writing statement gives: `affected_rows BIGINT NOT NULL`, or `token VARCHAR NOT NULL` of one that
+/// makes a token.
+pub fn outcome_schema(sql: &str) -> SchemaRef {
+    let field = match dialect::creates_token(sql) {
+        true => Field::new("token", DataType::Utf8, false),
+        false => Field::new("affected_rows", DataType::Int64, false),
+    };
+    wire_schema(&Schema::new(vec![field]))
 }
 
-/// The one row of [`affected_schema`].
+/// The one row of [`outcome_schema`].
 ///
 /// # Errors
 /// [`Kind::Internal`](crate::Kind::Internal): none is expected.
-pub fn affected_rows(rows: u64) -> Result<RecordBatch> {
-    let column = Int64Array::from(vec![i64::try_from(rows).unwrap_or(i64::MAX)]);
-    Ok(RecordBatch::try_new(affected_schema(), vec![Arc::new(column)])?)
+pub fn outcome_row(outcome: &WriteOutcome) -> Result<RecordBatch> {
+    let (field, column): (_, ArrayRef) = match &outcome.secret {
+        Some(secret) => {
+            (Field::new("token", DataType::Utf8, false), Arc::new(StringArray::from(vec![secret.expose()])))
+        }
+        None => {
+            let rows = i64::try_from(outcome.affected_rows).unwrap_or(i64::MAX);
+            (Field::new("affected_rows", DataType::Int64, false), Arc::new(Int64Array::from(vec![rows])))
+        }
+    };
+    Ok(RecordBatch::try_new(wire_schema(&Schema::new(vec![field])), vec![column])?)
 }
 
 fn wire_array(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {

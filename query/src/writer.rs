@@ -5,7 +5,11 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
-use tidelake_format::{Error, Result, ids::Token};
+use tidelake_format::{
+    Error, Result,
+    access::{Principal, Secret},
+    ids::Token,
+};
 
 /// What a writing statement did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,6 +22,8 @@ pub struct WriteOutcome {
     pub use_database: Option<String>,
     /// Whether this was a copy of an earlier request under its idempotency key: nothing was written now.
     pub replayed: bool,
+    /// The text of a token that was made, told this once.
+    pub secret: Option<Secret>,
 }
 
 /// What a bulk ingest does when its table exists.
@@ -56,12 +62,12 @@ pub trait Writer: Send + Sync + 'static {
     async fn execute(&self, database: Option<&str>, sql: &str, parameters: Option<RecordBatch>)
     -> Result<WriteOutcome>;
 
-    /// A writer for one request under an idempotency key: of all copies of the request one is written, and the others
-    /// get its answer. Changes of definitions take no notice of it.
+    /// A writer for one request of somebody, who may do no more than their rights say. Under an idempotency key, of all
+    /// copies of the request one is written, and the others get its answer; changes of definitions take no notice of it.
     ///
     /// # Errors
     /// Invalid for a text that cannot be a key; Unsupported where nothing is written.
-    fn with_key(&self, key: &str) -> Result<Arc<dyn Writer>>;
+    fn of_request(&self, key: Option<&str>, principal: &Principal) -> Result<Arc<dyn Writer>>;
 
     /// Writes batches into one supertable, all visible together.
     ///
@@ -86,7 +92,7 @@ impl Writer for ReadOnlyWriter {
             .with("statement", verb))
     }
 
-    fn with_key(&self, _: &str) -> Result<Arc<dyn Writer>> {
+    fn of_request(&self, _: Option<&str>, _: &Principal) -> Result<Arc<dyn Writer>> {
         Ok(Arc::new(Self))
     }
 

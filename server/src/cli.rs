@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
+use tidelake_format::access::Secret;
 
 use crate::{
-    check, compact, demo, health, inspect, serve,
+    access, check, compact, demo, health, inspect, serve,
     settings::{self, Layer, Settings},
     shell, transfer,
 };
@@ -33,6 +34,8 @@ enum Command {
     Export(transfer::ExportArgs),
     /// Fold the log into data files and merge them, now
     Compact(StoreArgs),
+    /// Change users, rights and tokens of a root, without a server
+    Access(access::AccessArgs),
     /// Ask a server whether it serves; exit code 1 when it does not
     Health(health::HealthArgs),
     /// Show databases, tables, files, tag manifests and sizes of a root
@@ -68,8 +71,18 @@ pub(crate) struct ServerArgs {
     /// The database of unqualified tables
     #[arg(long, short = 'd', env = "TIDELAKE_DATABASE")]
     pub(crate) database: Option<String>,
+    /// The token of whoever asks
+    #[arg(long, env = "TIDELAKE_TOKEN", hide_env_values = true, value_parser = secret, conflicts_with = "user")]
+    pub(crate) token: Option<Secret>,
+    /// The user who asks; TIDELAKE_PASSWORD has the password, or it is asked for
+    #[arg(long, short = 'u', env = "TIDELAKE_USER")]
+    pub(crate) user: Option<String>,
     #[command(flatten)]
     pub(crate) tls: TlsArgs,
+}
+
+fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
+    Ok(Secret::new(text.to_owned()))
 }
 
 /// How a client command knows its server, where the URL says https.
@@ -110,6 +123,7 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Import(args) => transfer::import(args).await,
         Command::Export(args) => transfer::export(args).await,
         Command::Compact(args) => compact::run(args.settings()?).await,
+        Command::Access(args) => access::run(args).await,
         Command::Health(args) => health::run(args).await,
         Command::Inspect(args) => inspect::run(args).await,
         Command::Check(args) => check::run(args).await,

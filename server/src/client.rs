@@ -66,10 +66,26 @@ impl Client {
             .max_decoding_message_size(MESSAGE_BYTES)
             .max_encoding_message_size(MESSAGE_BYTES);
         let mut client = Self { flight: FlightSqlServiceClient::new_from_inner(inner), database: None };
+        client.log_in(server).await?;
         if let Some(database) = &server.database {
             client.use_database(database);
         }
         Ok(client)
+    }
+
+    /// Brings the token that was given, or the one of a session of the user who was named.
+    async fn log_in(&mut self, server: &ServerArgs) -> anyhow::Result<()> {
+        if let Some(token) = &server.token {
+            self.flight.set_token(token.expose().to_owned());
+            return Ok(());
+        }
+        let Some(user) = &server.user else { return Ok(()) };
+        let password = match std::env::var("TIDELAKE_PASSWORD") {
+            Ok(password) => password,
+            Err(_) => ask_password(user)?,
+        };
+        self.flight.handshake(user, &password).await.map_err(explain)?;
+        Ok(())
     }
 
     /// The database of unqualified tables.
@@ -125,6 +141,12 @@ impl Client {
         };
         self.flight.execute_ingest(command, batches).await.map_err(explain)
     }
+}
+
+/// Asks a person at a terminal, without showing what is typed.
+fn ask_password(user: &str) -> anyhow::Result<String> {
+    rpassword::prompt_password(format!("password of {user}: "))
+        .context("no password: set TIDELAKE_PASSWORD, or run this at a terminal")
 }
 
 /// The server's own words, without the client library's wrapping.

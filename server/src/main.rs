@@ -1,5 +1,6 @@
 //! The `tidelake` binary: server, shell, import and export, compaction, inspection, checking, health and a demo.
 
+mod access;
 mod allocator;
 mod check;
 mod cli;

@@ -49,6 +49,14 @@ pub(crate) struct Layer {
     /// Who signs the certificates of clients, as a file of PEM; with it clients need one [default: none]
     #[arg(long, env = "TIDELAKE_TLS_CLIENT_CA", value_name = "FILE")]
     pub(crate) tls_client_ca: Option<Text>,
+    /// Whether requests say who sends them: on, off, or auto, which is on where an address is not this machine's own
+    /// [default: auto]
+    #[arg(long, env = "TIDELAKE_AUTH", value_name = "WHEN")]
+    pub(crate) auth: Option<Text>,
+    /// A file with the password of the first user, `admin`, who is made where there is none; else TIDELAKE_ADMIN_PASSWORD has it
+    /// [default: none]
+    #[arg(long, env = "TIDELAKE_ADMIN_PASSWORD_FILE", value_name = "FILE")]
+    pub(crate) admin_password_file: Option<Text>,
     /// Address that takes line protocol in UDP datagrams, unacknowledged [default: none]
     #[arg(long, env = "TIDELAKE_UDP_LISTEN", value_name = "ADDR")]
     pub(crate) udp_listen: Option<Text>,
@@ -160,6 +168,17 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// Whether requests have to say who sends them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Auth {
+    /// Where an address is not this machine's own.
+    Auto,
+    /// Always.
+    On,
+    /// Never: whoever reaches the server may do everything.
+    Off,
+}
+
 /// Checked settings of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
@@ -170,6 +189,8 @@ pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     pub(crate) flight_listen: Option<SocketAddr>,
     pub(crate) tls: Option<TlsFiles>,
+    pub(crate) auth: Auth,
+    pub(crate) admin_password_file: Option<PathBuf>,
     pub(crate) udp_listen: Option<SocketAddr>,
     pub(crate) udp_database: String,
     pub(crate) udp_precision: LinePrecision,
@@ -294,6 +315,8 @@ impl Settings {
                 .map(|v| check.or("flight_listen", Some(v), "127.0.0.1:0", address)),
             udp_listen: pick(&flags.udp_listen, &below.udp_listen)
                 .map(|v| check.or("udp_listen", Some(v), "127.0.0.1:0", address)),
+            auth: setting!(auth, "auto", auth),
+            admin_password_file: path(&flags.admin_password_file, &below.admin_password_file),
             udp_database: setting!(udp_database, "udp", name),
             udp_precision: setting!(udp_precision, "ns", line_precision),
             auto_create_database: setting!(auto_create_database, "true", boolean),
@@ -312,6 +335,18 @@ impl Settings {
             log: pick(&flags.log, &below.log).unwrap_or_else(|| "info".to_owned()),
         };
         if faults.is_empty() { Ok(settings) } else { Err(Faults(faults)) }
+    }
+
+    /// Whether requests have to say who sends them.
+    pub(crate) fn asks_who(&self) -> bool {
+        match self.auth {
+            Auth::On => true,
+            Auth::Off => false,
+            Auth::Auto => {
+                let addresses = [Some(self.listen), self.flight_listen];
+                addresses.into_iter().flatten().any(|address| !address.ip().to_canonical().is_loopback())
+            }
+        }
     }
 }
 
@@ -395,6 +430,15 @@ fn line_precision(s: &str) -> Result<LinePrecision, &'static str> {
     s.parse().map_err(|_| "ns, us, ms, s, m or h")
 }
 
+fn auth(s: &str) -> Result<Auth, &'static str> {
+    match s {
+        "auto" => Ok(Auth::Auto),
+        "on" => Ok(Auth::On),
+        "off" => Ok(Auth::Off),
+        _ => Err("auto, on or off"),
+    }
+}
+
 fn log_format(s: &str) -> Result<LogFormat, &'static str> {
     match s {
         "text" => Ok(LogFormat::Text),
@@ -420,6 +464,27 @@ mod tests {
         assert_eq!(s.store_options, [("endpoint".to_owned(), "http://e".to_owned())]);
         assert_eq!((s.disk_cache, s.disk_cache_size), (None, 10 << 30));
         assert_eq!(s.tls, None);
+    }
+
+    #[test]
+    fn whoever_is_not_on_this_machine_is_asked_who_they_are() {
+        let asks = |listen: &str, flight: Option<&str>, auth: Option<&str>| {
+            let text = |text: &str| Text(text.to_owned());
+            let layer = Layer {
+                listen: Some(text(listen)),
+                flight_listen: flight.map(text),
+                auth: auth.map(text),
+                ..Layer::default()
+            };
+            Settings::resolve(None, layer).unwrap().asks_who()
+        };
+        for own in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+            assert!(!asks(own, None, None) && asks(own, None, Some("on")), "{own}");
+            assert!(asks(own, Some("0.0.0.0:2"), None), "{own}");
+        }
+        for other in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1"] {
+            assert!(asks(other, None, None) && !asks(other, None, Some("off")), "{other}");
+        }
     }
 
     #[test]

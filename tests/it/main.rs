@@ -1,6 +1,7 @@
 //! End to end: the real binary, real clients, an S3 server that is not ours.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
+mod access;
 mod bad_input;
 mod cli;
 mod cold;

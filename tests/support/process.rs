@@ -56,13 +56,31 @@ impl Server {
         arguments: impl IntoIterator<Item = I>,
         environment: &[(&str, String)],
     ) -> Self {
+        Self::spawn(store, arguments, environment, Stdio::inherit())
+    }
+
+    /// [`Server::start`], its log in a file.
+    pub fn start_logged<I: AsRef<std::ffi::OsStr>>(
+        store: &str,
+        arguments: impl IntoIterator<Item = I>,
+        log: std::fs::File,
+    ) -> Self {
+        Self::spawn(store, arguments, &[], log.into())
+    }
+
+    fn spawn<I: AsRef<std::ffi::OsStr>>(
+        store: &str,
+        arguments: impl IntoIterator<Item = I>,
+        environment: &[(&str, String)],
+        log: Stdio,
+    ) -> Self {
         let mut child = Command::new(binary())
             .args(["serve", "--store", store, "--listen", "127.0.0.1:0"])
             .args(arguments)
             .envs(environment.iter().map(|(k, v)| (k, v)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(log)
             .spawn()
             .expect("the binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("standard output is piped")).lines();

@@ -175,6 +175,7 @@ async fn a_segment_written_long_after_its_writer_started_is_void_and_its_number_
         position: Position { writer: A, seq: 1 },
         writer_start_ms: place.epoch_ms - 49 * 3_600_000,
         stamp_ns: 0,
+        queue_keys: false,
     };
     let bytes = segment::encode(&header, &[place.block(1.0)], Compression::Always).unwrap();
     let key = layout::log_key(header.position);

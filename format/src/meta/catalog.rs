@@ -7,6 +7,7 @@ use super::{
     sections::{Databases, Section, Watermarks},
 };
 use crate::{
+    access::Users,
     chain::{self, Chain, VersionObject},
     error::Result,
     ids::{DatabaseId, Position, TableId, Version, WriterId},
@@ -23,6 +24,7 @@ pub struct Catalog {
     pub(super) next_database: u32,
     pub(super) next_table: u32,
     pub(super) names: Arc<Names>,
+    pub(super) users: Arc<Users>,
     pub(super) partitions: Arc<BTreeMap<TableId, Arc<Partitions>>>,
     pub(super) watermarks: [Arc<Watermarks>; 16],
 }
@@ -94,6 +96,11 @@ impl Catalog {
     /// The database of exactly this name, else the only one that equals it without case.
     pub fn database(&self, name: &str) -> Option<&Arc<Database>> {
         self.names.databases.get(by_name(&self.names.database_names, name)?)
+    }
+
+    /// Who may come in, and what they may do.
+    pub fn users(&self) -> &Users {
+        &self.users
     }
 
     /// The database of this id.
@@ -187,6 +194,7 @@ impl Catalog {
                     (catalog.next_database, catalog.next_table) = (read.next_database, read.next_table);
                     names.set_databases(read.databases.into_iter().map(Arc::new));
                 }
+                Section::Access => catalog.users = Arc::new(chain::parse(at, name, &body)?),
                 Section::Table(_) => names.put_table(Arc::new(chain::parse(at, name, &body)?)),
                 Section::Partitions(table) => {
                     partitions.insert(table, Arc::new(chain::parse(at, name, &body)?));
@@ -200,6 +208,7 @@ impl Catalog {
         for section in removed.iter().filter_map(|name| Section::parse(name)) {
             match section {
                 Section::Databases => names.set_databases([]),
+                Section::Access => catalog.users = Arc::default(),
                 Section::Table(table) => {
                     names.remove_table(table);
                 }

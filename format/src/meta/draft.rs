@@ -7,9 +7,10 @@ use std::{
 
 use super::{
     Catalog, FileEntry, PartitionSummary, Watermark,
-    sections::{DATABASES, Databases, Section},
+    sections::{ACCESS, DATABASES, Databases, Section},
 };
 use crate::{
+    access::Users,
     chain::Change,
     error::{Error, Result},
     ids::{DatabaseId, FileId, Position, TableId, Version, WriterId},
@@ -114,7 +115,15 @@ impl Draft {
             return Err(Error::not_found("no such database").with("database", id.0));
         }
         names.set_databases(names.databases.values().cloned().collect::<Vec<_>>());
+        if !self.catalog.users.is_empty() {
+            Arc::make_mut(&mut self.catalog.users).forget(id);
+        }
         Ok(())
+    }
+
+    /// Who may come in and what they may do, to be changed.
+    pub fn users_mut(&mut self) -> &mut Users {
+        Arc::make_mut(&mut self.catalog.users)
     }
 
     /// Creates a supertable from `(name, role, type)`, the time column first.
@@ -298,6 +307,10 @@ impl Draft {
             let (next_database, next_table) = counters(now);
             let section = Databases { next_database, next_table, databases };
             changes.insert(DATABASES.to_owned(), Change::json(&section)?);
+        }
+        if !Arc::ptr_eq(&base.users, &now.users) && base.users != now.users {
+            let change = if now.users.is_empty() { Change::Remove } else { Change::json(now.users.as_ref())? };
+            changes.insert(ACCESS.to_owned(), change);
         }
         for (id, table) in &now.names.tables {
             let same = base.names.tables.get(id).is_some_and(|old| Arc::ptr_eq(old, table) || old == table);

@@ -7,6 +7,7 @@ mod entry;
 mod files;
 pub mod garbage;
 mod invariants;
+mod probe;
 mod root;
 mod sections;
 #[cfg(test)]
@@ -15,4 +16,5 @@ pub(crate) mod tests;
 pub use catalog::Catalog;
 pub use draft::Draft;
 pub use entry::{FaultySegment, FileEntry, ObjectRef, PartitionSummary, RollupRef, Watermark};
+pub use probe::{PROBE_AGE, Probe};
 pub use root::Root;

@@ -3,6 +3,7 @@
 //! | section | content |
 //! |---|---|
 //! | `databases` | the next ids and every database |
+//! | `access` | users, the tokens of their programs and what is granted to them |
 //! | `t/<table>` | one supertable |
 //! | `p/<table>` | partition → summary of its files |
 //! | `f/<table>/<partition>` | the files of one partition, lowest order first |
@@ -19,6 +20,7 @@ use crate::{
 };
 
 pub(super) const DATABASES: &str = "databases";
+pub(super) const ACCESS: &str = "access";
 
 /// The section `databases`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -35,6 +37,7 @@ pub(super) type Watermarks = BTreeMap<WriterId, Watermark>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Section {
     Databases,
+    Access,
     Table(TableId),
     Partitions(TableId),
     Files(TableId, i64),
@@ -45,6 +48,7 @@ impl Section {
     pub(super) fn name(self) -> String {
         match self {
             Section::Databases => DATABASES.to_owned(),
+            Section::Access => ACCESS.to_owned(),
             Section::Table(t) => format!("t/{}", t.0),
             Section::Partitions(t) => format!("p/{}", t.0),
             Section::Files(t, partition) => format!("f/{}/{partition}", t.0),
@@ -56,6 +60,9 @@ impl Section {
     pub(super) fn parse(name: &str) -> Option<Self> {
         if name == DATABASES {
             return Some(Section::Databases);
+        }
+        if name == ACCESS {
+            return Some(Section::Access);
         }
         let (kind, rest) = name.split_once('/')?;
         let section = match kind {
@@ -85,6 +92,7 @@ mod tests {
     fn section_names_survive_their_text() {
         for section in [
             Section::Databases,
+            Section::Access,
             Section::Table(TableId(7)),
             Section::Partitions(TableId(u32::MAX)),
             Section::Files(TableId(0), -3),

@@ -16,16 +16,17 @@ module "tidelake" {
   architecture = var.architecture
 
   flight = {
-    image                    = var.image
-    image_repository_arn     = var.image_repository_arn
-    vpc_id                   = var.vpc_id
-    subnet_ids               = var.subnet_ids
-    s3_endpoint_route_tables = var.route_table_ids
-    allowed_cidrs            = var.allowed_cidrs
-    certificate_arn          = var.certificate_arn
-    hostname                 = var.hostname
-    zone_id                  = var.zone_id
-    max_tasks                = 3
+    image                     = var.image
+    image_repository_arn      = var.image_repository_arn
+    vpc_id                    = var.vpc_id
+    subnet_ids                = var.subnet_ids
+    s3_endpoint_route_tables  = var.route_table_ids
+    allowed_cidrs             = var.allowed_cidrs
+    admin_password_secret_arn = var.admin_password_secret_arn
+    certificate_arn           = var.certificate_arn
+    hostname                  = var.hostname
+    zone_id                   = var.zone_id
+    max_tasks                 = 3
   }
 
   observability = { email = var.email }

@@ -49,6 +49,12 @@ variable "route_table_ids" {
   default     = []
 }
 
+variable "admin_password_secret_arn" {
+  description = "ARN of a secret of Secrets Manager that is the password of the first user, `admin`. Null where `tidelake access` has made users."
+  type        = string
+  default     = null
+}
+
 variable "allowed_cidrs" {
   description = "Networks that may connect."
   type        = list(string)

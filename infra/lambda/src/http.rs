@@ -11,32 +11,99 @@ use axum::{
 use futures::future::BoxFuture;
 use lambda_http::{RequestExt as _, request::RequestContext, service_fn};
 use serde_json::json;
-use tidelake_format::{Error, Kind, Result};
+use tidelake_format::{
+    Error, Kind, Result,
+    access::{Authenticator, Peer},
+    meta::Root,
+};
 use tower::ServiceExt as _;
 use tracing::Instrument as _;
 
-use crate::{lazily::Lazily, results::Results, telemetry::Telemetry, time_left, tokens::Tokens};
+use crate::{
+    aws::Aws, lazily::Lazily, results::Results, telemetry::Telemetry, time_left, tokens::Tokens, variables::Variables,
+};
 
 /// How long the root may take to open at the start; after that it is opened by the first request.
 const AT_START: Duration = Duration::from_secs(8);
 
 /// Makes the routes: opens what they stand on.
-pub type Open = Box<dyn Fn() -> BoxFuture<'static, Result<Router>> + Send + Sync>;
+pub type Open = Box<dyn Fn() -> BoxFuture<'static, Result<Routes>> + Send + Sync>;
+
+/// Whom a function lets in, of those whom the platform lets in.
+pub enum Admits {
+    /// Everybody.
+    Anyone,
+    /// Who brings one of the tokens of a secret; they may do everything.
+    Tokens(Tokens),
+    /// The users of the root, and their programs.
+    Users,
+}
+
+impl Admits {
+    /// What the variables `TIDELAKE_AUTH` (`users`, or nothing) and `TIDELAKE_TOKEN_SECRET` say.
+    pub fn of(variables: &mut Variables) -> Asked {
+        let users = variables.parsed("TIDELAKE_AUTH", "off", |text| match text {
+            "users" => Ok(true),
+            "off" => Ok(false),
+            _ => Err("users or off"),
+        });
+        Asked { users, secret: variables.text("TIDELAKE_TOKEN_SECRET") }
+    }
+}
+
+/// Whom a function is to let in.
+#[derive(Debug)]
+pub struct Asked {
+    users: bool,
+    secret: Option<String>,
+}
+
+impl Asked {
+    /// Whom it lets in.
+    ///
+    /// # Errors
+    /// Invalid for both a secret and users, or without credentials of the platform to read the secret with.
+    pub fn open(self) -> Result<Admits> {
+        match (self.users, self.secret) {
+            (true, Some(_)) => Err(Error::invalid("TIDELAKE_AUTH=users and TIDELAKE_TOKEN_SECRET are one too many")),
+            (true, None) => Ok(Admits::Users),
+            (false, Some(secret)) => Ok(Admits::Tokens(Tokens::new(secret, Aws::from_env()?))),
+            (false, None) => Ok(Admits::Anyone),
+        }
+    }
+}
+
+/// The routes of a function, and the root that they stand on.
+#[derive(Clone)]
+pub struct Routes {
+    router: Router,
+    authenticator: Authenticator,
+}
+
+impl Routes {
+    /// Routes over a root.
+    ///
+    /// # Errors
+    /// Unavailable without random bytes.
+    pub fn new(router: Router, root: &Root) -> Result<Self> {
+        Ok(Self { router, authenticator: Authenticator::new(root.clone())? })
+    }
+}
 
 /// A function that answers HTTP.
 pub struct HttpFunction {
     open: Open,
-    routes: Lazily<Router>,
-    tokens: Option<Tokens>,
+    routes: Lazily<Routes>,
+    admits: Admits,
     /// Where answers go that are too large for the platform.
     results: Option<Results>,
     telemetry: &'static Telemetry,
 }
 
 impl HttpFunction {
-    /// A function with the routes that `open` makes, for everybody or for those who bring a token.
-    pub fn new(open: Open, tokens: Option<Tokens>, telemetry: &'static Telemetry) -> Self {
-        Self { open, routes: Lazily::default(), tokens, results: None, telemetry }
+    /// A function with the routes that `open` makes, for those whom it lets in.
+    pub fn new(open: Open, admits: Admits, telemetry: &'static Telemetry) -> Self {
+        Self { open, routes: Lazily::default(), admits, results: None, telemetry }
     }
 
     /// The same, with a place for answers that are too large for the platform; where they are streamed none is.
@@ -90,7 +157,8 @@ impl HttpFunction {
         let context = request.lambda_context();
         let span = self.telemetry.begin(&context);
         let left = time_left(&context);
-        let answer = tokio::time::timeout(left, self.routed(request, left));
+        // Boxed: the compiler gives up on futures that are nested too deeply.
+        let answer = tokio::time::timeout(left, Box::pin(self.routed(request, left)));
         let response = match answer.instrument(span.clone()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => {
@@ -115,23 +183,45 @@ impl HttpFunction {
         if let Some(uri) = without_stage(&parts.uri, parts.extensions.get()) {
             parts.uri = uri;
         }
-        if let Some(tokens) = &self.tokens
+        if let Admits::Tokens(tokens) = &self.admits
             && !tokens.admit(&parts.headers, &parts.uri).await?
         {
             return Ok(unauthorized());
         }
-        let routes = self.routes.get(left, &self.open).await?.clone();
+        let Routes { router, authenticator } = self.routes.get(left, &self.open).await?.clone();
+        if let Admits::Users = self.admits {
+            if let Some(peer) = peer_of(&parts) {
+                parts.extensions.insert(peer);
+            }
+            if let Err(refusal) = authenticator.admit(&mut parts).await {
+                return Ok(refusal.map(Body::from));
+            }
+        }
         let body = match body {
             lambda_http::Body::Text(text) => Body::from(text),
             lambda_http::Body::Binary(bytes) => Body::from(bytes),
             _ => Body::empty(),
         };
-        let response = routes.oneshot(Request::from_parts(parts, body)).await.unwrap_or_else(|never| match never {});
+        let response = router.oneshot(Request::from_parts(parts, body)).await.unwrap_or_else(|never| match never {});
         match &self.results {
             Some(results) => results.within_limit(response).await,
             None => Ok(response),
         }
     }
+}
+
+/// Where the platform says that a request comes from.
+fn peer_of(parts: &axum::http::request::Parts) -> Option<Peer> {
+    let text = match parts.extensions.get::<RequestContext>() {
+        Some(RequestContext::ApiGatewayV1(context)) => context.identity.source_ip.clone(),
+        Some(RequestContext::ApiGatewayV2(context)) => context.http.source_ip.clone(),
+        // The load balancer adds the address that it sees after those that it is told.
+        _ => {
+            let told = parts.headers.get("x-forwarded-for").and_then(|value| value.to_str().ok());
+            told.and_then(|value| value.rsplit(',').next()).map(|text| text.trim().to_owned())
+        }
+    };
+    text?.parse().ok().map(Peer)
 }
 
 /// The URI without the stage that API Gateway puts before the path; `None` where there is none.
@@ -156,6 +246,8 @@ fn refused(error: &Error) -> Response {
     let status = match error.kind() {
         Kind::Invalid | Kind::Unsupported => StatusCode::BAD_REQUEST,
         Kind::NotFound => StatusCode::NOT_FOUND,
+        Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Kind::Forbidden => StatusCode::FORBIDDEN,
         Kind::Conflict | Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     };

@@ -20,6 +20,7 @@ locals {
     for name, value in merge(
       {
         AWS_REGION               = local.region
+        TIDELAKE_AUTH            = var.auth
         TIDELAKE_STORE           = var.store.url
         TIDELAKE_LISTEN          = "0.0.0.0:${local.port}"
         TIDELAKE_LOG             = var.log_level
@@ -30,6 +31,8 @@ locals {
       var.environment,
     ) : name => value if value != null
   }
+
+  admin_password = var.admin_password_secret_arn == null ? [] : [var.admin_password_secret_arn]
 
   # A task is the whole server: it also takes rows, folds and merges.
   policy = jsonencode({
@@ -49,6 +52,7 @@ locals {
     environment     = [for name in sort(keys(local.environment)) : { name = name, value = local.environment[name] }]
     portMappings    = [{ containerPort = local.port, hostPort = local.port, protocol = "tcp" }]
     mountPoints     = [{ sourceVolume = "disk", containerPath = local.disk, readOnly = false }]
+    secrets         = [for arn in local.admin_password : { name = "TIDELAKE_ADMIN_PASSWORD", valueFrom = arn }]
     systemControls  = []
     volumesFrom     = []
     logConfiguration = {
@@ -90,7 +94,7 @@ resource "aws_iam_role_policy" "task" {
   policy = local.policy
 }
 
-# What starts the tasks: pulls the image and opens the log.
+# What starts the tasks: pulls the image, opens the log and reads the first password.
 resource "aws_iam_role" "execution" {
   name = "${var.name}-start"
   tags = var.tags
@@ -130,6 +134,10 @@ resource "aws_iam_role_policy" "execution" {
           # A token is for the registry, not for one repository.
           { Sid = "LogIn", Effect = "Allow", Action = ["ecr:GetAuthorizationToken"], Resource = ["*"] },
         ] : statement if var.image_repository_arn != null
+      ],
+      [
+        for arn in local.admin_password :
+        { Sid = "ReadAdminPassword", Effect = "Allow", Action = ["secretsmanager:GetSecretValue"], Resource = [arn] }
       ],
     )
   })

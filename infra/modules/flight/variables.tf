@@ -175,7 +175,7 @@ variable "assign_public_ip" {
 }
 
 variable "allowed_cidrs" {
-  description = "Networks that may connect to the load balancer. The server looks at no credentials, so whoever can connect can read and write: the whole internet is refused."
+  description = "Networks that may connect to the load balancer. Where `auth` is `off`, whoever can connect can read and write: the whole internet is refused then."
   type        = list(string)
   nullable    = false
 
@@ -185,8 +185,31 @@ variable "allowed_cidrs" {
   }
 
   validation {
-    condition     = !anytrue([for cidr in var.allowed_cidrs : endswith(cidr, "/0")])
-    error_message = "The whole internet may not connect: the server looks at no credentials."
+    condition     = var.auth == "on" || !anytrue([for cidr in var.allowed_cidrs : endswith(cidr, "/0")])
+    error_message = "The whole internet may not connect to a server that lets everybody in: set auth to on."
+  }
+}
+
+variable "auth" {
+  description = "Whether requests have to say who sends them: `on`, or `off`, which lets everybody do everything."
+  type        = string
+  default     = "on"
+  nullable    = false
+
+  validation {
+    condition     = contains(["on", "off"], var.auth)
+    error_message = "auth is on or off."
+  }
+}
+
+variable "admin_password_secret_arn" {
+  description = "ARN of a secret of Secrets Manager that is the password of the first user, `admin`, who is made where the root has no users. Null where `tidelake access` has made users."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.admin_password_secret_arn == null || can(regex("^arn:[a-z-]+:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:", var.admin_password_secret_arn))
+    error_message = "A secret is named by its ARN, arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME."
   }
 }
 
@@ -203,7 +226,7 @@ variable "direct_cidrs" {
 
   validation {
     condition     = !anytrue([for cidr in var.direct_cidrs : endswith(cidr, "/0")])
-    error_message = "The whole internet may not connect: the server looks at no credentials."
+    error_message = "The whole internet may not connect to tasks, which speak no TLS."
   }
 }
 

@@ -134,7 +134,7 @@ resource "aws_lambda_function" "this" {
 }
 
 resource "aws_lambda_function_url" "this" {
-  #checkov:skip=CKV_AWS_258:A URL without signatures needs a secret with tokens, see the precondition
+  #checkov:skip=CKV_AWS_258:A URL without signatures needs users or a secret with tokens, see the precondition
   count = var.url == null ? 0 : 1
 
   function_name      = aws_lambda_function.this.function_name
@@ -143,8 +143,8 @@ resource "aws_lambda_function_url" "this" {
 
   lifecycle {
     precondition {
-      condition     = !local.public || contains(keys(local.variables), "TIDELAKE_TOKEN_SECRET")
-      error_message = "A URL that anybody may ask needs TIDELAKE_TOKEN_SECRET, a secret with the tokens that the function accepts."
+      condition     = !local.public || contains(keys(local.variables), "TIDELAKE_TOKEN_SECRET") || try(local.variables.TIDELAKE_AUTH, "") == "users"
+      error_message = "A URL that anybody may ask needs TIDELAKE_AUTH=users, or TIDELAKE_TOKEN_SECRET, a secret with the tokens that the function accepts."
     }
   }
 }

@@ -36,6 +36,7 @@ module "function" {
     {
       TIDELAKE_STORE                = var.store.url
       TIDELAKE_LOG                  = var.log_level
+      TIDELAKE_AUTH                 = var.users ? "users" : null
       TIDELAKE_TOKEN_SECRET         = var.token_secret_arn
       TIDELAKE_AUTO_CREATE_DATABASE = tostring(var.auto_create_database)
       TIDELAKE_MAX_BODY             = var.max_body

@@ -56,7 +56,7 @@ variable "reserved_concurrency" {
 }
 
 variable "auth" {
-  description = "Who may ask: `AWS_IAM`, who signs requests and has the right; `NONE`, who brings a token of `token_secret_arn`."
+  description = "Who may ask: `AWS_IAM`, who signs requests and has the right; `NONE`, who is one of the `users`, or brings a token of `token_secret_arn`."
   type        = string
   default     = "AWS_IAM"
   nullable    = false
@@ -67,8 +67,20 @@ variable "auth" {
   }
 
   validation {
-    condition     = var.auth != "NONE" || var.token_secret_arn != null
-    error_message = "A URL that anybody may ask needs token_secret_arn, a secret with the tokens that the function accepts."
+    condition     = var.auth != "NONE" || var.token_secret_arn != null || var.users
+    error_message = "A URL that anybody may ask needs users, or token_secret_arn, a secret with the tokens that the function accepts."
+  }
+}
+
+variable "users" {
+  description = "Whether requests have to be of users of the root, or of their programs, who may do what was granted to them. Not beside `token_secret_arn`."
+  type        = bool
+  default     = false
+  nullable    = false
+
+  validation {
+    condition     = !var.users || var.token_secret_arn == null
+    error_message = "Either users of the root come in, or who brings one of the tokens of token_secret_arn."
   }
 }
 

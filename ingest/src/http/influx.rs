@@ -2,7 +2,6 @@
 
 use axum::{
     body::Body,
-    extract::State,
     http::{HeaderMap, HeaderValue, StatusCode, Uri},
     response::Response,
 };
@@ -10,6 +9,7 @@ use serde_json::{Value, json};
 use tidelake_format::{Error, Kind};
 
 use super::{
+    Door,
     body::{self, Fault},
     reply::{self, Parameters},
 };
@@ -22,7 +22,7 @@ use crate::{
 const NAMED: usize = 100;
 
 /// `POST /write?db=…[&precision=…][&no_sync=true]`; `rp`, `consistency`, `u` and `p` mean nothing here.
-pub(super) async fn write_v1(State(ingest): State<Ingest>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+pub(super) async fn write_v1(Door(ingest): Door, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     let parameters = Parameters::of(&uri);
     let Some(database) = parameters.get("db").filter(|db| !db.is_empty()) else {
         return refused_v1(StatusCode::BAD_REQUEST, "database is required");
@@ -41,7 +41,7 @@ pub(super) async fn write_v1(State(ingest): State<Ingest>, uri: Uri, headers: He
 }
 
 /// `POST /api/v2/write?bucket=…[&precision=…]`; the bucket is the database (`db/rp` names `db`), `org` means nothing.
-pub(super) async fn write_v2(State(ingest): State<Ingest>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+pub(super) async fn write_v2(Door(ingest): Door, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     let parameters = Parameters::of(&uri);
     let bucket = parameters.get("bucket").unwrap_or_default();
     let database = bucket.split_once('/').map_or(bucket, |(database, _)| database);
@@ -123,6 +123,8 @@ fn refused_v1(status: StatusCode, message: &str) -> Response {
 fn refused_v2(status: StatusCode, message: &str) -> Response {
     let code = match status {
         StatusCode::NOT_FOUND => "not found",
+        StatusCode::UNAUTHORIZED => "unauthorized",
+        StatusCode::FORBIDDEN => "forbidden",
         StatusCode::PAYLOAD_TOO_LARGE => "request too large",
         StatusCode::SERVICE_UNAVAILABLE => "unavailable",
         StatusCode::INTERNAL_SERVER_ERROR => "internal error",

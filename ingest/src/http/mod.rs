@@ -13,10 +13,15 @@ mod tdengine;
 #[cfg(test)]
 mod tests;
 
+use std::convert::Infallible;
+
 use axum::{
     Router,
+    extract::FromRequestParts,
+    http::request::Parts,
     routing::{get, post},
 };
+use tidelake_format::access::Principal;
 use tower::util::MapResponseLayer;
 
 use crate::write::Ingest;
@@ -29,6 +34,20 @@ pub const KEY_HEADER: &str = "idempotency-key";
 
 /// The response header of an answer to such a copy: `true`.
 pub const REPLAYED_HEADER: &str = "idempotency-replayed";
+
+/// The write path, for whoever a request is from: the [`Principal`] among its extensions, or anyone.
+struct Door(Ingest);
+
+impl FromRequestParts<Ingest> for Door {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, ingest: &Ingest) -> Result<Self, Infallible> {
+        Ok(Self(match parts.extensions.get::<Principal>() {
+            None => ingest.clone(),
+            Some(principal) => ingest.for_principal(principal.clone()),
+        }))
+    }
+}
 
 /// `/write`, `/api/v2/write`, `/api/put`, `/query`, `/ping` and their aliases over one [`Ingest`].
 pub fn router(ingest: Ingest) -> Router {

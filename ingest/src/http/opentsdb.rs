@@ -2,7 +2,7 @@
 
 use axum::{
     body::Body,
-    extract::{Path, State},
+    extract::Path,
     http::{HeaderMap, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
@@ -10,19 +10,20 @@ use serde_json::{Value, json};
 use tidelake_format::Error;
 
 use super::{
+    Door,
     body::{self, Fault},
     reply::{self, Parameters},
 };
 use crate::write::{Durability, Ingest, Written};
 
 /// `POST /api/put[?db=…][&summary][&details]`: one data point or an array of them.
-pub(super) async fn put(State(ingest): State<Ingest>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+pub(super) async fn put(Door(ingest): Door, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     put_points(&ingest, None, &uri, &headers, body).await
 }
 
 /// `POST /opentsdb/v1/put/json/{db}`.
 pub(super) async fn put_into(
-    State(ingest): State<Ingest>,
+    Door(ingest): Door,
     Path(database): Path<String>,
     uri: Uri,
     headers: HeaderMap,

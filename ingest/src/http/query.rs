@@ -2,7 +2,6 @@
 
 use axum::{
     body::Body,
-    extract::State,
     http::{HeaderMap, StatusCode, Uri},
     response::Response,
 };
@@ -11,6 +10,7 @@ use tidelake_format::{Error, Kind, Result, schema::Database};
 use tokio::time::Instant;
 
 use super::{
+    Door,
     body::{self, Fault},
     reply::{self, Parameters},
 };
@@ -28,12 +28,12 @@ enum Statement {
 }
 
 /// `GET /query?q=…`.
-pub(super) async fn get(State(ingest): State<Ingest>, uri: Uri) -> Response {
+pub(super) async fn get(Door(ingest): Door, uri: Uri) -> Response {
     run(&ingest, Parameters::of(&uri).get("q")).await
 }
 
 /// `POST /query`, `q` in the URL or in a form.
-pub(super) async fn post(State(ingest): State<Ingest>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+pub(super) async fn post(Door(ingest): Door, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     let form = match body::read(&headers, body, FORM_BYTES, ingest.budget()).await {
         Ok((form, _)) => form,
         Err(Fault::TooLarge { limit }) => {
@@ -96,7 +96,8 @@ async fn execute(ingest: &Ingest, statement: Statement) -> Result<Option<Value>>
         }
         Statement::Show => {
             let catalog = ingest.root().refresh().await?;
-            let names: Vec<Value> = catalog.databases().map(|d| json!([d.name])).collect();
+            let known = catalog.databases().filter(|d| ingest.principal().knows(d.id));
+            let names: Vec<Value> = known.map(|d| json!([d.name])).collect();
             Ok(Some(json!({ "name": "databases", "columns": ["name"], "values": names })))
         }
     }

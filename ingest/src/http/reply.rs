@@ -48,6 +48,8 @@ pub(super) fn status(kind: Kind) -> StatusCode {
     match kind {
         Kind::Invalid | Kind::Unsupported => StatusCode::BAD_REQUEST,
         Kind::NotFound => StatusCode::NOT_FOUND,
+        Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Kind::Forbidden => StatusCode::FORBIDDEN,
         Kind::Conflict | Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }

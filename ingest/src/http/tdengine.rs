@@ -2,7 +2,7 @@
 
 use axum::{
     body::Body,
-    extract::{Path, State},
+    extract::Path,
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::Response,
 };
@@ -10,7 +10,7 @@ use serde_json::json;
 use tidelake_format::{Error, Kind};
 
 use super::{
-    REPLAYED_HEADER, TOKEN_HEADER,
+    Door, REPLAYED_HEADER, TOKEN_HEADER,
     body::{self, Fault},
     reply,
 };
@@ -20,13 +20,13 @@ use crate::write::{Executed, Ingest};
 const DATABASE_HEADERS: [&str; 2] = ["schema", "database"];
 
 /// `POST /rest/sql`.
-pub(super) async fn sql(State(ingest): State<Ingest>, headers: HeaderMap, body: Body) -> Response {
+pub(super) async fn sql(Door(ingest): Door, headers: HeaderMap, body: Body) -> Response {
     answer(&ingest, None, &headers, body).await
 }
 
 /// `POST /rest/sql/{database}`.
 pub(super) async fn sql_in(
-    State(ingest): State<Ingest>,
+    Door(ingest): Door,
     Path(database): Path<String>,
     headers: HeaderMap,
     body: Body,
@@ -47,7 +47,8 @@ async fn answer(ingest: &Ingest, database: Option<String>, headers: &HeaderMap, 
         // Clients look for a mistake in the reply, not in the status.
         Err(Fault::Error(error)) => {
             let status = match error.kind() {
-                Kind::Invalid | Kind::NotFound | Kind::Conflict | Kind::Unsupported => StatusCode::OK,
+                Kind::Invalid | Kind::NotFound | Kind::Conflict | Kind::Unsupported | Kind::Forbidden => StatusCode::OK,
+                Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
                 Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
                 Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             };
@@ -66,7 +67,18 @@ async fn execute(ingest: &Ingest, database: Option<&str>, headers: &HeaderMap, b
 
 fn affected(done: &Executed) -> Response {
     let rows = done.affected_rows;
-    let body = format!("{{\"code\":0,\"column_meta\":[[\"affected_rows\",\"INT\",4]],\"data\":[[{rows}]],\"rows\":1}}");
+    let body = match &done.secret {
+        None => {
+            format!("{{\"code\":0,\"column_meta\":[[\"affected_rows\",\"INT\",4]],\"data\":[[{rows}]],\"rows\":1}}")
+        }
+        Some(secret) => json!({
+            "code": 0,
+            "column_meta": [["token", "VARCHAR", 64]],
+            "data": [[secret.expose()]],
+            "rows": 1,
+        })
+        .to_string(),
+    };
     let mut response = Response::new(Body::from(body));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));

@@ -7,7 +7,7 @@ use futures::{Stream, StreamExt};
 use tidelake_format::{
     Error, Result,
     ids::{DatabaseId, TableId, Token},
-    meta::Draft,
+    meta::{Draft, PROBE_AGE},
     schema::TBNAME,
 };
 use tokio::time::{Instant, sleep_until};
@@ -16,7 +16,6 @@ use super::{
     Durability, Ingest, Written,
     bulk::Bulk,
     idempotent::{Known, digest},
-    lane::PROBE_AGE,
     rows::{block_bytes, held_bytes},
 };
 use crate::decode;

@@ -7,6 +7,7 @@ use tidelake_format::{
     Error, Result,
     ids::{Position, TableId, WriterId},
     layout::log_key,
+    meta::PROBE_AGE,
     rows::Block,
     segment::{self, Compression, SegmentHeader},
     store::{Created, Moment},
@@ -16,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use super::{
     Ingest,
     idempotent::{ACKNOWLEDGE_WITHIN, Claim},
-    lane::{PROBE_AGE, blocking},
+    lane::blocking,
     rows::block_bytes,
 };
 use crate::{

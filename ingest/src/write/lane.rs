@@ -16,7 +16,7 @@ use tidelake_format::{
     Error, Result,
     ids::{Position, TableId, Version, WriterId},
     layout::log_key,
-    meta::{Catalog, Root},
+    meta::{Catalog, PROBE_AGE, Probe, Root},
     offload::offload,
     rows::Block,
     schema::field_id,
@@ -29,7 +29,6 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     idempotent::{ACKNOWLEDGE_WITHIN, Claim},
-    probe::Probe,
     queue::{Entry, Queue, Takes},
     series::was_dropped,
 };
@@ -42,8 +41,6 @@ use crate::{
 const ID_LIFE: Duration = Duration::from_secs(86_400);
 /// No segment is acknowledged under an id that is older.
 const ID_VOID: Duration = Duration::from_secs(2 * 86_400 - 3_600);
-/// Rows are acknowledged only on an answer about the newest version that was asked for less than this ago.
-pub(crate) const PROBE_AGE: Duration = Duration::from_secs(2);
 /// A probe goes beside a PUT when the last one is older than this.
 const PROBE_EARLY: Duration = PROBE_AGE;
 /// Groups of more bytes than this are encoded on a thread for blocking work.

@@ -4,8 +4,7 @@
 //! A stream of batches too large for one segment goes past the groups (`bulk`).
 //!
 //! On the way: `rows` (requests of rows), `statement` (TDengine's SQL) and `batches` (Arrow) decode; `schema`
-//! commits what they lack; `budget` bounds what waits; `queue` is the open group; `lane` puts it; `probe` knows how
-//! old the catalog is; `series` finds the supertable of a series; `idempotent` answers copies of a request.
+//! commits what they lack; `budget` bounds what waits; `queue` is the open group; `lane` puts it; `series` finds the supertable of a series; `idempotent` answers copies of a request.
 
 mod batches;
 mod budget;
@@ -14,7 +13,6 @@ mod bulk;
 mod counts;
 mod idempotent;
 mod lane;
-mod probe;
 mod queue;
 mod rows;
 mod schema;
@@ -31,8 +29,9 @@ use metrics::{Counter, counter};
 use parking_lot::Mutex;
 use tidelake_format::{
     Error, Result,
+    access::{Principal, Secret},
     ids::Token,
-    meta::Root,
+    meta::{Probe, Root},
     snapshot::{SnapshotOptions, SnapshotReader},
     store::Ambient,
 };
@@ -47,7 +46,6 @@ pub(crate) use self::budget::{Budget, Reservation};
 pub use self::idempotent::IdempotencyKey;
 use self::{
     lane::Lane,
-    probe::Probe,
     queue::{Place, Queue, Takes},
     schema::SchemaChanges,
     series::SeriesDirectory,
@@ -95,6 +93,8 @@ pub struct Executed {
     pub use_database: Option<String>,
     /// Whether this statement was a copy of an earlier one under its idempotency key: nothing was written now.
     pub replayed: bool,
+    /// The text of a token that was made, told this once.
+    pub secret: Option<Secret>,
 }
 
 /// Time between two small segments of a busy process where each is a request over a network.
@@ -109,6 +109,8 @@ pub struct Ingest {
     shared: Arc<Shared>,
     time_zone: Tz,
     key: Option<IdempotencyKey>,
+    /// Whose requests these are.
+    principal: Principal,
     /// The group that the next request of this handle belongs to.
     place: Option<Arc<Place>>,
     tasks: Arc<Tasks>,
@@ -241,7 +243,14 @@ impl Ingest {
         if shared.config.compact.background {
             tasks.background.lock().extend(shared.compactor.spawn());
         }
-        Ok(Self { shared, time_zone: Tz::UTC, key: None, place: None, tasks: Arc::new(tasks) })
+        Ok(Self {
+            shared,
+            time_zone: Tz::UTC,
+            key: None,
+            principal: Principal::ANYONE,
+            place: None,
+            tasks: Arc::new(tasks),
+        })
     }
 
     /// The same handle, for statements whose timestamps without a zone mean this one. UTC otherwise.
@@ -256,6 +265,17 @@ impl Ingest {
     #[must_use]
     pub fn with_key(&self, key: Option<IdempotencyKey>) -> Self {
         Self { key, ..self.clone() }
+    }
+
+    /// The same handle, for requests of somebody: what that one may not do is refused.
+    #[must_use]
+    pub fn for_principal(&self, principal: Principal) -> Self {
+        Self { principal, ..self.clone() }
+    }
+
+    /// Whose requests these are.
+    pub fn principal(&self) -> &Principal {
+        &self.principal
     }
 
     /// Handles for requests that share one segment as far as it is large enough, the rows of each newer than those of the

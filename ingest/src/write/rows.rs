@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 use metrics::counter;
 use tidelake_format::{
     Error, Kind, Result,
+    access::Privilege,
     ids::{Token, Version},
     meta::{Catalog, Draft},
     offload::offload,
@@ -111,7 +112,8 @@ impl Ingest {
             return Ok(Some(reservation));
         }
         let catalog = shared.root.catalog();
-        let Some(db) = catalog.database(database) else { return Ok(Some(reservation)) };
+        let may = |db: &&Arc<Database>| self.principal.may(Privilege::Write, db.id);
+        let Some(db) = catalog.database(database).filter(may) else { return Ok(Some(reservation)) };
         let bytes = body.len() * TIMES_GATHERED;
         shared.budget.grow(&mut reservation, bytes).await?;
         let view = View { catalog: catalog.clone(), directory: shared.directory.clone() };
@@ -255,11 +257,21 @@ impl Ingest {
         }
     }
 
+    /// The database of this name in a catalog that has it, for whoever may write to it.
+    ///
+    /// # Errors
+    /// NotFound, on an answer of the store that is not older than `start`; Forbidden.
+    pub(crate) async fn database(&self, name: &str, start: Instant) -> Result<(Arc<Catalog>, Arc<Database>)> {
+        let (catalog, database) = self.find_database(name, start).await?;
+        self.principal.check(Privilege::Write, &database)?;
+        Ok((catalog, database))
+    }
+
     /// The database of this name in a catalog that has it.
     ///
     /// # Errors
     /// NotFound, on an answer of the store that is not older than `start`.
-    pub(crate) async fn database(&self, name: &str, start: Instant) -> Result<(Arc<Catalog>, Arc<Database>)> {
+    pub(super) async fn find_database(&self, name: &str, start: Instant) -> Result<(Arc<Catalog>, Arc<Database>)> {
         for fresh in [false, true] {
             let catalog = if fresh { self.shared.probe.since(start).await? } else { self.shared.root.catalog() };
             if let Some(database) = catalog.database(name).cloned() {
@@ -274,6 +286,7 @@ impl Ingest {
             Err(error) if error.kind() == Kind::NotFound && self.shared.config.auto_create_database => {}
             result => return result,
         }
+        self.principal.check_create()?;
         let precision = self.shared.config.auto_precision;
         let change = |draft: &mut Draft| match draft.catalog().database(name) {
             Some(database) => Ok(database.clone()),

@@ -8,8 +8,13 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use tidelake_format::snapshot::{SnapshotOptions, SnapshotReader};
 use tidelake_lambda::{
-    aws::Aws, certificates, http::HttpFunction, memory_bytes, results::Results, store, telemetry::Telemetry,
-    tokens::Tokens, variables::Variables,
+    certificates,
+    http::{Admits, HttpFunction, Routes},
+    memory_bytes,
+    results::Results,
+    store,
+    telemetry::Telemetry,
+    variables::Variables,
 };
 use tidelake_query::{
     engine::{Engine, EngineConfig},
@@ -56,13 +61,10 @@ async fn serve() -> Result<(), lambda_runtime::Error> {
         "stream" => Ok(Sends::AsMade),
         _ => Err("buffered or stream"),
     });
-    let secret = variables.text("TIDELAKE_TOKEN_SECRET");
+    let asked = Admits::of(&mut variables);
     let opened = store(&mut variables);
     variables.finish()?;
-    let tokens = match secret {
-        Some(secret) => Some(Tokens::new(secret, Aws::from_env()?)),
-        None => None,
-    };
+    let admits = asked.open()?;
     let Some(store) = opened else { return Ok(()) };
     telemetry.watch(&store);
     let results = Results::new(store.clone());
@@ -71,10 +73,11 @@ async fn serve() -> Result<(), lambda_runtime::Error> {
         Box::pin(async move {
             let snapshots = Arc::new(SnapshotReader::open(store, options).await?);
             let root = snapshots.root().clone();
-            Ok(http::router(Engine::new(root, snapshots, Arc::new(ReadOnlyWriter), engine)))
+            let engine = Engine::new(root.clone(), snapshots, Arc::new(ReadOnlyWriter), engine);
+            Routes::new(http::router(engine), &root)
         })
     };
-    let function = HttpFunction::new(Box::new(open), tokens, telemetry);
+    let function = HttpFunction::new(Box::new(open), admits, telemetry);
     match sends {
         Sends::Whole => function.with_results(results).serve().await,
         Sends::AsMade => function.serve_streaming().await,

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, new_null_array},
+    array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray},
     compute::cast,
     datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit},
 };
@@ -17,6 +17,7 @@ use datafusion::{
 };
 use tidelake_format::{
     Error, Result,
+    access::{Grants, Scope, User},
     ids::DatabaseId,
     rows::SeriesSet,
     schema::{Database, Role, Supertable},
@@ -24,7 +25,7 @@ use tidelake_format::{
 };
 
 use super::names::INFORMATION_SCHEMA;
-use crate::error::to_datafusion;
+use crate::{error::to_datafusion, table::Visible};
 
 /// The name of the one catalog: what stands before `database.table` in a name of three parts.
 pub const CATALOG: &str = "tidelake";
@@ -32,6 +33,11 @@ pub const CATALOG: &str = "tidelake";
 /// The databases, tables and series that one statement sees.
 #[async_trait]
 pub trait CatalogInfo: Send + Sync + fmt::Debug {
+    /// The part of the catalog that the statement's user may read, with who that is; `None` where there is no catalog.
+    fn visible(&self) -> Option<&Visible> {
+        None
+    }
+
     /// All databases, by name.
     fn databases(&self) -> Vec<Arc<Database>>;
 
@@ -59,19 +65,23 @@ pub trait CatalogInfo: Send + Sync + fmt::Debug {
 }
 
 /// The schema `information_schema`: `tables`, `columns`, `schemata` and `views` of the SQL standard, and TDengine's
-/// `ins_databases`, `ins_stables`, `ins_tables`, `ins_columns`, `ins_tags` and `ins_views`. What is not known here
+/// `ins_databases`, `ins_stables`, `ins_tables`, `ins_columns`, `ins_tags`, `ins_users`, `ins_user_privileges`, `ins_tokens`
+/// and `ins_views`. What is not known here
 /// (replicas, owners, creation times) is NULL.
 pub fn information_schema(info: Arc<dyn CatalogInfo>) -> Arc<dyn SchemaProvider> {
     Arc::new(InformationSchema { info })
 }
 
-const TABLES: [&str; 10] = [
+const TABLES: [&str; 13] = [
     "columns",
     "ins_columns",
     "ins_databases",
     "ins_stables",
     "ins_tables",
     "ins_tags",
+    "ins_tokens",
+    "ins_user_privileges",
+    "ins_users",
     "ins_views",
     "schemata",
     "tables",
@@ -188,7 +198,7 @@ impl From<i64> for Cell {
     }
 }
 
-/// Rows of texts, then numbers, then unknown times, put in the order of `names`.
+/// Rows of texts, then numbers, then times in milliseconds since the epoch, NULL where a row ends before them.
 struct Rows {
     texts: Vec<&'static str>,
     times: Vec<&'static str>,
@@ -197,7 +207,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Columns of text, and after them columns of times that are not known (all NULL).
+    /// Columns of text, and after them columns of times.
     fn new<const T: usize, const N: usize>(texts: [&'static str; T], times: [&'static str; N]) -> Self {
         Self { texts: texts.into(), times: times.into(), numbers: Vec::new(), rows: Vec::new() }
     }
@@ -231,10 +241,13 @@ impl Rows {
             fields.push(Field::new(*name, DataType::Int64, true));
             arrays.push(Arc::new(column.collect::<Int64Array>()));
         }
-        for name in &self.times {
-            let unknown = DataType::Timestamp(TimeUnit::Millisecond, None);
-            fields.push(Field::new(*name, unknown.clone(), true));
-            arrays.push(new_null_array(&unknown, self.rows.len()));
+        for (i, name) in self.times.iter().enumerate() {
+            let column = self.rows.iter().map(|r| match r.get(self.texts.len() + self.numbers.len() + i) {
+                Some(Cell::Number(ms)) => Some(*ms),
+                _ => None,
+            });
+            fields.push(Field::new(*name, DataType::Timestamp(TimeUnit::Millisecond, None), true));
+            arrays.push(Arc::new(column.collect::<TimestampMillisecondArray>()));
         }
         Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
     }
@@ -253,6 +266,9 @@ impl InformationSchema {
             "ins_tables" => self.series_tables().await.map_err(to_datafusion)?,
             "ins_columns" => self.columns(),
             "ins_tags" => self.tags().await.map_err(to_datafusion)?,
+            "ins_tokens" => self.tokens(),
+            "ins_user_privileges" => self.privileges(),
+            "ins_users" => self.users(),
             "ins_views" => Rows::new(["view_name", "db_name", "effective_user"], ["create_time"]),
             _ => return Err(to_datafusion(Error::internal("no such table of information_schema").with("table", name))),
         };
@@ -432,5 +448,68 @@ impl InformationSchema {
             }
         }
         Ok(rows)
+    }
+
+    /// The users whom the statement's user may know: an administrator all of them, anybody else only the own one.
+    fn known_users(&self) -> impl Iterator<Item = (&str, &User)> {
+        let seen = self.info.visible().map(Visible::parts).into_iter();
+        seen.flat_map(|(catalog, principal)| {
+            catalog.users().iter().filter(|(name, _)| principal.is_admin() || principal.user() == Some(name))
+        })
+    }
+
+    fn users(&self) -> Rows {
+        let mut rows = Rows::new(["name"], []).with_numbers(["super", "enable", "password", "tokens"]);
+        for (name, user) in self.known_users() {
+            let password = i64::from(user.password.is_some());
+            let (admin, enabled) = (i64::from(user.admin), i64::from(!user.disabled));
+            rows.push(vec![
+                name.into(),
+                admin.into(),
+                enabled.into(),
+                password.into(),
+                (user.tokens.len() as i64).into(),
+            ]);
+        }
+        rows
+    }
+
+    /// The names of what is granted on: `*` for all databases, and nothing for one that is gone.
+    fn granted<'a>(&'a self, grants: &'a Grants) -> impl Iterator<Item = (String, String)> + 'a {
+        grants.iter().filter_map(|(scope, privileges)| {
+            let on = match scope {
+                Scope::Everywhere => "*".to_owned(),
+                Scope::Database(id) => self.info.visible()?.parts().0.database_by_id(*id)?.name.clone(),
+            };
+            Some((privileges.to_string(), on))
+        })
+    }
+
+    fn privileges(&self) -> Rows {
+        let mut rows = Rows::new(["user_name", "privilege", "db_name"], []);
+        for (name, user) in self.known_users() {
+            if user.admin {
+                rows.push(vec![name.into(), "ADMIN".into(), "*".into()]);
+            }
+            for (privilege, on) in self.granted(&user.grants) {
+                rows.push(vec![name.into(), privilege.into(), on.into()]);
+            }
+        }
+        rows
+    }
+
+    fn tokens(&self) -> Rows {
+        let mut rows = Rows::new(["name", "user_name", "privileges"], ["create_time", "expire_time"]);
+        for (name, user) in self.known_users() {
+            for token in user.tokens.values() {
+                let narrowed = token.grants.as_ref().map_or(Cell::Null, |grants| {
+                    let granted = self.granted(grants).map(|(privilege, on)| format!("{privilege} ON {on}"));
+                    granted.collect::<Vec<_>>().join(", ").into()
+                });
+                let expires = token.expires_ms.map_or(Cell::Null, Cell::Number);
+                rows.push(vec![(&token.name).into(), name.into(), narrowed, token.created_ms.into(), expires]);
+            }
+        }
+        rows
     }
 }

@@ -91,6 +91,13 @@ const WRITING: [&str; 16] = [
     "REVOKE", "COMPACT", "FLUSH", "TRIM", "COMMENT",
 ];
 
+/// Whether a statement gives the text of a token and not a number of rows: CREATE TOKEN.
+pub fn creates_token(sql: &str) -> bool {
+    lex::first_word(sql) == "CREATE"
+        && lex::lex(sql, DoubleQuotes::Identifier)
+            .is_ok_and(|lexed| lexed.tokens.get(1).is_some_and(|word| word.is_word("token")))
+}
+
 /// Reads one statement.
 ///
 /// # Errors

@@ -155,6 +155,7 @@ async fn look_up(
         [first, schema, name] if first.eq_ignore_ascii_case(catalog) => (schema.as_str(), name),
         _ => return Ok(None),
     };
+    info.visible().map_or(Ok(()), |visible| visible.check(schema))?;
     if let Some(database) = database(info, schema) {
         if let Some(table) = table(info, &database, name) {
             return Ok(Some(Found::Table(database, table)));

@@ -27,6 +27,12 @@ pub(crate) enum Show {
     Names { what: Listed, database: Option<String>, like: Option<String> },
     /// SHOW QUERIES.
     Queries,
+    /// SHOW USERS.
+    Users,
+    /// SHOW GRANTS \[FOR user\], SHOW USER PRIVILEGES.
+    Grants(Option<String>),
+    /// SHOW TOKENS \[FOR user\].
+    Tokens(Option<String>),
     /// SHOW CREATE DATABASE.
     CreateDatabase(String),
     /// SHOW CREATE TABLE or STABLE.
@@ -88,6 +94,21 @@ impl Reader<'_> {
         if self.skip("queries") {
             return Ok(Show::Queries);
         }
+        if self.skip("users") {
+            return Ok(Show::Users);
+        }
+        if self.skip("grants") {
+            return Ok(Show::Grants(self.of_user()?));
+        }
+        if self.skip("tokens") {
+            return Ok(Show::Tokens(self.of_user()?));
+        }
+        if self.skip("user") {
+            if !self.skip("privileges") {
+                return Err(self.expected("PRIVILEGES"));
+            }
+            return Ok(Show::Grants(self.of_user()?));
+        }
         let start = self.i;
         if self.skip("tags") || (self.skip("table") && self.skip("tags")) {
             if !self.skip("from") {
@@ -124,7 +145,7 @@ impl Reader<'_> {
             return Err(match self.tokens.get(self.i) {
                 Some(t) => at(
                     Error::unsupported(
-                        "expected DATABASES, STABLES, TABLES, VIEWS, TAGS, COLUMNS, QUERIES or CREATE … after SHOW",
+                        "expected DATABASES, STABLES, TABLES, VIEWS, TAGS, COLUMNS, QUERIES, USERS, GRANTS, TOKENS or CREATE … after SHOW",
                     )
                     .with("found", found),
                     t.span.start,
@@ -136,6 +157,11 @@ impl Reader<'_> {
             database = Some(self.name("the name of a database")?);
         }
         Ok(Show::Names { what, database, like: self.like()? })
+    }
+
+    /// `FOR user`, where it is said.
+    fn of_user(&mut self) -> Result<Option<String>> {
+        if self.skip("for") { self.name("the name of a user").map(Some) } else { Ok(None) }
     }
 
     fn like(&mut self) -> Result<Option<String>> {
@@ -198,6 +224,15 @@ impl Show {
                 format!("SELECT name FROM information_schema.ins_databases{} ORDER BY name", filter("", "name", like))
             }
             Show::Queries => "SELECT * FROM system.queries ORDER BY started, id".to_owned(),
+            Show::Users => "SELECT * FROM information_schema.ins_users ORDER BY name".to_owned(),
+            Show::Grants(user) => {
+                let filter = of_user("user_name", user);
+                format!("SELECT * FROM information_schema.ins_user_privileges{filter} ORDER BY user_name, db_name")
+            }
+            Show::Tokens(user) => {
+                let filter = of_user("user_name", user);
+                format!("SELECT * FROM information_schema.ins_tokens{filter} ORDER BY user_name, name")
+            }
             Show::Names { what, database, like } => {
                 let database = find_database(database.as_deref(), session, info)?;
                 let (table, column) = match what {
@@ -268,6 +303,7 @@ fn find_database(name: Option<&str>, session: &Session, info: &dyn CatalogInfo) 
     let Some(name) = name.or(session.database.as_deref()) else {
         return Err(Error::invalid("no database is chosen: name it before the period, or USE one"));
     };
+    info.visible().map_or(Ok(()), |visible| visible.check(name))?;
     names::database(info, name).ok_or_else(|| Error::not_found("no such database").with("database", name))
 }
 
@@ -346,6 +382,11 @@ fn quoted(name: &str) -> String {
 fn duration(ms: i64) -> String {
     const DAY_MS: i64 = 86_400_000;
     if ms % DAY_MS == 0 { format!("{}d", ms / DAY_MS) } else { format!("{}m", ms / 60_000) }
+}
+
+/// ` WHERE …` of a user.
+fn of_user(column: &str, user: &Option<String>) -> String {
+    user.as_ref().map_or(String::new(), |user| format!(" WHERE {column} = {}", literal(user)))
 }
 
 /// ` WHERE …` of a condition and a pattern.

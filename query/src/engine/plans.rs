@@ -13,7 +13,7 @@ use chrono_tz::Tz;
 use datafusion::{execution::TaskContext, physical_plan::ExecutionPlan};
 use hashbrown::{Equivalent, HashMap};
 use parking_lot::Mutex;
-use tidelake_format::snapshot::Snapshot;
+use tidelake_format::{access::Principal, snapshot::Snapshot};
 
 use super::{Prepared, template::Rescan};
 use crate::{
@@ -68,6 +68,7 @@ struct Key {
     time_zone: Tz,
     double_quotes: DoubleQuotes,
     levels: Levels,
+    principal: Principal,
 }
 
 /// A [`Key`] that owns nothing.
@@ -76,12 +77,14 @@ struct Asked<'a>(&'a Session, &'a str);
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.sql.as_str(), self.database.as_deref(), self.time_zone, self.double_quotes, self.levels).hash(state);
+        self.principal.user().hash(state);
     }
 }
 
 impl Hash for Asked<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.1, self.0.database.as_deref(), self.0.time_zone, self.0.double_quotes, self.0.levels).hash(state);
+        self.0.principal.user().hash(state);
     }
 }
 
@@ -93,6 +96,7 @@ impl Equivalent<Key> for Asked<'_> {
             && key.time_zone == session.time_zone
             && key.double_quotes == session.double_quotes
             && key.levels == session.levels
+            && key.principal == session.principal
     }
 }
 
@@ -120,6 +124,7 @@ impl Plans {
             time_zone: session.time_zone,
             double_quotes: session.double_quotes,
             levels: session.levels,
+            principal: session.principal.clone(),
         };
         let bytes = logical_bytes(prepared);
         let mut state = self.state.lock();
@@ -222,6 +227,8 @@ fn weight(plan: &dyn ExecutionPlan) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use tidelake_format::access::Rights;
+
     use super::*;
     use crate::engine::Statement;
 
@@ -231,6 +238,7 @@ mod tests {
             kind: Statement::Update,
             parameters: Vec::new(),
             version: Default::default(),
+            principal: Principal::ANYONE,
         })
     }
 
@@ -246,6 +254,7 @@ mod tests {
             Session { database: Some("b".into()), ..session.clone() },
             Session { time_zone: chrono_tz::Asia::Shanghai, ..session.clone() },
             Session { double_quotes: DoubleQuotes::Text, ..session.clone() },
+            Session { principal: Principal::new("ada", Rights::Admin), ..session.clone() },
         ] {
             assert!(plans.prepared(&other, "select 1").is_none(), "{other:?}");
         }

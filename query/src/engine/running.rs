@@ -22,7 +22,7 @@ use datafusion::{
     physical_plan::{stream::RecordBatchStreamAdapter, streaming::PartitionStream},
 };
 use parking_lot::Mutex;
-use tidelake_format::{Error, Result};
+use tidelake_format::{Error, Result, access::Principal};
 use tokio_util::sync::CancellationToken;
 
 use crate::session::Session;
@@ -51,6 +51,7 @@ struct Entry {
     id: String,
     sql: String,
     database: Option<String>,
+    user: Option<String>,
     began: SystemTime,
     clock: Instant,
     /// Whether it has its place among those that run.
@@ -81,6 +82,7 @@ impl Running {
             Field::new("id", DataType::Utf8, false),
             Field::new("state", DataType::Utf8, false),
             Field::new("database", DataType::Utf8, true),
+            Field::new("user", DataType::Utf8, true),
             Field::new("started", time, false),
             Field::new("elapsed_ms", DataType::Int64, false),
             Field::new("rows", DataType::Int64, false),
@@ -101,6 +103,7 @@ impl Running {
             id: format!("{:08x}-{number}", self.0.node),
             sql: sql[..sql.floor_char_boundary(MOST_SQL)].to_owned(),
             database: session.database.clone(),
+            user: session.principal.user().map(str::to_owned),
             began: SystemTime::now(),
             clock: Instant::now(),
             runs: AtomicBool::new(false),
@@ -111,22 +114,28 @@ impl Running {
         Underway { running: self.clone(), number, entry }
     }
 
-    /// Stops a statement.
+    /// Stops a statement of somebody.
     ///
     /// # Errors
-    /// NotFound where none of this id is under way here.
-    pub(super) fn kill(&self, id: &str) -> Result<()> {
+    /// NotFound where none of this id that they may know is under way here.
+    pub(super) fn kill(&self, id: &str, by: &Principal) -> Result<()> {
         let entries = self.0.entries.lock();
-        let entry = entries.values().find(|entry| entry.id == id).ok_or_else(|| {
+        let entry = entries.values().find(|entry| entry.id == id && entry.is_known_to(by)).ok_or_else(|| {
             Error::not_found("no such query is under way on this node; SHOW QUERIES lists them").with("query", id)
         })?;
         entry.killed.cancel();
         Ok(())
     }
 
-    /// One row for each.
-    fn table(&self) -> DfResult<RecordBatch> {
-        let entries: Vec<Arc<Entry>> = self.0.entries.lock().values().cloned().collect();
+    /// The schema `system` for somebody.
+    pub(crate) fn seen_by(&self, principal: &Principal) -> Arc<dyn SchemaProvider> {
+        Arc::new(Seen { running: self.clone(), by: principal.clone() })
+    }
+
+    /// One row for each that somebody may know.
+    fn table(&self, by: &Principal) -> DfResult<RecordBatch> {
+        let entries = self.0.entries.lock();
+        let entries: Vec<Arc<Entry>> = entries.values().filter(|entry| entry.is_known_to(by)).cloned().collect();
         let texts = |of: fn(&Entry) -> Option<&str>| -> ArrayRef {
             Arc::new(entries.iter().map(|entry| of(entry)).collect::<StringArray>())
         };
@@ -143,6 +152,7 @@ impl Running {
             texts(|entry| Some(&entry.id)),
             texts(|entry| Some(if entry.runs.load(Relaxed) { "running" } else { "waiting" })),
             texts(|entry| entry.database.as_deref()),
+            texts(|entry| entry.user.as_deref()),
             Arc::new(TimestampMillisecondArray::from_iter_values(started)),
             numbers(|entry| u64::try_from(entry.clock.elapsed().as_millis()).unwrap_or(u64::MAX)),
             numbers(|entry| entry.rows.load(Relaxed)),
@@ -192,23 +202,33 @@ pub(super) fn killed() -> Error {
     Error::conflict("the query was killed")
 }
 
-/// What each scan of `system.queries` reads anew.
-#[derive(Debug)]
-struct Queries(Running);
+impl Entry {
+    /// Users know their own; administrators all.
+    fn is_known_to(&self, principal: &Principal) -> bool {
+        principal.is_admin() || principal.user() == self.user.as_deref()
+    }
+}
 
-impl PartitionStream for Queries {
+/// The statements under way that somebody may know. What each scan of `system.queries` reads anew.
+#[derive(Debug, Clone)]
+struct Seen {
+    running: Running,
+    by: Principal,
+}
+
+impl PartitionStream for Seen {
     fn schema(&self) -> &SchemaRef {
-        &self.0.0.schema
+        &self.running.0.schema
     }
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let rows = futures::stream::iter([self.0.table()]);
-        Box::pin(RecordBatchStreamAdapter::new(self.0.0.schema.clone(), rows))
+        let rows = futures::stream::iter([self.running.table(&self.by)]);
+        Box::pin(RecordBatchStreamAdapter::new(self.running.0.schema.clone(), rows))
     }
 }
 
 #[async_trait]
-impl SchemaProvider for Running {
+impl SchemaProvider for Seen {
     fn table_names(&self) -> Vec<String> {
         vec![QUERIES.to_owned()]
     }
@@ -217,7 +237,7 @@ impl SchemaProvider for Running {
         if name != QUERIES {
             return Ok(None);
         }
-        let table = StreamingTable::try_new(self.0.schema.clone(), vec![Arc::new(Queries(self.clone()))])?;
+        let table = StreamingTable::try_new(self.running.0.schema.clone(), vec![Arc::new(self.clone())])?;
         Ok(Some(Arc::new(table)))
     }
 

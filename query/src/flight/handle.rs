@@ -91,6 +91,7 @@ impl Handle {
             double_quotes: DoubleQuotes::Identifier,
             levels: if self.levels.is_empty() { Levels::default() } else { self.levels.parse()? },
             idempotency_key: call.idempotency_key.clone(),
+            principal: call.principal.clone(),
         })
     }
 }

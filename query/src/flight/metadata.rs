@@ -12,7 +12,6 @@ use async_trait::async_trait;
 use tidelake_format::{
     Error, Result,
     ids::DatabaseId,
-    meta::Catalog,
     rows::SeriesSet,
     schema::{Database, Supertable},
 };
@@ -22,6 +21,7 @@ use crate::{
     dialect::{CatalogInfo, information_schema},
     engine::{CATALOG, Engine},
     session::Session,
+    table::Visible,
     wire,
 };
 
@@ -84,7 +84,7 @@ impl Metadata {
             }
             Command::CommandGetSqlInfo(c) => self.sql_info.record_batch(c.info).map_err(from_flight),
             Command::CommandGetXdbcTypeInfo(c) => self.type_info.record_batch(c.data_type).map_err(from_flight),
-            Command::CommandGetPrimaryKeys(c) => primary_keys(&*engine.catalog(session).await?, session, &c),
+            Command::CommandGetPrimaryKeys(c) => primary_keys(&engine.catalog(session).await?, session, &c),
             Command::CommandGetExportedKeys(_)
             | Command::CommandGetImportedKeys(_)
             | Command::CommandGetCrossReference(_) => Ok(RecordBatch::new_empty(keys::FOREIGN.clone())),
@@ -101,7 +101,7 @@ fn catalogs(command: CommandGetCatalogs) -> Result<RecordBatch> {
     rows.build().map_err(from_flight)
 }
 
-async fn tables(catalog: Arc<Catalog>, mut command: CommandGetTables) -> Result<RecordBatch> {
+async fn tables(catalog: Visible, mut command: CommandGetTables) -> Result<RecordBatch> {
     command.table_types = command.table_types.iter().map(|t| table_type(t)).collect();
     // "" asks for tables outside any catalog, which there are none of; drivers send it for "whatever".
     command.catalog = command.catalog.filter(|c| !c.is_empty());
@@ -132,7 +132,7 @@ fn table_type(asked: &str) -> String {
     }
 }
 
-fn primary_keys(catalog: &Catalog, session: &Session, command: &CommandGetPrimaryKeys) -> Result<RecordBatch> {
+fn primary_keys(catalog: &Visible, session: &Session, command: &CommandGetPrimaryKeys) -> Result<RecordBatch> {
     let named = command.db_schema.as_deref().filter(|s| !s.is_empty());
     let database = named.or(session.database.as_deref());
     if command.catalog.as_deref().is_some_and(|c| !c.is_empty() && c != CATALOG) {
@@ -146,7 +146,7 @@ fn primary_keys(catalog: &Catalog, session: &Session, command: &CommandGetPrimar
 
 /// Names only: enough to list the views of `information_schema`, whose rows nobody reads here.
 #[derive(Debug)]
-struct Names(Arc<Catalog>);
+struct Names(Visible);
 
 #[async_trait]
 impl CatalogInfo for Names {

@@ -172,7 +172,8 @@ mod tests {
 
     fn prepared(kind: Statement, types: &[DataType]) -> Prepared {
         let parameters = types.iter().map(|t| Field::new("p", t.clone(), true)).collect();
-        Prepared { sql: String::new(), kind, parameters, version: Default::default() }
+        let principal = Default::default();
+        Prepared { sql: String::new(), kind, parameters, version: Default::default(), principal }
     }
 
     fn query(types: &[DataType]) -> Prepared {

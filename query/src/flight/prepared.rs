@@ -30,6 +30,7 @@ use super::{
     statements::{flight_info, no_transaction, plan_bytes, schema_of},
 };
 use crate::{
+    dialect,
     engine::{Prepared, Statement},
     session::Session,
     writer::WriteOutcome,
@@ -58,6 +59,7 @@ impl FlightSql {
         let handle = Handle::new(self.new_key(), &request.query, session);
         let dataset_schema = match &prepared.kind {
             Statement::Query { schema, .. } => schema_message(schema)?,
+            Statement::Update if dialect::creates_token(&request.query) => schema_message(&schema_of(&prepared))?,
             Statement::Update => Bytes::new(),
         };
         let parameter_schema = match prepared.parameters.is_empty() {
@@ -158,6 +160,7 @@ impl FlightSql {
                 affected_rows: before.affected_rows + outcome.affected_rows,
                 token: outcome.token.or(before.token),
                 use_database: outcome.use_database.or(before.use_database),
+                secret: outcome.secret.or(before.secret),
             });
         }
         let outcome = match total {

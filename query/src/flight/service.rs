@@ -19,7 +19,7 @@ use futures::{Stream, StreamExt, stream};
 use parking_lot::Mutex;
 use prost::Message;
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use tidelake_format::{Error, Result};
+use tidelake_format::{Error, Result, access::LoggedIn};
 use tonic::{Request, Response, Status, Streaming, metadata::MetadataMap};
 
 use super::{
@@ -91,8 +91,8 @@ impl FlightSql {
         self.random.lock().random()
     }
 
-    async fn info(&self, metadata: &MetadataMap, descriptor: FlightDescriptor) -> Result<FlightInfo> {
-        let session = sessions::session_of(metadata)?;
+    async fn info(&self, session: Result<Session>, descriptor: FlightDescriptor) -> Result<FlightInfo> {
+        let session = session?;
         match command(&descriptor.cmd)? {
             Command::CommandStatementQuery(c) => self.statement_info(&session, c, descriptor).await,
             Command::CommandPreparedStatementQuery(c) => self.prepared_info(&session, c, descriptor).await,
@@ -103,8 +103,8 @@ impl FlightSql {
         }
     }
 
-    async fn rows(&self, metadata: &MetadataMap, ticket: Ticket) -> Result<Response<FlightStream>> {
-        let session = sessions::session_of(metadata)?;
+    async fn rows(&self, session: Result<Session>, ticket: Ticket) -> Result<Response<FlightStream>> {
+        let session = session?;
         if ticket.ticket.first() == Some(&b'{') {
             return self.influx_rows(&session, &ticket.ticket).await;
         }
@@ -123,10 +123,10 @@ impl FlightSql {
 
     async fn put(
         &self,
-        metadata: &MetadataMap,
+        session: Result<Session>,
         mut data: Streaming<FlightData>,
     ) -> Result<Response<BoxStream<PutResult>>> {
-        let session = sessions::session_of(metadata)?;
+        let session = session?;
         let missing = || Error::invalid("the first message of a DoPut holds the descriptor of a command");
         let first = data.message().await.map_err(|e| super::status::from_flight(e.into()))?.ok_or_else(missing)?;
         let command = command(&first.flight_descriptor.as_ref().ok_or_else(missing)?.cmd)?;
@@ -185,14 +185,15 @@ impl FlightService for FlightSql {
     type ListActionsStream = BoxStream<ActionType>;
     type DoExchangeStream = BoxStream<FlightData>;
 
-    /// Any credentials are accepted, Basic, Bearer or none; the reply's bearer token is one that is accepted too.
-    /// The request stream is left alone: drivers send nothing in it.
+    /// Whoever let the call in made a token for the session, which the reply brings; where nobody is asked who they are, any
+    /// token will do. The request stream is left alone: drivers send nothing in it.
     async fn handshake(
         &self,
         request: Request<Streaming<HandshakeRequest>>,
     ) -> Result<Response<Self::HandshakeStream>, Status> {
         let given = request.metadata().get("authorization").and_then(|v| v.to_str().ok());
-        let token = given.and_then(|v| v.strip_prefix("Bearer ")).filter(|t| *t != "None").unwrap_or("anonymous");
+        let given = given.and_then(|v| v.strip_prefix("Bearer ")).filter(|t| *t != "None").unwrap_or("anonymous");
+        let token = request.extensions().get().map_or(given, |session: &LoggedIn| session.token.as_str());
         let header = format!("Bearer {token}").parse();
         let mut response = one(HandshakeResponse { protocol_version: 0, payload: token.to_owned().into() });
         if let Ok(header) = header {
@@ -207,8 +208,11 @@ impl FlightService for FlightSql {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
-        let (metadata, _, descriptor) = request.into_parts();
-        self.info(&metadata, descriptor).await.map(Response::new).map_err(|e| to_status(&e))
+        let (metadata, extensions, descriptor) = request.into_parts();
+        self.info(sessions::session_of(&metadata, &extensions), descriptor)
+            .await
+            .map(Response::new)
+            .map_err(|e| to_status(&e))
     }
 
     /// The whole answer at once: planning does not take long enough to poll for.
@@ -228,20 +232,20 @@ impl FlightService for FlightSql {
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
-        let (metadata, _, ticket) = request.into_parts();
-        self.rows(&metadata, ticket).await.map_err(|e| to_status(&e))
+        let (metadata, extensions, ticket) = request.into_parts();
+        self.rows(sessions::session_of(&metadata, &extensions), ticket).await.map_err(|e| to_status(&e))
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
-        let (metadata, _, data) = request.into_parts();
-        self.put(&metadata, data).await.map_err(|e| to_status(&e))
+        let (metadata, extensions, data) = request.into_parts();
+        self.put(sessions::session_of(&metadata, &extensions), data).await.map_err(|e| to_status(&e))
     }
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
-        let (metadata, _, action) = request.into_parts();
+        let (metadata, extensions, action) = request.into_parts();
         let mut reply = MetadataMap::new();
         let act = async {
-            let session = sessions::session_of(&metadata)?;
+            let session = sessions::session_of(&metadata, &extensions)?;
             self.act(&session, &action, &mut reply).await
         };
         let body = act.await.map_err(|e| to_status(&e))?;

@@ -6,7 +6,7 @@
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use tidelake_format::Result;
-use tonic::metadata::MetadataMap;
+use tonic::{Extensions, metadata::MetadataMap};
 
 use crate::{
     request,
@@ -28,12 +28,13 @@ struct Remembered {
     levels: Option<String>,
 }
 
-/// The session of a call.
+/// The session of a call, of whom its extensions name.
 ///
 /// # Errors
 /// [`Kind::Invalid`](crate::Kind::Invalid) for a header that is wrong. A cookie that is not ours is no cookie.
-pub(super) fn session_of(metadata: &MetadataMap) -> Result<Session> {
-    let mut session = Session::default();
+pub(super) fn session_of(metadata: &MetadataMap, extensions: &Extensions) -> Result<Session> {
+    let principal = extensions.get().cloned().unwrap_or_default();
+    let mut session = Session { principal, ..Session::default() };
     for value in metadata.get_all("cookie").iter().filter_map(|v| v.to_str().ok()) {
         for (name, value) in value.split(';').filter_map(|pair| pair.trim().split_once('=')) {
             if name == COOKIE
@@ -106,12 +107,12 @@ mod tests {
         let cookie = reply.get("set-cookie").unwrap().to_str().unwrap().to_owned();
         let mut call = MetadataMap::new();
         call.insert("cookie", format!("a=b; {cookie}").parse().unwrap());
-        let back = session_of(&call).unwrap();
+        let back = session_of(&call, &Extensions::new()).unwrap();
         assert_eq!((back.database.as_deref(), back.time_zone), (Some("wörld"), chrono_tz::Asia::Shanghai));
         assert_eq!(back.levels, Levels::NONE);
         call.insert("database", "other".parse().unwrap());
         call.insert("x-tidelake-token", "v3".parse().unwrap());
-        let back = session_of(&call).unwrap();
+        let back = session_of(&call, &Extensions::new()).unwrap();
         assert_eq!((back.database.as_deref(), back.tokens.len()), (Some("other"), 1));
     }
 
@@ -119,6 +120,6 @@ mod tests {
     fn a_foreign_cookie_is_no_cookie() {
         let mut call = MetadataMap::new();
         call.insert("cookie", "tidelake-session=!!!; x".parse().unwrap());
-        assert_eq!(session_of(&call).unwrap().database, None);
+        assert_eq!(session_of(&call, &Extensions::new()).unwrap().database, None);
     }
 }

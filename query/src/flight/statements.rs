@@ -25,6 +25,7 @@ use super::{
     sessions,
 };
 use crate::{
+    dialect,
     engine::{Outcome, Prepared, Statement},
     error::from_datafusion,
     session::Session,
@@ -36,7 +37,7 @@ use crate::{
 pub(super) fn schema_of(prepared: &Prepared) -> SchemaRef {
     match &prepared.kind {
         Statement::Query { schema, .. } => schema.clone(),
-        Statement::Update => wire::affected_schema(),
+        Statement::Update => wire::outcome_schema(&prepared.sql),
     }
 }
 
@@ -124,6 +125,9 @@ impl FlightSql {
         command: CommandStatementUpdate,
     ) -> Result<WriteOutcome> {
         no_transaction(command.transaction_id.as_deref())?;
+        if dialect::creates_token(&command.query) {
+            return Err(Error::invalid("CREATE TOKEN gives a row, the token: execute it as a query"));
+        }
         let prepared = self.engine.prepare(session, &command.query).await?;
         self.update(session, &prepared, Vec::new()).await
     }
@@ -215,9 +219,9 @@ fn batches(rows: SendableRecordBatchStream) -> stream::BoxStream<'static, Result
 }
 
 fn updated(session: &Session, outcome: &WriteOutcome) -> Result<Response<FlightStream>> {
-    let batch = wire::affected_rows(outcome.affected_rows)?;
+    let batch = wire::outcome_row(outcome)?;
     let token = outcome.token.map(|t| Bytes::from(t.to_string())).unwrap_or_default();
-    let mut response = Response::new(messages(wire::affected_schema(), stream::iter([Ok(batch)]), token));
+    let mut response = Response::new(messages(batch.schema(), stream::iter([Ok(batch)]), token));
     note(session, outcome, response.metadata_mut());
     Ok(response)
 }

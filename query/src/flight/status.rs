@@ -13,6 +13,8 @@ pub fn to_status(error: &Error) -> Status {
         Kind::Invalid => Code::InvalidArgument,
         Kind::NotFound => Code::NotFound,
         Kind::Conflict => Code::Aborted,
+        Kind::Unauthenticated => Code::Unauthenticated,
+        Kind::Forbidden => Code::PermissionDenied,
         Kind::Unavailable => Code::Unavailable,
         Kind::Corrupt => Code::DataLoss,
         Kind::Unsupported => Code::Unimplemented,
@@ -20,7 +22,13 @@ pub fn to_status(error: &Error) -> Status {
     };
     match error.kind() {
         Kind::Internal | Kind::Corrupt => tracing::error!(kind = ?error.kind(), ?error, "a Flight SQL call failed"),
-        Kind::Invalid | Kind::NotFound | Kind::Conflict | Kind::Unavailable | Kind::Unsupported => {}
+        Kind::Invalid
+        | Kind::NotFound
+        | Kind::Conflict
+        | Kind::Unavailable
+        | Kind::Unsupported
+        | Kind::Unauthenticated
+        | Kind::Forbidden => {}
     }
     // A status travels in headers, which peers bound to 8 KiB or so.
     let mut text = error.to_string();
@@ -59,6 +67,8 @@ mod tests {
             (Error::invalid("x"), Code::InvalidArgument),
             (Error::not_found("x"), Code::NotFound),
             (Error::conflict("x"), Code::Aborted),
+            (Error::unauthenticated("x"), Code::Unauthenticated),
+            (Error::forbidden("x"), Code::PermissionDenied),
             (Error::unavailable("x"), Code::Unavailable),
             (Error::corrupt("x"), Code::DataLoss),
             (Error::unsupported("x"), Code::Unimplemented),

@@ -15,6 +15,8 @@ pub fn status_of(kind: Kind) -> StatusCode {
         Kind::Invalid => StatusCode::BAD_REQUEST,
         Kind::NotFound => StatusCode::NOT_FOUND,
         Kind::Conflict => StatusCode::CONFLICT,
+        Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Kind::Forbidden => StatusCode::FORBIDDEN,
         Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         Kind::Unsupported => StatusCode::UNPROCESSABLE_ENTITY,
         Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
@@ -26,6 +28,8 @@ fn name_of(kind: Kind) -> &'static str {
         Kind::Invalid => "invalid",
         Kind::NotFound => "not_found",
         Kind::Conflict => "conflict",
+        Kind::Unauthenticated => "unauthenticated",
+        Kind::Forbidden => "forbidden",
         Kind::Unavailable => "unavailable",
         Kind::Unsupported => "unsupported",
         Kind::Corrupt => "corrupt",
@@ -74,7 +78,9 @@ mod tests {
 
     #[test]
     fn a_users_mistake_is_a_4xx() {
-        for kind in [Kind::Invalid, Kind::NotFound, Kind::Conflict, Kind::Unsupported] {
+        for kind in
+            [Kind::Invalid, Kind::NotFound, Kind::Conflict, Kind::Unsupported, Kind::Unauthenticated, Kind::Forbidden]
+        {
             assert!(status_of(kind).is_client_error(), "{kind:?}");
         }
         assert_eq!(status_of(Kind::Unavailable), StatusCode::SERVICE_UNAVAILABLE);

@@ -13,11 +13,16 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+use std::convert::Infallible;
+
 use axum::{
     Router,
-    extract::DefaultBodyLimit,
+    extract::{DefaultBodyLimit, FromRequestParts},
+    http::request::Parts,
     routing::{get, post},
 };
+
+use tidelake_format::access::Principal;
 
 use crate::engine::Engine;
 
@@ -26,9 +31,20 @@ pub use error::status_of;
 /// The longest statement that a request may bring, in bytes: an INSERT holds many rows.
 pub const MAX_STATEMENT_BYTES: usize = 64 << 20;
 
+/// Whom a request is from.
+struct Caller(Principal);
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self(parts.extensions.get().cloned().unwrap_or_default()))
+    }
+}
+
 /// The routes `/api/v1/sql`, `/rest/sql`, `/rest/sql/{db}` and `/rest/login/{user}/{password}`.
 ///
-/// Credentials in requests are accepted and not looked at.
+/// Whom a request is from, the [`Principal`] among its extensions says; without one it is anyone.
 pub fn router(engine: Engine) -> Router {
     Router::new()
         .route("/api/v1/sql", get(sql::get).post(sql::post))

@@ -23,9 +23,9 @@ use axum::{
 use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use serde::Deserialize;
 use serde_json::Value;
-use tidelake_format::{Error, Result};
+use tidelake_format::{Error, Result, access::Principal};
 
-use super::{error, output::Format};
+use super::{Caller, error, output::Format};
 use crate::{
     engine::{Engine, Outcome, Prepared, Statement},
     error::from_datafusion,
@@ -60,10 +60,15 @@ enum Access {
 }
 
 /// `GET /api/v1/sql?q=…`.
-pub(super) async fn get(State(engine): State<Engine>, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
+pub(super) async fn get(
+    State(engine): State<Engine>,
+    Caller(principal): Caller,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
     let asked = in_query(query.as_deref().unwrap_or_default(), Asked::default());
     match asked {
-        Ok(asked) => answer(&engine, asked, &headers, Access::Read).await,
+        Ok(asked) => answer(&engine, principal, asked, &headers, Access::Read).await,
         Err(e) => error::response(&e),
     }
 }
@@ -71,6 +76,7 @@ pub(super) async fn get(State(engine): State<Engine>, RawQuery(query): RawQuery,
 /// `POST /api/v1/sql`.
 pub(super) async fn post(
     State(engine): State<Engine>,
+    Caller(principal): Caller,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -87,13 +93,13 @@ pub(super) async fn post(
         return error::with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, &e);
     }
     match in_body(&body, &headers).and_then(|asked| in_query(query.as_deref().unwrap_or_default(), asked)) {
-        Ok(asked) => answer(&engine, asked, &headers, Access::Write).await,
+        Ok(asked) => answer(&engine, principal, asked, &headers, Access::Write).await,
         Err(e) => error::response(&e),
     }
 }
 
-async fn answer(engine: &Engine, asked: Asked, headers: &HeaderMap, access: Access) -> Response {
-    match respond(engine, asked, headers, access).await {
+async fn answer(engine: &Engine, principal: Principal, asked: Asked, headers: &HeaderMap, access: Access) -> Response {
+    match respond(engine, principal, asked, headers, access).await {
         Ok(response) => response,
         Err(e) if access == Access::Read && e.context("method").is_some() => {
             error::with_status(StatusCode::METHOD_NOT_ALLOWED, &e)
@@ -102,12 +108,18 @@ async fn answer(engine: &Engine, asked: Asked, headers: &HeaderMap, access: Acce
     }
 }
 
-async fn respond(engine: &Engine, asked: Asked, headers: &HeaderMap, access: Access) -> Result<Response> {
+async fn respond(
+    engine: &Engine,
+    principal: Principal,
+    asked: Asked,
+    headers: &HeaderMap,
+    access: Access,
+) -> Result<Response> {
     let format = match &asked.format {
         Some(name) => name.parse()?,
         None => Format::accepted(&accept(headers)),
     };
-    let session = session_of(&asked, headers)?;
+    let session = Session { principal, ..session_of(&asked, headers)? };
     let (schema, batches, written) = match run(engine, &session, &asked, access).await? {
         Outcome::Rows(rows) => (rows.schema(), rows.map_err(from_datafusion).boxed(), None),
         Outcome::Updated(outcome) => affected(outcome)?,
@@ -136,7 +148,7 @@ async fn run(engine: &Engine, session: &Session, asked: &Asked, access: Access) 
 type Rows = (SchemaRef, BoxStream<'static, Result<RecordBatch>>, Option<WriteOutcome>);
 
 pub(super) fn affected(outcome: WriteOutcome) -> Result<Rows> {
-    let batch = wire::affected_rows(outcome.affected_rows)?;
+    let batch = wire::outcome_row(&outcome)?;
     Ok((batch.schema(), stream::iter([Ok(batch)]).boxed(), Some(outcome)))
 }
 

@@ -11,7 +11,7 @@
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use axum::{
-    Json as JsonReply,
+    Extension, Json as JsonReply,
     body::Bytes,
     extract::{Path, RawQuery, State, rejection::BytesRejection},
     http::{HeaderMap, StatusCode, header},
@@ -19,10 +19,14 @@ use axum::{
 };
 use futures::{StreamExt, TryStreamExt};
 use serde_json::json;
-use tidelake_format::{Error, Kind, Result, types::Type};
+use tidelake_format::{
+    Error, Kind, Result,
+    access::{LoggedIn, Principal},
+    types::Type,
+};
 
 use super::{
-    error,
+    Caller, error,
     output::{Json, Rows, body},
     sql::{affected, hand_out, values},
     text::json_text,
@@ -38,31 +42,36 @@ use crate::{
 /// `POST /rest/sql`.
 pub(super) async fn sql(
     State(engine): State<Engine>,
+    Caller(principal): Caller,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    answer(&engine, None, query.as_deref().unwrap_or_default(), &headers, body).await
+    answer(&engine, principal, None, query.as_deref().unwrap_or_default(), &headers, body).await
 }
 
 /// `POST /rest/sql/{database}`.
 pub(super) async fn sql_in(
     State(engine): State<Engine>,
+    Caller(principal): Caller,
     Path(database): Path<String>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    answer(&engine, Some(database), query.as_deref().unwrap_or_default(), &headers, body).await
+    answer(&engine, principal, Some(database), query.as_deref().unwrap_or_default(), &headers, body).await
 }
 
-/// `GET /rest/login/{user}/{password}`: a token that is accepted, as any is.
-pub(super) async fn login() -> Response {
-    JsonReply(json!({ "code": 0, "desc": "anonymous" })).into_response()
+/// `GET /rest/login/{user}/{password}`: the token of the session, by whoever let the request in; `anonymous` where nobody is
+/// asked who they are.
+pub(super) async fn login(session: Option<Extension<LoggedIn>>) -> Response {
+    let token = session.map_or("anonymous".to_owned(), |Extension(session)| session.token);
+    JsonReply(json!({ "code": 0, "desc": token })).into_response()
 }
 
 async fn answer(
     engine: &Engine,
+    principal: Principal,
     database: Option<String>,
     query: &str,
     headers: &HeaderMap,
@@ -75,11 +84,12 @@ async fn answer(
             return failure(status, &e);
         }
     };
-    match respond(engine, database, query, headers, &body).await {
+    match respond(engine, principal, database, query, headers, &body).await {
         Ok(response) => response,
         Err(e) => {
             let status = match e.kind() {
-                Kind::Invalid | Kind::NotFound | Kind::Conflict | Kind::Unsupported => StatusCode::OK,
+                Kind::Invalid | Kind::NotFound | Kind::Conflict | Kind::Unsupported | Kind::Forbidden => StatusCode::OK,
+                Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
                 Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
                 Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             };
@@ -96,12 +106,13 @@ fn failure(status: StatusCode, e: &Error) -> Response {
 
 async fn respond(
     engine: &Engine,
+    principal: Principal,
     database: Option<String>,
     query: &str,
     headers: &HeaderMap,
     statement: &Bytes,
 ) -> Result<Response> {
-    let mut session = Session { double_quotes: DoubleQuotes::Text, ..Session::default() };
+    let mut session = Session { double_quotes: DoubleQuotes::Text, principal, ..Session::default() };
     request::apply_headers(&mut session, |name| values(headers, name))?;
     session.database = database.filter(|d| !d.is_empty()).or(session.database);
     let mut rows = Rows::Arrays;

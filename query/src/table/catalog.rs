@@ -52,18 +52,18 @@ impl CatalogProviderList for Databases {
 
 impl CatalogProvider for Databases {
     fn schema_names(&self) -> Vec<String> {
-        let databases = self.view.snapshot.catalog.databases().map(|d| d.name.clone());
+        let databases = self.view.visible.databases().map(|d| d.name.clone());
         databases.chain([INFORMATION_SCHEMA, SYSTEM].map(str::to_owned)).collect()
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        if let Some(database) = self.view.snapshot.catalog.database(name) {
+        if let Some(database) = self.view.visible.database(name) {
             return Some(Arc::new(Tables { view: self.view.clone(), database: database.clone() }));
         }
         let info: Arc<dyn CatalogInfo> = self.view.clone();
         match name {
             INFORMATION_SCHEMA => Some(information_schema(info)),
-            SYSTEM => Some(Arc::new(self.running.clone())),
+            SYSTEM => Some(self.running.seen_by(self.view.visible.parts().1)),
             _ => None,
         }
     }
@@ -79,11 +79,11 @@ struct Tables {
 #[async_trait]
 impl SchemaProvider for Tables {
     fn table_names(&self) -> Vec<String> {
-        self.view.snapshot.catalog.tables(self.database.id).map(|t| t.name.clone()).collect()
+        self.view.visible.tables(self.database.id).map(|t| t.name.clone()).collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let supertable = self.view.snapshot.catalog.table(self.database.id, name).cloned();
+        let supertable = self.view.visible.table(self.database.id, name).cloned();
         let (table, scope) = match supertable {
             Some(table) => (table, Scope::Supertable),
             None => match self.view.table_of_series(self.database.id, name).await.map_err(to_datafusion)? {
@@ -95,6 +95,6 @@ impl SchemaProvider for Tables {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.view.snapshot.catalog.table(self.database.id, name).is_some()
+        self.view.visible.table(self.database.id, name).is_some()
     }
 }

@@ -23,6 +23,7 @@ mod tail;
 mod tiers;
 mod units;
 mod view;
+mod visible;
 
 pub(crate) use catalog::Databases;
 pub(crate) use filters::TimeRange;
@@ -36,3 +37,4 @@ pub(crate) use source::{FileSource, Origin, Source};
 pub(crate) use spent::Spent;
 pub(crate) use units::{Unit, deal};
 pub(crate) use view::View;
+pub use visible::Visible;

@@ -65,6 +65,8 @@ impl SeriesTable {
         let current = view.snapshot.catalog.table_by_id(self.table.id).cloned().ok_or_else(|| {
             Error::not_found("the table was dropped after the statement was planned").with("table", &self.table.name)
         })?;
+        // Whoever named it may read it; whoever runs it must, too.
+        view.visible.check(&self.database.name)?;
         for column in &self.table.columns {
             if current.column_by_id(column.id) != Some(column) {
                 return Err(Error::conflict("a column was changed after the statement was planned: plan it again")

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tidelake_format::{
     Result,
+    access::Principal,
     ids::DatabaseId,
     rows::SeriesSet,
     schema::{Database, Supertable},
     snapshot::Snapshot,
 };
 
-use super::{filters::TimeRange, reader::Reader};
+use super::{filters::TimeRange, reader::Reader, visible::Visible};
 use crate::dialect::CatalogInfo;
 
 /// One snapshot of the root, for one statement. Scans find it as an extension of the session's configuration.
@@ -21,23 +22,30 @@ pub(crate) struct View {
     pub(crate) snapshot: Arc<Snapshot>,
     /// How it is read.
     pub(crate) reader: Arc<Reader>,
+    /// What of it can be named.
+    pub(crate) visible: Visible,
 }
 
 impl View {
-    /// A view of a snapshot.
-    pub(crate) fn new(snapshot: Arc<Snapshot>, reader: Arc<Reader>) -> Self {
-        Self { snapshot, reader }
+    /// A view of a snapshot, by somebody.
+    pub(crate) fn new(snapshot: Arc<Snapshot>, reader: Arc<Reader>, principal: Principal) -> Self {
+        let visible = Visible::new(snapshot.catalog.clone(), principal);
+        Self { snapshot, reader, visible }
     }
 }
 
 #[async_trait]
 impl CatalogInfo for View {
     fn databases(&self) -> Vec<Arc<Database>> {
-        self.snapshot.catalog.databases().cloned().collect()
+        self.visible.databases().cloned().collect()
     }
 
     fn tables(&self, database: DatabaseId) -> Vec<Arc<Supertable>> {
-        self.snapshot.catalog.tables(database).cloned().collect()
+        self.visible.tables(database).cloned().collect()
+    }
+
+    fn visible(&self) -> Option<&Visible> {
+        Some(&self.visible)
     }
 
     async fn series(&self, table: &Supertable) -> Result<Vec<SeriesSet>> {

@@ -22,6 +22,7 @@ use hyper_util::{
     server::conn::auto,
 };
 use socket2::{Domain, Socket, Type};
+use tidelake_format::access::Peer;
 use tidelake_query::engine::Engine;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -147,7 +148,7 @@ pub(super) async fn serve(
                 (slot, listener.accept().await)
             } => accepted,
         };
-        let (slot, Ok((stream, _))) = accepted else {
+        let (slot, Ok((stream, peer))) = accepted else {
             // Out of file descriptors, most likely: give connections time to end.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
@@ -159,9 +160,9 @@ pub(super) async fn serve(
         connections.spawn(async move {
             let _slot = slot;
             match acceptor {
-                None => connection(stream, router, limits, stopped).await,
+                None => connection(stream, Peer(peer.ip()), router, limits, stopped).await,
                 Some(acceptor) => match timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => connection(stream, router, limits, stopped).await,
+                    Ok(Ok(stream)) => connection(stream, Peer(peer.ip()), router, limits, stopped).await,
                     Ok(Err(error)) => tracing::debug!(%error, "a client did not agree on TLS"),
                     Err(_) => tracing::debug!("a client took too long to agree on TLS"),
                 },
@@ -179,11 +180,13 @@ pub(super) async fn serve(
 /// Serves one connection until its end, or until what is under way at a stop is done.
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: Peer,
     router: Router,
     limits: Limits,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let service = service_fn(move |request: Request<Incoming>| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
         // Who streams to Flight may compute what it sends.
         let patience = if request.uri().path().starts_with(FLIGHT) { PATIENCE } else { 1 };
         let pause = limits.body_timeout.saturating_mul(patience);

@@ -19,11 +19,14 @@ static LOG: OnceLock<Log> = OnceLock::new();
 
 /// The filter that this text asks for.
 fn filter(text: &str) -> Result<EnvFilter> {
-    // The disk cache tells what it cannot read itself, once a minute: the library beneath says so for each block.
-    EnvFilter::try_new(format!("foyer=off,{text}")).map_err(|e| {
-        let expected = "a level, or target=level, several separated by commas: info,tidelake_ingest=debug";
-        Error::invalid("not a filter of the log").with("expected", expected).with("found", text).source(e)
-    })
+    // The disk cache tells what it cannot read itself, once a minute: the library beneath says so for each block. The audit
+    // log is kept unless it is turned off by its name. What the libraries of HTTP trace holds credentials.
+    EnvFilter::try_new(format!("foyer=off,tidelake::audit=info,{text},h2=info,hyper=info,hyper_util=info")).map_err(
+        |e| {
+            let expected = "a level, or target=level, several separated by commas: info,tidelake_ingest=debug";
+            Error::invalid("not a filter of the log").with("expected", expected).with("found", text).source(e)
+        },
+    )
 }
 
 /// Sends log lines to standard error as the settings say; a second call changes nothing.

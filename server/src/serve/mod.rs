@@ -1,5 +1,6 @@
 //! `tidelake serve`: ingest, query and operations in one process, on one port.
 
+mod auth;
 mod listen;
 pub(crate) mod logging;
 mod operations;
@@ -93,6 +94,7 @@ impl Server {
         let snapshots = SnapshotReader::open(store, options).await;
         let snapshots = Arc::new(snapshots.with_context(|| format!("cannot open the root {store_name}"))?);
         let root = snapshots.root().clone();
+        let authenticator = auth::open(&settings, &root).await?;
         let ingest = Ingest::open(root.clone(), ingest_config(&settings)).await?;
         let engine = Engine::new(
             root.clone(),
@@ -112,12 +114,17 @@ impl Server {
             header_timeout: settings.header_timeout,
             body_timeout: settings.body_timeout,
         };
-        let flight = listen::flight_router(&engine);
+        let guard = |router: Router| match &authenticator {
+            None => router,
+            Some(authenticator) => auth::guard(router, authenticator.clone()),
+        };
+        let flight = guard(listen::flight_router(&engine));
         let (stop, stopped) = watch::channel(false);
         let http = Router::new()
             .merge(tidelake_ingest::http::router(ingest.clone()))
             .merge(tidelake_query::http::router(engine))
             .merge(operations::router(root, ingest.clone(), metrics, stopped.clone()));
+        let http = guard(http);
 
         let listener = bind(settings.listen).await?;
         let address = listener.local_addr()?;

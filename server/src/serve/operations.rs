@@ -229,6 +229,8 @@ fn failure(error: &Error) -> Response {
     let status = match error.kind() {
         Kind::Invalid | Kind::Unsupported => StatusCode::BAD_REQUEST,
         Kind::NotFound => StatusCode::NOT_FOUND,
+        Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Kind::Forbidden => StatusCode::FORBIDDEN,
         Kind::Conflict => StatusCode::CONFLICT,
         Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
-use tidelake_format::{Error, Result};
+use tidelake_format::{Error, Result, access::Principal};
 use tidelake_ingest::write::{self, IdempotencyKey, Ingest};
 use tidelake_query::writer::{IfExists, IngestTarget, WriteOutcome, Writer};
 
@@ -34,11 +34,13 @@ impl Writer for IngestWriter {
             token: done.token,
             use_database: done.use_database,
             replayed: done.replayed,
+            secret: done.secret,
         })
     }
 
-    fn with_key(&self, key: &str) -> Result<Arc<dyn Writer>> {
-        Ok(Arc::new(Self::new(self.ingest.with_key(Some(IdempotencyKey::new(key)?)))))
+    fn of_request(&self, key: Option<&str>, principal: &Principal) -> Result<Arc<dyn Writer>> {
+        let key = key.map(IdempotencyKey::new).transpose()?;
+        Ok(Arc::new(Self::new(self.ingest.with_key(key).for_principal(principal.clone()))))
     }
 
     async fn ingest(
@@ -66,6 +68,7 @@ impl Writer for IngestWriter {
             token: written.token,
             use_database: None,
             replayed: written.replayed,
+            secret: None,
         })
     }
 }

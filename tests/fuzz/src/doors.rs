@@ -20,7 +20,7 @@ use bytes::{BufMut, Bytes};
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use http_body_util::BodyExt;
 use prost::Message;
-use tidelake_format::{Result, meta::Root, snapshot::SnapshotReader};
+use tidelake_format::{Result, access::Principal, meta::Root, snapshot::SnapshotReader};
 use tidelake_ingest::decode::arrow as rows;
 use tidelake_query::{
     engine::{Engine, EngineConfig},
@@ -176,7 +176,7 @@ impl Writer for Decoder {
         Ok(WriteOutcome::default())
     }
 
-    fn with_key(&self, _: &str) -> Result<Arc<dyn Writer>> {
+    fn of_request(&self, _: Option<&str>, _: &Principal) -> Result<Arc<dyn Writer>> {
         Ok(Arc::new(Self))
     }
 

@@ -1,5 +1,11 @@
 use axum::{body::to_bytes, extract::RawQuery, routing::post};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use lambda_http::RequestExt as _;
+use tidelake_format::{
+    access::{User, hash_password},
+    meta::Draft,
+    store::Store,
+};
 
 use super::*;
 use crate::testing::context;
@@ -38,9 +44,9 @@ fn echo() -> Router {
 fn function(open: impl Fn() -> Result<Router> + Send + Sync + Clone + 'static) -> HttpFunction {
     let open: Open = Box::new(move || {
         let open = open.clone();
-        Box::pin(async move { open() })
+        Box::pin(async move { Routes::new(open()?, &Root::open(Store::in_memory()).await?) })
     });
-    HttpFunction::new(open, None, silent())
+    HttpFunction::new(open, Admits::Anyone, silent())
 }
 
 async fn answer(function: &HttpFunction, request: lambda_http::Request) -> (StatusCode, String) {
@@ -111,4 +117,39 @@ async fn a_request_that_takes_too_long_is_answered_before_the_platform_ends_it()
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(body.contains("ran out of time"), "{body}");
     assert!(begun.elapsed() < Duration::from_millis(300), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn users_of_the_root_are_let_in_by_their_names_from_wherever_the_platform_says() {
+    let root = Root::open(Store::in_memory()).await.unwrap();
+    let hash = hash_password("correct horse").unwrap();
+    let user = |admin| User {
+        password: Some(hash.clone()),
+        generation: 0,
+        admin,
+        disabled: false,
+        grants: Default::default(),
+        tokens: Default::default(),
+    };
+    let add = |draft: &mut Draft| draft.users_mut().add("ada", user(true));
+    root.commit(&[], add).await.unwrap();
+    let open: Open = Box::new(move || {
+        let root = root.clone();
+        Box::pin(async move { Routes::new(echo(), &root) })
+    });
+    let function = HttpFunction::new(open, Admits::Users, silent());
+    let event = |authorization: Option<&str>| {
+        let mut request = url_event("$default", "/write", "", "x");
+        if let Some(value) = authorization {
+            request.headers_mut().insert("authorization", value.parse().unwrap());
+        }
+        request
+    };
+    let basic = |password: &str| format!("Basic {}", STANDARD.encode(format!("ada:{password}")));
+    assert_eq!(answer(&function, event(None)).await.0, StatusCode::UNAUTHORIZED);
+    assert_eq!(answer(&function, event(Some(&basic("wrong")))).await.0, StatusCode::UNAUTHORIZED);
+    assert_eq!(answer(&function, event(Some(&basic("correct horse")))).await.0, StatusCode::OK);
+    let (parts, _) = event(None).into_parts();
+    assert_eq!(peer_of(&parts).unwrap().0.to_string(), "1.2.3.4");
+    assert!(Admits::of(&mut Variables::default()).open().is_ok());
 }

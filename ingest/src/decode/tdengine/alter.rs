@@ -7,6 +7,7 @@ use tidelake_format::{
 };
 
 use super::{
+    access,
     ddl::{DATABASE_OPTIONS, column_options, column_type, ignored_value, keep_ms, literal},
     lexer::Cursor,
     statement::{Alter, AlterAction, AlterDatabase, Statement, unsupported},
@@ -16,6 +17,9 @@ use super::{
 pub(super) fn alter<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
     if cursor.take_word("DATABASE") {
         return database(cursor);
+    }
+    if cursor.take_word("USER") {
+        return access::alter_user(cursor);
     }
     if !cursor.take_word("STABLE") && !cursor.take_word("TABLE") {
         return Err(unsupported("ALTER", cursor.peek_word()));

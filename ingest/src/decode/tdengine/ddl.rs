@@ -7,6 +7,7 @@ use tidelake_format::{
 };
 
 use super::{
+    access,
     lexer::{Cursor, Value},
     statement::{CreateDatabase, CreateSubtable, CreateTable, DropTables, Literal, Statement, TableName, unsupported},
 };
@@ -19,6 +20,12 @@ pub(super) fn create<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
     if cursor.take_word("STABLE") || cursor.take_word("TABLE") {
         return table(cursor);
     }
+    if cursor.take_word("USER") {
+        return access::create_user(cursor);
+    }
+    if cursor.take_word("TOKEN") {
+        return access::create_token(cursor);
+    }
     Err(unsupported("CREATE", cursor.peek_word()))
 }
 
@@ -27,6 +34,12 @@ pub(super) fn drop<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
     if cursor.take_word("DATABASE") {
         let if_exists = cursor.if_exists()?;
         return Ok(Statement::DropDatabase { name: cursor.name("a database name")?, if_exists });
+    }
+    if cursor.take_word("USER") {
+        return access::drop_user(cursor);
+    }
+    if cursor.take_word("TOKEN") {
+        return access::drop_token(cursor);
     }
     if !cursor.take_word("STABLE") && !cursor.take_word("TABLE") {
         return Err(unsupported("DROP", cursor.peek_word()));
@@ -152,7 +165,7 @@ pub(super) fn ignored_value(cursor: &mut Cursor<'_>) -> Result<()> {
 }
 
 /// Takes `10`, `10d`, `240h`, `14400m` or the same in quotes: milliseconds. Days where there is no unit.
-fn duration_ms(cursor: &mut Cursor<'_>) -> Result<i64> {
+pub(super) fn duration_ms(cursor: &mut Cursor<'_>) -> Result<i64> {
     cursor.skip();
     let quoted = matches!(cursor.byte(), b'\'' | b'"');
     let (start, text) = (cursor.at, if quoted { cursor.text()?.into_owned() } else { bare(cursor) });
@@ -161,6 +174,7 @@ fn duration_ms(cursor: &mut Cursor<'_>) -> Result<i64> {
         "" | "d" => Some(DAY_MS),
         "h" => Some(60 * MINUTE_MS),
         "m" => Some(MINUTE_MS),
+        "s" => Some(1_000),
         "w" => Some(7 * DAY_MS),
         _ => None,
     };

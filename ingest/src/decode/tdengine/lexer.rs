@@ -92,6 +92,12 @@ impl<'a> Cursor<'a> {
         if self.at < self.sql.len() { Err(self.unexpected("the end of the statement")) } else { Ok(()) }
     }
 
+    /// Whether no more of the statement is left.
+    pub(super) fn is_at_end(&mut self) -> bool {
+        self.skip();
+        matches!(self.byte(), 0 | b';')
+    }
+
     /// Takes a sign when it is next.
     #[inline]
     pub(super) fn take(&mut self, sign: u8) -> bool {

@@ -4,6 +4,7 @@
 //! `\'` and doubled quotes; a timestamp is an integer in the database's precision, a text in the session's zone or
 //! with an offset, or `now`, `today()` and either plus or minus a duration.
 
+mod access;
 mod alter;
 mod ddl;
 mod delete;
@@ -16,8 +17,8 @@ mod typed;
 
 pub use insert::{Inserted, Session, create_subtables, insert};
 pub use statement::{
-    Alter, AlterAction, AlterDatabase, Comparison, CreateDatabase, CreateSubtable, CreateTable, Delete, DropTables,
-    Insert, Literal, Predicate, Statement, TableName, parse, writes,
+    AccessStatement, Alter, AlterAction, AlterDatabase, Comparison, CreateDatabase, CreateSubtable, CreateTable,
+    Delete, DropTables, Granted, Insert, Literal, On, Predicate, Statement, TableName, UserChange, parse, writes,
 };
 
 pub(super) use parameters::value;

@@ -2,11 +2,12 @@
 
 use tidelake_format::{
     Error, Result,
+    access::{Privileges, Secret},
     schema::Role,
     types::{Precision, Type},
 };
 
-use super::{alter, ddl, delete, lexer::Cursor};
+use super::{access, alter, ddl, delete, lexer::Cursor};
 
 /// One statement.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,10 +35,111 @@ pub enum Statement<'a> {
     AlterDatabase(AlterDatabase),
     /// DELETE FROM.
     Delete(Delete),
+    /// A statement about users, rights or tokens.
+    Access(AccessStatement),
     /// USE.
     Use(String),
     /// A statement that does not write: a query, SHOW, DESCRIBE, EXPLAIN, …
     Query,
+}
+
+/// A statement about users, rights or tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AccessStatement {
+    /// CREATE USER.
+    CreateUser {
+        /// Who.
+        name: String,
+        /// No error where there is one.
+        if_not_exists: bool,
+        /// Without one only tokens let the user in.
+        password: Option<Secret>,
+        /// May do everything.
+        admin: bool,
+    },
+    /// ALTER USER.
+    AlterUser {
+        /// Who.
+        name: String,
+        /// What.
+        change: UserChange,
+    },
+    /// DROP USER.
+    DropUser {
+        /// Who.
+        name: String,
+        /// No error where there is none.
+        if_exists: bool,
+    },
+    /// GRANT.
+    Grant {
+        /// What.
+        granted: Granted,
+        /// To whom.
+        user: String,
+    },
+    /// REVOKE.
+    Revoke {
+        /// What.
+        granted: Granted,
+        /// From whom.
+        user: String,
+    },
+    /// CREATE TOKEN.
+    CreateToken {
+        /// What people call it.
+        name: String,
+        /// Whose; `None` is whoever asks.
+        owner: Option<String>,
+        /// What it is narrowed to.
+        grants: Option<Vec<(Privileges, On)>>,
+        /// After how long it lets nobody in.
+        expires_ms: Option<i64>,
+    },
+    /// DROP TOKEN.
+    DropToken {
+        /// What people call it.
+        name: String,
+        /// Whose; `None` is whoever asks.
+        owner: Option<String>,
+        /// No error where there is none.
+        if_exists: bool,
+    },
+}
+
+impl From<AccessStatement> for Statement<'_> {
+    fn from(statement: AccessStatement) -> Self {
+        Statement::Access(statement)
+    }
+}
+
+/// What an ALTER USER changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UserChange {
+    /// The password.
+    Password(Secret),
+    /// Whether the user may come in.
+    Enabled(bool),
+    /// Whether the user may do everything.
+    Admin(bool),
+}
+
+/// What a GRANT or REVOKE is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Granted {
+    /// Everything, users as well.
+    Admin,
+    /// Some privileges on something.
+    On(Privileges, On),
+}
+
+/// What privileges are on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum On {
+    /// Every database.
+    Everywhere,
+    /// The database of a name.
+    Database(String),
 }
 
 /// A table or series, with its database where one is given.
@@ -319,6 +421,8 @@ pub fn parse(sql: &str) -> Result<Statement<'_>> {
         "DROP" => ddl::drop(&mut cursor)?,
         "ALTER" => alter::alter(&mut cursor)?,
         "DELETE" => delete::delete(&mut cursor)?,
+        "GRANT" => access::grant(&mut cursor)?,
+        "REVOKE" => access::revoke(&mut cursor)?,
         "USE" => Statement::Use(cursor.name("a database name")?),
         other => return Err(unsupported(other, cursor.peek_word())),
     };

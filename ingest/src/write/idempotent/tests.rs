@@ -10,7 +10,7 @@ use futures::future::join_all;
 use tidelake_format::{
     Kind, Result,
     meta::{
-        FaultySegment,
+        Draft, FaultySegment,
         garbage::{Collector, GarbageOptions, Sweep},
     },
     store::{
@@ -327,10 +327,14 @@ async fn is_written_again_after(days: u32, key: IdempotencyKey, dies: bool) -> b
     sleep(Duration::from_millis(5)).await;
     first.compact(CompactRequest::Fold).await.unwrap();
     let age = i64::from(days) * DAY_MS;
-    let earlier = |draft: &mut tidelake_format::meta::Draft| {
-        let known: Vec<_> = draft.catalog().watermarks().map(|(writer, w)| (writer, w.clone())).collect();
-        for (writer, watermark) in known {
-            draft.set_watermark(writer, Watermark { start_ms: watermark.start_ms - age, ..watermark });
+    // A watermark never goes back; one that is new may begin anywhere.
+    let known: Vec<_> = first.root().refresh().await.unwrap().watermarks().map(|(id, w)| (id, w.clone())).collect();
+    let forget = |draft: &mut Draft| Ok(known.iter().for_each(|(writer, _)| draft.remove_watermark(*writer)));
+    first.root().commit(&[], forget).await.unwrap();
+    let earlier = |draft: &mut Draft| {
+        for (writer, watermark) in &known {
+            let start_ms = watermark.start_ms - age;
+            draft.set_watermark(*writer, Watermark { start_ms, ..watermark.clone() });
         }
         Ok(())
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidelake_format::{
     Error, Kind, Result,
     ids::{DatabaseId, TableId, Token},
-    meta::Draft,
+    meta::{Draft, PROBE_AGE},
     schema::{Column, Database, Role, Supertable},
     types::Type,
 };
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     decode::tdengine::{Alter, AlterAction, AlterDatabase, CreateDatabase, CreateTable, DropTables},
-    write::{Executed, Ingest, lane::PROBE_AGE},
+    write::{Executed, Ingest},
 };
 
 /// The shortest partition that a database gets by itself.
@@ -37,6 +37,7 @@ impl Ingest {
     }
 
     pub(crate) async fn create_database(&self, create: CreateDatabase) -> Result<Executed> {
+        self.principal.check_create()?;
         let change = |draft: &mut Draft| {
             if draft.catalog().database(&create.name).is_some() {
                 if create.if_not_exists {
@@ -53,6 +54,7 @@ impl Ingest {
     }
 
     pub(crate) async fn drop_database(&self, name: &str, if_exists: bool, start: Instant) -> Result<Executed> {
+        self.principal.check_admin("drop a database")?;
         let change = |draft: &mut Draft| match draft.catalog().database(name).map(|d| d.id) {
             Some(id) => draft.drop_database(id).map(|()| true),
             None if if_exists => Ok(false),
@@ -156,6 +158,7 @@ impl Ingest {
     }
 
     pub(super) async fn alter_database(&self, alter: AlterDatabase, start: Instant) -> Result<Executed> {
+        self.principal.check_admin("alter a database")?;
         let change = |draft: &mut Draft| {
             let found = draft.catalog().database(&alter.name).cloned();
             let old = found.ok_or_else(|| no_database(&alter.name))?;

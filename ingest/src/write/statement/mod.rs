@@ -1,5 +1,6 @@
 //! TDengine's statements that write: INSERT and the way to it here, definitions in `define`, DELETE in `delete`.
 
+mod access;
 mod count;
 mod define;
 mod delete;
@@ -13,14 +14,19 @@ use std::{
 
 use arrow::array::RecordBatch;
 use tidelake_format::{
-    Error, Kind, Result, ids::DatabaseId, meta::Catalog, offload::offload, rows::Block, schema::Database,
+    Error, Kind, Result,
+    access::{Privilege, redacted},
+    ids::DatabaseId,
+    meta::{Catalog, PROBE_AGE},
+    offload::offload,
+    rows::Block,
+    schema::Database,
 };
 use tokio::time::Instant;
 
 use super::{
     Durability, Executed, Ingest, Written,
     idempotent::{Known, digest},
-    lane::PROBE_AGE,
     series::View,
 };
 use crate::decode::{
@@ -30,6 +36,8 @@ use crate::decode::{
 
 /// Statements of more bytes than this are read on a thread for blocking work.
 const READ_INLINE: usize = 1 << 20;
+/// The most bytes of a statement that the audit log shows.
+const MOST_SHOWN: usize = 4 << 10;
 /// How often a statement is read again because tables or series came into being meanwhile.
 const ROUNDS: usize = 6;
 
@@ -50,7 +58,27 @@ impl Ingest {
         parameters: Option<&RecordBatch>,
     ) -> Result<Executed> {
         let start = Instant::now();
-        match tdengine::parse(sql)? {
+        let statement = tdengine::parse(sql)?;
+        let is_audited = !matches!(statement, Statement::Insert(_) | Statement::Use(_) | Statement::Query);
+        let done = self.run(database, sql, parameters, statement, start).await;
+        if is_audited {
+            let shown = redacted(sql);
+            let statement = &shown[..shown.floor_char_boundary(MOST_SHOWN)];
+            let (user, failed) = (self.principal.user(), done.as_ref().err().map(|e| format!("{:?}", e.kind())));
+            tracing::info!(target: "tidelake::audit", user, database, statement, failed, "a statement");
+        }
+        done
+    }
+
+    async fn run(
+        &self,
+        database: Option<&str>,
+        sql: &str,
+        parameters: Option<&RecordBatch>,
+        statement: Statement<'_>,
+        start: Instant,
+    ) -> Result<Executed> {
+        match statement {
             Statement::Insert(_) => self.insert(database, sql, parameters, start).await,
             Statement::CreateDatabase(create) => self.create_database(create).await,
             Statement::DropDatabase { name, if_exists } => self.drop_database(&name, if_exists, start).await,
@@ -60,8 +88,12 @@ impl Ingest {
             Statement::Alter(alter) => self.alter(database, alter, start).await,
             Statement::AlterDatabase(alter) => self.alter_database(alter, start).await,
             Statement::Delete(delete) => self.delete(database, delete, start).await,
+            Statement::Access(statement) => self.access(statement, start).await,
             Statement::Use(name) => {
-                let (_, found) = self.database(&name, start).await?;
+                let (_, found) = self.find_database(&name, start).await?;
+                if !self.principal.knows(found.id) {
+                    self.principal.check(Privilege::Read, &found)?;
+                }
                 Ok(Executed { use_database: Some(found.name.clone()), ..Executed::default() })
             }
             Statement::Query => Err(Error::unsupported("this statement does not write; send it to a query endpoint")),
@@ -132,6 +164,12 @@ impl Ingest {
                 asked.extend(new);
                 if found > 0 {
                     continue;
+                }
+            }
+            for block in &decoded.blocks {
+                let table = catalog.table_by_id(block.table);
+                if let Some(database) = table.and_then(|table| catalog.database_by_id(table.database)) {
+                    self.principal.check(Privilege::Write, database)?;
                 }
             }
             self.register(&catalog, &decoded.blocks)?;
@@ -250,7 +288,8 @@ impl Ingest {
 
 /// The answer to a copy of a statement.
 fn replayed(written: Written) -> Executed {
-    Executed { affected_rows: written.accepted, token: written.token, use_database: None, replayed: written.replayed }
+    let Written { accepted: affected_rows, token, replayed, .. } = written;
+    Executed { affected_rows, token, replayed, ..Executed::default() }
 }
 
 fn no_database(name: &str) -> Error {

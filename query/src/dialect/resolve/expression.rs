@@ -387,7 +387,10 @@ impl Resolver<'_> {
             }
             "server_version" | "client_version" if is_empty(function) => Ok(Some(text(SERVER_VERSION))),
             "server_status" if is_empty(function) => Ok(Some(number(1))),
-            "current_user" | "user" | "session_user" if is_empty(function) => Ok(Some(text("root"))),
+            "current_user" | "user" | "session_user" if is_empty(function) => {
+                // Where nobody is asked, the name that clients of TDengine come by.
+                Ok(Some(text(self.session.principal.user().unwrap_or("root"))))
+            }
             "timezone" if is_empty(function) => Ok(Some(text(self.session.time_zone.name()))),
             "today" if is_empty(function) => {
                 let zone = self.session.time_zone.name();

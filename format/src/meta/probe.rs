@@ -2,14 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tidelake_format::{
-    Result,
-    meta::{Catalog, Root},
-};
 use tokio::{
     sync::Mutex,
     time::{Instant, sleep_until},
 };
+
+use super::{Catalog, Root};
+use crate::error::Result;
+
+/// Rows and rights are good on a version that was the newest this long ago: whoever forbids what was allowed waits for as
+/// long before it answers.
+pub const PROBE_AGE: Duration = Duration::from_secs(2);
 
 /// Refusals may ask this many times at once before they are spread out.
 const BURST: u32 = 16;
@@ -18,7 +21,7 @@ const REFUSAL_EVERY: Duration = Duration::from_secs(1);
 
 /// Knows how old the known version is and asks when it must. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Probe {
+pub struct Probe {
     root: Root,
     asking: Arc<Mutex<Tokens>>,
 }
@@ -30,15 +33,21 @@ struct Tokens {
 }
 
 impl Probe {
-    pub(crate) fn new(root: Root) -> Self {
+    /// Of a root.
+    pub fn new(root: Root) -> Self {
         Self { root, asking: Arc::new(Mutex::new(Tokens { left: BURST, since: Instant::now() })) }
+    }
+
+    /// The root that it asks.
+    pub fn root(&self) -> &Root {
+        &self.root
     }
 
     /// The newest version by an answer that was asked for less than `age` ago.
     ///
     /// # Errors
     /// Those of [`Root::refresh`].
-    pub(crate) async fn catalog(&self, age: Duration) -> Result<Arc<Catalog>> {
+    pub async fn catalog(&self, age: Duration) -> Result<Arc<Catalog>> {
         if self.root.confirmed_age() < age {
             return Ok(self.root.catalog());
         }
@@ -54,7 +63,7 @@ impl Probe {
     ///
     /// # Errors
     /// Those of [`Root::refresh`].
-    pub(crate) async fn since(&self, start: Instant) -> Result<Arc<Catalog>> {
+    pub async fn since(&self, start: Instant) -> Result<Arc<Catalog>> {
         let mut tokens = self.asking.lock().await;
         if self.root.confirmed_age() < start.elapsed() {
             return Ok(self.root.catalog());

@@ -1,0 +1,226 @@
+//! Who a request is from.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use ring::hmac;
+use tokio::sync::Semaphore;
+
+use super::{
+    Credentials, Principal, User, Users,
+    failures::Failures,
+    secret::{self, is_password},
+};
+use crate::{
+    error::{Error, Kind, Result},
+    meta::{PROBE_AGE, Probe, Root},
+    offload::offload,
+};
+
+/// How long a session lasts.
+const SESSION: Duration = Duration::from_secs(12 * 3_600);
+/// How long a password that was right is known without its hash being made again.
+const KNOWN: Duration = Duration::from_secs(600);
+/// The most passwords that are known.
+const MOST_KNOWN: usize = 10_000;
+/// Hashes made at once: each takes a core and 19 MiB.
+const HASHES: usize = 2;
+/// How long a request waits for its password's hash.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Decides who requests are from, by the users in a root's catalog. Cheap to clone.
+///
+/// Its knowledge is never older than [`PROBE_AGE`], and whoever changes users or rights answers no sooner than that:
+/// so a change holds on every node once it was answered.
+#[derive(Debug, Clone)]
+pub struct Authenticator(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    probe: Probe,
+    failures: Failures,
+    /// Passwords that were right lately, by a keyed hash of user and password: the hash that they were right for.
+    known: Mutex<HashMap<[u8; 32], (Instant, String)>>,
+    key: hmac::Key,
+    hashing: Semaphore,
+}
+
+/// Who logged in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedIn {
+    /// The user.
+    pub principal: Principal,
+    /// What lets the same user in for [`LoggedIn::SECONDS`], on every node, until the password changes: sent like any other
+    /// token.
+    pub token: String,
+}
+
+impl LoggedIn {
+    /// How long its token lets the user in.
+    pub const SECONDS: u64 = SESSION.as_secs();
+}
+
+impl Authenticator {
+    /// By the users of a root.
+    ///
+    /// # Errors
+    /// [`Kind::Unavailable`] without random bytes.
+    pub fn new(root: Root) -> Result<Self> {
+        let none = |_| Error::unavailable("the system has no random bytes");
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new()).map_err(none)?;
+        let (probe, hashing) = (Probe::new(root), Semaphore::new(HASHES));
+        let (failures, known) = (Failures::default(), Mutex::default());
+        Ok(Self(Arc::new(Inner { probe, failures, known, key, hashing })))
+    }
+
+    /// Who brings these credentials; `peer` is where from.
+    ///
+    /// # Errors
+    /// [`Kind::Unauthenticated`] for none, wrong ones, those of a token that has expired or of a user who is disabled, and
+    /// for a while after many wrong ones; [`Kind::Unavailable`] when the store cannot be asked.
+    pub async fn authenticate(&self, credentials: &Credentials, peer: Option<IpAddr>) -> Result<Principal> {
+        let found = self.find(credentials, peer).await;
+        if let Err(error) = &found
+            && error.kind() == Kind::Unauthenticated
+        {
+            let user = match credentials {
+                Credentials::Password { user, .. } => user.chars().take(64).collect(),
+                Credentials::Token(_) | Credentials::None => String::new(),
+            };
+            let peer = peer.map(tracing::field::display);
+            tracing::warn!(target: "tidelake::audit", user, peer, reason = error.message(), "a request was refused");
+        }
+        found
+    }
+
+    /// As [`Authenticator::authenticate`], with a token for what comes next.
+    ///
+    /// # Errors
+    /// Those of [`Authenticator::authenticate`].
+    pub async fn log_in(&self, credentials: &Credentials, peer: Option<IpAddr>) -> Result<LoggedIn> {
+        let principal = self.authenticate(credentials, peer).await?;
+        // What a token of a program may do is not what its user may: it stays what it is.
+        if let Credentials::Token(token) = credentials {
+            return Ok(LoggedIn { principal, token: token.clone() });
+        }
+        if let Credentials::Password { password, .. } = credentials
+            && secret::token_id(password).is_some()
+        {
+            return Ok(LoggedIn { principal, token: password.clone() });
+        }
+        let catalog = self.0.probe.catalog(PROBE_AGE).await?;
+        let users = catalog.users();
+        let name = principal.user().unwrap_or_default();
+        let user = users.get(name).ok_or_else(wrong)?;
+        let until_ms = self.now_ms() + SESSION.as_millis() as i64;
+        Ok(LoggedIn { token: users.key.session(name, user.generation, until_ms), principal })
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.0.probe.root().store().ambient().wall_ms()
+    }
+
+    async fn find(&self, credentials: &Credentials, peer: Option<IpAddr>) -> Result<Principal> {
+        let (user, password) = match credentials {
+            Credentials::None => return Err(Error::unauthenticated("this takes a token, or a user and a password")),
+            Credentials::Token(token) => (None, token),
+            Credentials::Password { user, password } => (Some(user.as_str()), password),
+        };
+        let is_token = secret::token_id(password).is_some() || secret::is_session(password);
+        let catalog = self.0.probe.catalog(PROBE_AGE).await?;
+        match user {
+            // Nobody guesses a token: tries are not counted.
+            _ if is_token => self.by_token(catalog.users(), password),
+            Some(user) => self.by_password(catalog.users(), user, password, peer).await,
+            None => Err(wrong()),
+        }
+    }
+
+    fn by_token(&self, users: &Users, text: &str) -> Result<Principal> {
+        let now_ms = self.now_ms();
+        if let Some((name, generation)) = users.key.user_of(text, now_ms) {
+            let user = users.get(&name).filter(|user| user.generation == generation).ok_or_else(wrong)?;
+            return admitted(&name, user);
+        }
+        let (name, user, token) = users.by_token(text).ok_or_else(wrong)?;
+        if token.expires_ms.is_some_and(|at| at <= now_ms) {
+            return Err(Error::unauthenticated("this token has expired"));
+        }
+        admitted(name, user)?;
+        Ok(Principal::new(name, user.rights_of(token)))
+    }
+
+    async fn by_password(&self, users: &Users, name: &str, password: &str, peer: Option<IpAddr>) -> Result<Principal> {
+        if password.len() > secret::MAX_PASSWORD || name.len() > Users::MAX_NAME {
+            return Err(wrong());
+        }
+        let user = users.get(name);
+        let hash = user.and_then(|user| user.password.clone());
+        let mut told = hmac::Context::with_key(&self.0.key);
+        told.update(name.as_bytes());
+        told.update(&[0]);
+        told.update(password.as_bytes());
+        let key: [u8; 32] = told.sign().as_ref().try_into().expect("SHA-256 has 32 bytes");
+        let is_known = {
+            let known = self.0.known.lock();
+            known.get(&key).is_some_and(|(at, right)| at.elapsed() < KNOWN && Some(right) == hash.as_ref())
+        };
+        // Who was right lately need not wait for those who guess.
+        if !is_known {
+            self.check_password(name, password, hash.clone(), peer).await?;
+        }
+        let (Some(user), Some(hash)) = (user, hash) else { return Err(wrong()) };
+        if !is_known {
+            let mut known = self.0.known.lock();
+            if known.len() >= MOST_KNOWN {
+                known.retain(|_, (at, _)| at.elapsed() < KNOWN);
+            }
+            if known.len() >= MOST_KNOWN {
+                known.clear();
+            }
+            known.insert(key, (Instant::now(), hash));
+        }
+        admitted(name, user)
+    }
+
+    /// Makes the hash of a password and compares it, unless there were too many wrong ones.
+    async fn check_password(
+        &self,
+        name: &str,
+        password: &str,
+        hash: Option<String>,
+        peer: Option<IpAddr>,
+    ) -> Result<()> {
+        let failures = &self.0.failures;
+        if let Some(wait) = failures.wait(peer, Some(name), Instant::now()) {
+            return Err(Error::unauthenticated("too many wrong passwords; wait").with("seconds", wait.as_secs().max(1)));
+        }
+        let turn = tokio::time::timeout(PATIENCE, self.0.hashing.acquire()).await;
+        let _turn = turn
+            .ok()
+            .and_then(Result::ok)
+            .ok_or_else(|| Error::unavailable("too many passwords are being checked; try again, or use a token"))?;
+        let password = password.to_owned();
+        if offload(move || Ok(is_password(&password, hash.as_deref()))).await? {
+            return Ok(());
+        }
+        failures.add(peer, Some(name), Instant::now());
+        Err(wrong())
+    }
+}
+
+fn wrong() -> Error {
+    Error::unauthenticated("wrong user, password or token")
+}
+
+fn admitted(name: &str, user: &User) -> Result<Principal> {
+    if user.disabled {
+        return Err(Error::unauthenticated("this user is disabled").with("user", name));
+    }
+    Ok(Principal::new(name, user.rights()))
+}

@@ -1,0 +1,244 @@
+//! What somebody may do.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::{Error, Result},
+    ids::DatabaseId,
+    schema::Database,
+};
+
+/// What one may do with a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Privilege {
+    /// Query it.
+    Read,
+    /// Write, define and delete in it.
+    Write,
+}
+
+/// Some of the privileges.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Privileges {
+    /// Whether [`Privilege::Read`] is among them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub read: bool,
+    /// Whether [`Privilege::Write`] is among them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub write: bool,
+}
+
+impl Privileges {
+    /// All of them.
+    pub const ALL: Self = Self { read: true, write: true };
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+
+    fn has(self, privilege: Privilege) -> bool {
+        match privilege {
+            Privilege::Read => self.read,
+            Privilege::Write => self.write,
+        }
+    }
+
+    /// Those of either.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self { read: self.read || other.read, write: self.write || other.write }
+    }
+
+    /// Those of both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { read: self.read && other.read, write: self.write && other.write }
+    }
+
+    /// Without those of the other.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self { read: self.read && !other.read, write: self.write && !other.write }
+    }
+}
+
+impl fmt::Display for Privileges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.read, self.write) {
+            (true, true) => "ALL",
+            (true, false) => "READ",
+            (false, true) => "WRITE",
+            (false, false) => "NOTHING",
+        })
+    }
+}
+
+/// What privileges are granted on; as text `*` or the database's id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// Every database, also those to come, which may be created.
+    Everywhere,
+    /// One database; another of its name is another one.
+    Database(DatabaseId),
+}
+
+impl Serialize for Scope {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Scope::Everywhere => to.serialize_str("*"),
+            Scope::Database(id) => to.collect_str(&id.0),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Scope {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        match text.as_str() {
+            "*" => Ok(Scope::Everywhere),
+            id => id.parse().map(|id| Scope::Database(DatabaseId(id))).map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+/// What privileges somebody has on what.
+pub type Grants = BTreeMap<Scope, Privileges>;
+
+/// What somebody may do.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Rights {
+    /// Everything: an administrator, or everybody where nobody is asked.
+    Admin,
+    /// What was granted.
+    Granted(Grants),
+}
+
+impl Rights {
+    /// Whether a database may be read or written.
+    pub fn may(&self, privilege: Privilege, database: DatabaseId) -> bool {
+        match self {
+            Rights::Admin => true,
+            Rights::Granted(grants) => {
+                let of = |scope| grants.get(&scope).is_some_and(|p| p.has(privilege));
+                of(Scope::Everywhere) || of(Scope::Database(database))
+            }
+        }
+    }
+
+    /// Whether databases may be created.
+    pub fn may_create(&self) -> bool {
+        match self {
+            Rights::Admin => true,
+            Rights::Granted(grants) => grants.get(&Scope::Everywhere).is_some_and(|p| p.write),
+        }
+    }
+
+    /// What both of them allow.
+    #[must_use]
+    pub fn narrowed(self, by: &Grants) -> Self {
+        let Rights::Granted(own) = self else { return Rights::Granted(by.clone()) };
+        let everywhere = |grants: &Grants| grants.get(&Scope::Everywhere).copied().unwrap_or_default();
+        let (own_all, by_all) = (everywhere(&own), everywhere(by));
+        let of = |grants: &Grants, scope, all: Privileges| grants.get(scope).copied().unwrap_or_default().or(all);
+        let both =
+            own.keys().chain(by.keys()).map(|scope| (*scope, of(&own, scope, own_all).and(of(by, scope, by_all))));
+        Rights::Granted(both.filter(|(_, privileges)| !privileges.is_empty()).collect())
+    }
+}
+
+/// Who asks, and what that one may do. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Principal(Option<Arc<(String, Rights)>>);
+
+impl fmt::Debug for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Principal").field(&self.user()).finish()
+    }
+}
+
+impl Default for Principal {
+    /// [`Principal::ANYONE`].
+    fn default() -> Self {
+        Self::ANYONE
+    }
+}
+
+impl Principal {
+    /// Whoever comes where nobody is asked who they are: may do everything.
+    pub const ANYONE: Self = Self(None);
+
+    /// A user.
+    pub fn new(user: &str, rights: Rights) -> Self {
+        Self(Some(Arc::new((user.to_owned(), rights))))
+    }
+
+    /// The user's name; `None` where nobody was asked.
+    pub fn user(&self) -> Option<&str> {
+        self.0.as_ref().map(|known| known.0.as_str())
+    }
+
+    /// What they may do; `None` where nobody was asked, which is everything.
+    pub fn rights(&self) -> Option<&Rights> {
+        self.0.as_ref().map(|known| &known.1)
+    }
+
+    /// Whether they may do everything.
+    pub fn is_admin(&self) -> bool {
+        self.rights().is_none_or(|rights| *rights == Rights::Admin)
+    }
+
+    /// Whether they may read or write a database.
+    pub fn may(&self, privilege: Privilege, database: DatabaseId) -> bool {
+        self.rights().is_none_or(|rights| rights.may(privilege, database))
+    }
+
+    /// Whether they may do anything with a database.
+    pub fn knows(&self, database: DatabaseId) -> bool {
+        self.may(Privilege::Read, database) || self.may(Privilege::Write, database)
+    }
+
+    /// That they may read or write a database.
+    ///
+    /// # Errors
+    /// [`Kind::Forbidden`](crate::Kind::Forbidden) naming user, privilege and database.
+    pub fn check(&self, privilege: Privilege, database: &Database) -> Result<()> {
+        if self.may(privilege, database.id) {
+            return Ok(());
+        }
+        let verb = match privilege {
+            Privilege::Read => "read",
+            Privilege::Write => "write",
+        };
+        Err(self.refused(format!("not authorized to {verb} this database")).with("database", &database.name))
+    }
+
+    /// That they may create databases.
+    ///
+    /// # Errors
+    /// [`Kind::Forbidden`](crate::Kind::Forbidden).
+    pub fn check_create(&self) -> Result<()> {
+        if self.rights().is_none_or(Rights::may_create) {
+            return Ok(());
+        }
+        Err(self.refused("not authorized to create databases: that takes WRITE on *.*"))
+    }
+
+    /// That they are an administrator.
+    ///
+    /// # Errors
+    /// [`Kind::Forbidden`](crate::Kind::Forbidden) naming what was to be done.
+    pub fn check_admin(&self, what: &str) -> Result<()> {
+        if self.is_admin() {
+            return Ok(());
+        }
+        Err(self.refused(format!("only an administrator may {what}")))
+    }
+
+    fn refused(&self, message: impl Into<String>) -> Error {
+        Error::forbidden(message).with("user", self.user().unwrap_or_default())
+    }
+}

@@ -1,0 +1,180 @@
+//! Passwords and tokens: made, kept as hashes, compared in a time that tells nothing.
+//!
+//! | | text | kept |
+//! |---|---|---|
+//! | password | what a person chose | argon2id with a salt of its own |
+//! | token of a program | `tl_<id>_<secret>`, 256 random bits | SHA-256 |
+//! | token of a session | `tls_<user>.<generation>.<until>.<signature>` | nothing: HMAC-SHA-256 with the catalog's key |
+
+use std::fmt;
+
+use argon2::{
+    Algorithm, Argon2, Params, PasswordHasher, PasswordVerifier, Version,
+    password_hash::{PasswordHash, SaltString},
+};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use ring::{
+    digest, hmac,
+    rand::{SecureRandom, SystemRandom},
+};
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
+
+use crate::error::{Error, Result};
+
+/// The shortest password that is taken, in characters.
+pub const MIN_PASSWORD: usize = 8;
+/// The longest, in bytes.
+pub const MAX_PASSWORD: usize = 1_024;
+/// 19 MiB, two passes, one lane: what OWASP's cheat sheet on the storage of passwords asks of argon2id at least.
+const COST: (u32, u32, u32) = (19_456, 2, 1);
+
+const PROGRAM: &str = "tl_";
+const SESSION: &str = "tls_";
+
+/// Random bytes of the system.
+fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let none = |_| Error::unavailable("the system has no random bytes");
+    SystemRandom::new().fill(&mut bytes).map_err(none)?;
+    Ok(bytes)
+}
+
+fn argon2() -> Argon2<'static> {
+    let (memory, passes, lanes) = COST;
+    let params = Params::new(memory, passes, lanes, None).expect("constants within their bounds");
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+}
+
+/// What is kept of a password; takes tens of milliseconds and 19 MiB.
+///
+/// # Errors
+/// [`Kind::Invalid`](crate::Kind::Invalid) for one that is too short or too long.
+pub fn hash_password(password: &str) -> Result<String> {
+    if password.chars().count() < MIN_PASSWORD || password.len() > MAX_PASSWORD {
+        return Err(Error::invalid("a password has at least 8 characters, and at most 1024 bytes")
+            .with("found", format!("{} characters", password.chars().count())));
+    }
+    let fault = |e: argon2::password_hash::Error| Error::internal("a password has no hash").with("reason", e);
+    let salt = SaltString::encode_b64(&random::<16>()?).map_err(fault)?;
+    Ok(argon2().hash_password(password.as_bytes(), &salt).map_err(fault)?.to_string())
+}
+
+/// Whether a password is the one of a hash; takes as long where there is none.
+pub(super) fn is_password(password: &str, hash: Option<&str>) -> bool {
+    /// Of a password that nobody has.
+    const NOBODYS: &str =
+        "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    let known = hash.and_then(|hash| PasswordHash::new(hash).ok());
+    let is_known = known.is_some();
+    let Some(hash) = known.or_else(|| PasswordHash::new(NOBODYS).ok()) else { return false };
+    argon2().verify_password(password.as_bytes(), &hash).is_ok() && is_known
+}
+
+/// A new token of a program: its id, its text, which is told once, and what is kept of it.
+///
+/// # Errors
+/// [`Kind::Unavailable`](crate::Kind::Unavailable) without random bytes.
+pub fn new_token() -> Result<(String, Secret, Digest)> {
+    let id: String = random::<8>()?.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = format!("{PROGRAM}{id}_{}", URL_SAFE_NO_PAD.encode(random::<32>()?));
+    let digest = Digest::of(&text);
+    Ok((id, Secret::new(text), digest))
+}
+
+/// The id in the text of a program's token, whether or not there is such a token.
+pub(super) fn token_id(text: &str) -> Option<&str> {
+    let (id, _) = text.strip_prefix(PROGRAM)?.split_once('_')?;
+    (id.len() == 16).then_some(id)
+}
+
+/// Whether a text is a session's token, or was meant as one.
+pub(super) fn is_session(text: &str) -> bool {
+    text.starts_with(SESSION)
+}
+
+/// A text that nobody is shown: a password, or the text of a token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+impl Secret {
+    /// Hides a text.
+    pub fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The text, for who needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+/// SHA-256 of a secret with as many random bits; as text 43 characters of base64url.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Digest(String);
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Digest(…)")
+    }
+}
+
+impl Digest {
+    pub(super) fn of(secret: &str) -> Self {
+        Self(URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, secret.as_bytes())))
+    }
+
+    pub(super) fn equals(&self, other: &Self) -> bool {
+        self.0.as_bytes().ct_eq(other.0.as_bytes()).into()
+    }
+}
+
+/// What the tokens of sessions are signed with: 32 random bytes in base64url.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SigningKey(String);
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SigningKey(…)")
+    }
+}
+
+impl SigningKey {
+    pub(super) fn random() -> Result<Self> {
+        Ok(Self(URL_SAFE_NO_PAD.encode(random::<32>()?)))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn hmac(&self) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, self.0.as_bytes())
+    }
+
+    /// The token of a session of a user.
+    pub(super) fn session(&self, user: &str, generation: u64, until_ms: i64) -> String {
+        let told = format!("{}.{generation}.{until_ms}", URL_SAFE_NO_PAD.encode(user));
+        let signature = URL_SAFE_NO_PAD.encode(hmac::sign(&self.hmac(), told.as_bytes()));
+        format!("{SESSION}{told}.{signature}")
+    }
+
+    /// Whose session a token is of, and of which generation, if it was signed with this key and is not over.
+    pub(super) fn user_of(&self, text: &str, now_ms: i64) -> Option<(String, u64)> {
+        let (told, signature) = text.strip_prefix(SESSION)?.rsplit_once('.')?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
+        if self.is_empty() || hmac::verify(&self.hmac(), told.as_bytes(), &signature).is_err() {
+            return None;
+        }
+        let mut parts = told.split('.');
+        let user = String::from_utf8(URL_SAFE_NO_PAD.decode(parts.next()?).ok()?).ok()?;
+        let (generation, until_ms) = (parts.next()?.parse().ok()?, parts.next()?.parse::<i64>().ok()?);
+        (now_ms < until_ms).then_some((user, generation))
+    }
+}

@@ -1,0 +1,307 @@
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::HeaderMap;
+
+use super::{failures::Failures, secret::is_password, *};
+use crate::{
+    error::{Kind, Result},
+    ids::DatabaseId,
+    meta::Root,
+    store::{Ambient, Store, System},
+};
+
+const PASSWORD: &str = "correct horse";
+const HERE: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+
+/// A wall clock that can be moved.
+#[derive(Debug, Default)]
+struct Later(AtomicI64);
+
+impl Ambient for Later {
+    fn wall_ns(&self) -> i64 {
+        System.wall_ns() + self.0.load(Ordering::SeqCst) * 1_000_000_000
+    }
+
+    fn random(&self) -> u64 {
+        System.random()
+    }
+}
+
+fn user(password: Option<&str>, admin: bool) -> User {
+    User {
+        password: password.map(|p| hash_password(p).unwrap()),
+        generation: 0,
+        admin,
+        disabled: false,
+        grants: Grants::new(),
+        tokens: Default::default(),
+    }
+}
+
+struct Place {
+    root: Root,
+    clock: Arc<Later>,
+    authenticator: Authenticator,
+}
+
+impl Place {
+    /// A root with the administrator `ada`, and `bob`, who may read database 0.
+    async fn new() -> Self {
+        let clock = Arc::new(Later::default());
+        let root = Root::open(Store::in_memory().with_ambient(clock.clone())).await.unwrap();
+        let authenticator = Authenticator::new(root.clone()).unwrap();
+        let place = Self { root, clock, authenticator };
+        place
+            .change(|users| {
+                users.add("ada", user(Some(PASSWORD), true))?;
+                let mut bob = user(Some("battery staple"), false);
+                bob.grant(Scope::Database(DatabaseId(0)), Privileges { read: true, write: false });
+                users.add("bob", bob)
+            })
+            .await;
+        place
+    }
+
+    /// Another node changes users.
+    async fn change(&self, mut change: impl FnMut(&mut Users) -> Result<()> + Send) {
+        self.root.commit(&[], |draft| change(draft.users_mut())).await.unwrap();
+    }
+
+    async fn log_in(&self, name: &str, password: &str) -> Result<LoggedIn> {
+        let credentials = Credentials::Password { user: name.into(), password: password.into() };
+        self.authenticator.log_in(&credentials, HERE).await
+    }
+
+    async fn by_token(&self, token: &str) -> Result<Principal> {
+        self.authenticator.authenticate(&Credentials::Token(token.into()), HERE).await
+    }
+
+    async fn add_token(&self, of: &str, name: &str, expires_ms: Option<i64>, grants: Option<Grants>) -> Secret {
+        let (id, text, digest) = new_token().unwrap();
+        let token = ApiToken { name: name.into(), digest, created_ms: 0, expires_ms, grants };
+        self.change(|users| users.get_mut(of).map(|user| drop(user.tokens.insert(id.clone(), token.clone())))).await;
+        text
+    }
+}
+
+fn refused<T: std::fmt::Debug>(result: Result<T>) -> String {
+    let error = result.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unauthenticated, "{error}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn a_password_lets_its_user_in_and_so_does_the_token_of_the_session_until_the_password_changes() {
+    let place = Place::new().await;
+    let ada = place.log_in("ada", PASSWORD).await.unwrap();
+    assert!(ada.principal.is_admin() && ada.principal.user() == Some("ada"));
+    assert_eq!(place.by_token(&ada.token).await.unwrap(), ada.principal);
+    // As it travels where clients know passwords only.
+    assert_eq!(place.log_in("whoever", &ada.token).await.unwrap().principal, ada.principal);
+    let bob = place.log_in("bob", "battery staple").await.unwrap();
+    assert!(!bob.principal.is_admin());
+    let mut forged = ada.token.clone();
+    forged.replace_range(4..8, &bob.token[4..8]);
+    for wrong in [&forged, "tls_", "tls_a.b.c.d", "tl_0123456789abcdef_x", "", "Bearer"] {
+        refused(place.by_token(wrong).await);
+    }
+    for (name, password) in [("ada", "battery staple"), ("ada", ""), ("eve", PASSWORD), ("", ""), ("Ada", PASSWORD)] {
+        refused(place.log_in(name, password).await);
+    }
+    refused(place.authenticator.authenticate(&Credentials::None, HERE).await);
+    place.change(|users| users.get_mut("ada").map(|ada| ada.set_password(hash_password("another one").unwrap()))).await;
+    refused(place.by_token(&ada.token).await);
+    refused(place.log_in("ada", PASSWORD).await);
+    let again = place.log_in("ada", "another one").await.unwrap();
+    place.clock.0.store(LoggedIn::SECONDS as i64 + 1, Ordering::SeqCst);
+    refused(place.by_token(&again.token).await);
+}
+
+#[tokio::test]
+async fn a_token_has_no_more_than_its_user_has_now_and_ends_when_it_says() {
+    let place = Place::new().await;
+    let (zero, one) = (DatabaseId(0), DatabaseId(1));
+    let whole = place.add_token("bob", "whole", None, None).await;
+    let wide = Grants::from([(Scope::Everywhere, Privileges::ALL)]);
+    let wide = place.add_token("bob", "wide", None, Some(wide)).await;
+    let other = Grants::from([(Scope::Database(one), Privileges::ALL)]);
+    let other = place.add_token("ada", "other", None, Some(other)).await;
+    for token in [&whole, &wide] {
+        let found = place.by_token(token.expose()).await.unwrap();
+        let may =
+            [(Privilege::Read, zero), (Privilege::Write, zero), (Privilege::Read, one)].map(|(p, d)| found.may(p, d));
+        assert_eq!(may, [true, false, false]);
+    }
+    let found = place.by_token(other.expose()).await.unwrap();
+    assert!(!found.is_admin() && found.may(Privilege::Write, one) && !found.may(Privilege::Read, zero));
+    assert_eq!(found.check_create().unwrap_err().kind(), Kind::Forbidden);
+    // A session that begins with a token is that token's.
+    assert_eq!(place.log_in("x", other.expose()).await.unwrap().token, other.expose());
+
+    let brief = place.add_token("ada", "brief", Some(System.wall_ms() + 60_000), None).await;
+    assert!(place.by_token(brief.expose()).await.unwrap().is_admin());
+    place.clock.0.store(61, Ordering::SeqCst);
+    assert_eq!(refused(place.by_token(brief.expose()).await), "this token has expired");
+    place.change(|users| users.get_mut("bob").map(|bob| bob.disabled = true)).await;
+    refused(place.by_token(whole.expose()).await);
+    refused(place.log_in("bob", "battery staple").await);
+    place.change(|users| users.get_mut("ada").map(|ada| ada.tokens.clear())).await;
+    refused(place.by_token(other.expose()).await);
+}
+
+#[tokio::test]
+async fn what_another_node_changed_holds_here_after_the_age_of_a_probe() {
+    let store = Store::in_memory();
+    let (here, there) = (Root::open(store.clone()).await.unwrap(), Root::open(store).await.unwrap());
+    there.commit(&[], |draft| draft.users_mut().add("ada", user(Some(PASSWORD), true))).await.unwrap();
+    let authenticator = Authenticator::new(here).unwrap();
+    tokio::time::sleep(crate::meta::PROBE_AGE).await;
+    let credentials = Credentials::Password { user: "ada".into(), password: PASSWORD.into() };
+    assert!(authenticator.authenticate(&credentials, None).await.is_ok());
+    there.commit(&[], |draft| draft.users_mut().add("eve", user(None, true))).await.unwrap();
+    there.commit(&[], |draft| draft.users_mut().remove("ada")).await.unwrap();
+    tokio::time::sleep(crate::meta::PROBE_AGE).await;
+    refused(authenticator.authenticate(&credentials, None).await);
+}
+
+#[tokio::test]
+async fn after_many_wrong_passwords_the_right_one_waits_but_not_that_of_others() {
+    let place = Place::new().await;
+    assert!(place.log_in("ada", PASSWORD).await.is_ok());
+    for name in ["bob", "ada"] {
+        for _ in 0..10 {
+            refused(place.log_in(name, "wrong again").await);
+        }
+    }
+    for _ in 0..1_000 {
+        refused(place.by_token("wrong").await);
+    }
+    assert!(refused(place.log_in("bob", "battery staple").await).contains("too many wrong"));
+    assert!(place.log_in("ada", PASSWORD).await.is_ok(), "who was right lately goes on");
+    let elsewhere = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
+    let bob = Credentials::Password { user: "bob".into(), password: "battery staple".into() };
+    assert!(place.authenticator.authenticate(&bob, elsewhere).await.is_ok(), "nobody locks another one out");
+}
+
+#[test]
+fn failures_are_forgiven_one_by_one_and_their_number_is_bounded() {
+    let (failures, start) = (Failures::default(), Instant::now());
+    for _ in 0..12 {
+        failures.add(HERE, Some("bob"), start);
+    }
+    assert!(failures.wait(HERE, Some("bob"), start).is_some() && failures.wait(HERE, Some("ada"), start).is_none());
+    assert!(failures.wait(HERE, Some("bob"), start + Duration::from_secs(17)).is_some());
+    assert!(failures.wait(HERE, Some("bob"), start + Duration::from_secs(18)).is_none());
+    for n in 0..100 {
+        failures.add(HERE, Some(&n.to_string()), start);
+    }
+    assert!(failures.wait(HERE, Some("ada"), start).is_some(), "an address that tries many users");
+}
+
+#[test]
+fn credentials_come_in_the_way_of_any_client() {
+    let of = |authorization: Option<&str>, uri: &str| {
+        let mut headers = HeaderMap::new();
+        if let Some(value) = authorization {
+            headers.insert("authorization", value.parse().unwrap());
+        }
+        Credentials::of(&headers, &uri.parse().unwrap())
+    };
+    let ada = Credentials::Password { user: "ada".into(), password: "a:b c".into() };
+    let basic = format!("Basic {}", STANDARD.encode("ada:a:b c"));
+    for found in [
+        of(Some(&basic), "/write?u=x&p=y"),
+        of(Some("Token ada:a:b c"), "/"),
+        of(None, "/write?db=d&u=ada&p=a%3Ab+c"),
+        of(None, "/rest/login/ada/a%3Ab%20c"),
+    ] {
+        assert_eq!(found, ada);
+    }
+    assert_eq!(
+        of(None, "/rest/login/ada/a+b%26c%3Dd"),
+        Credentials::Password { user: "ada".into(), password: "a+b&c=d".into() }
+    );
+    for found in
+        [of(Some("Bearer T"), "/"), of(Some("token  T"), "/"), of(Some("Taosd T"), "/"), of(None, "/rest/sql?token=T")]
+    {
+        assert_eq!(found, Credentials::Token("T".into()));
+    }
+    for nothing in [Some("Bearer None"), Some("Bearer"), Some("Digest x"), Some("Basic ###"), None] {
+        assert_eq!(of(nothing, "/write?db=p"), Credentials::None, "{nothing:?}");
+    }
+    assert!(!format!("{ada:?}").contains("a:b c"));
+    let padded = format!("Basic {}", STANDARD.encode("eve:pass"));
+    assert!(padded.ends_with('='));
+    assert_eq!(of(Some(&padded), "/"), of(Some(padded.trim_end_matches('=')), "/"));
+    assert_ne!(of(Some(&padded), "/"), Credentials::None);
+}
+
+#[test]
+fn nothing_that_is_kept_shows_a_secret() {
+    let mut users = Users::default();
+    users.add("ada", user(Some(PASSWORD), true)).unwrap();
+    let (id, text, digest) = new_token().unwrap();
+    let token = ApiToken { name: "t".into(), digest, created_ms: 0, expires_ms: None, grants: None };
+    users.get_mut("ada").unwrap().tokens.insert(id.clone(), token);
+    let kept = serde_json::to_string(&users).unwrap();
+    assert!(!kept.contains(PASSWORD) && !kept.contains(text.expose()));
+    let secret = text.expose().rsplit_once('_').unwrap().1;
+    let hash = users.get("ada").unwrap().password.clone().unwrap();
+    let shown = format!("{users:?} {text:?}");
+    assert!(!shown.contains(&hash) && !shown.contains(secret) && !kept.contains(secret), "{shown}");
+    assert_eq!(serde_json::from_str::<Users>(&kept).unwrap(), users);
+    assert!(is_password(PASSWORD, Some(&hash)) && !is_password(PASSWORD, None) && !is_password("", Some(&hash)));
+    for short in ["", "1234567", &"x".repeat(MAX_PASSWORD + 1)] {
+        assert_eq!(hash_password(short).unwrap_err().kind(), Kind::Invalid);
+    }
+}
+
+#[test]
+fn the_last_administrator_stays_and_names_are_names() {
+    let mut users = Users::default();
+    users.add("ada", user(None, true)).unwrap();
+    users.add("bob", user(None, false)).unwrap();
+    assert_eq!(users.clone().remove("ada").unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(users.add("bob", user(None, true)).unwrap_err().kind(), Kind::Invalid);
+    users.get_mut("ada").unwrap().disabled = true;
+    assert!(users.check().is_err());
+    for wrong in ["", "a b", "a:b", "a/b", "x\n", &"x".repeat(65)] {
+        assert_eq!(users.add(wrong, user(None, false)).unwrap_err().kind(), Kind::Invalid, "{wrong:?}");
+    }
+}
+
+#[test]
+fn narrowing_gives_what_both_allow() {
+    let grants = |of: &[(Option<u32>, bool, bool)]| -> Grants {
+        let scope = |id: Option<u32>| id.map_or(Scope::Everywhere, |id| Scope::Database(DatabaseId(id)));
+        of.iter().map(|(id, read, write)| (scope(*id), Privileges { read: *read, write: *write })).collect()
+    };
+    let all: Vec<_> = [None, Some(0), Some(1)]
+        .into_iter()
+        .flat_map(|id| [(false, false), (true, false), (false, true), (true, true)].map(|(r, w)| (id, r, w)))
+        .collect();
+    let pairs: Vec<Grants> =
+        all.iter().flat_map(|a| all.iter().map(move |b| [*a, *b])).map(|pair| grants(&pair)).collect();
+    for own in &pairs {
+        for by in &pairs {
+            let both = Rights::Granted(own.clone()).narrowed(by);
+            for database in [0, 1, 2].map(DatabaseId) {
+                for privilege in [Privilege::Read, Privilege::Write] {
+                    let may = |grants: &Grants| Rights::Granted(grants.clone()).may(privilege, database);
+                    assert_eq!(both.may(privilege, database), may(own) && may(by), "{own:?} {by:?}");
+                }
+            }
+        }
+    }
+    assert_eq!(Rights::Admin.narrowed(&pairs[7]), Rights::Granted(pairs[7].clone()));
+}

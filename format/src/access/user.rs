@@ -1,0 +1,203 @@
+//! Users and the tokens of their programs, as the catalog keeps them.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Privileges, Rights, Scope,
+    rights::Grants,
+    secret::{self, Digest, SigningKey},
+};
+use crate::{
+    error::{Error, Result},
+    ids::DatabaseId,
+};
+
+/// The section of users.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Users {
+    /// What the tokens of sessions are signed with.
+    pub(super) key: SigningKey,
+    users: BTreeMap<String, User>,
+}
+
+/// A user: a person or a program.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// The hash of the password; without one only tokens let this user in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<String>,
+    /// Changes with whatever ends the sessions of this user.
+    #[serde(default)]
+    pub generation: u64,
+    /// May do everything.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub admin: bool,
+    /// May not come in.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disabled: bool,
+    /// What is granted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub grants: Grants,
+    /// By id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tokens: BTreeMap<String, ApiToken>,
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { password, generation, admin, disabled, grants, tokens } = self;
+        f.debug_struct("User")
+            .field("has_password", &password.is_some())
+            .field("generation", generation)
+            .field("admin", admin)
+            .field("disabled", disabled)
+            .field("grants", grants)
+            .field("tokens", tokens)
+            .finish()
+    }
+}
+
+/// What a program comes in with: as its user, with no more than the user's rights.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiToken {
+    /// What people call it; of the tokens of a user only one has it.
+    pub name: String,
+    /// Of its text.
+    pub digest: Digest,
+    /// When it was made, milliseconds since the epoch.
+    pub created_ms: i64,
+    /// From when on it lets nobody in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_ms: Option<i64>,
+    /// What it is narrowed to; without this it has the user's rights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grants: Option<Grants>,
+}
+
+impl User {
+    /// What the user may do.
+    pub fn rights(&self) -> Rights {
+        if self.admin { Rights::Admin } else { Rights::Granted(self.grants.clone()) }
+    }
+
+    /// What one of the user's tokens may do.
+    pub fn rights_of(&self, token: &ApiToken) -> Rights {
+        match &token.grants {
+            None => self.rights(),
+            Some(grants) => self.rights().narrowed(grants),
+        }
+    }
+
+    /// Grants more.
+    pub fn grant(&mut self, scope: Scope, privileges: Privileges) {
+        let known = self.grants.entry(scope).or_default();
+        *known = known.or(privileges);
+    }
+
+    /// Takes away, from tokens as well: they have no more than the user.
+    pub fn revoke(&mut self, scope: Scope, privileges: Privileges) {
+        if let Some(known) = self.grants.get_mut(&scope) {
+            *known = known.without(privileges);
+        }
+        self.grants.retain(|_, privileges| !privileges.is_empty());
+    }
+
+    /// Sets the password, and ends the user's sessions.
+    pub fn set_password(&mut self, hash: String) {
+        self.password = Some(hash);
+        self.generation += 1;
+    }
+}
+
+impl Users {
+    /// The longest name of a user, in bytes.
+    pub const MAX_NAME: usize = 64;
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.users.is_empty()
+    }
+
+    /// The user of exactly this name.
+    pub fn get(&self, name: &str) -> Option<&User> {
+        self.users.get(name)
+    }
+
+    /// The users by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &User)> {
+        self.users.iter().map(|(name, user)| (name.as_str(), user))
+    }
+
+    /// The user of this name, to be changed.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`](crate::Kind::NotFound).
+    pub fn get_mut(&mut self, name: &str) -> Result<&mut User> {
+        self.users.get_mut(name).ok_or_else(|| Error::not_found("there is no such user").with("user", name))
+    }
+
+    /// Adds a user.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) where the name is taken, or none.
+    pub fn add(&mut self, name: &str, user: User) -> Result<()> {
+        let is_name = !name.is_empty()
+            && name.len() <= Self::MAX_NAME
+            && !name.contains(|c: char| c.is_control() || c.is_whitespace() || ":/'\"`".contains(c));
+        if !is_name {
+            return Err(Error::invalid("the name of a user has 1 to 64 bytes, no space, quote, colon or slash")
+                .with("found", name.escape_debug()));
+        }
+        if self.users.contains_key(name) {
+            return Err(Error::invalid("a user of this name exists").with("user", name));
+        }
+        if self.users.is_empty() && self.key.is_empty() {
+            self.key = SigningKey::random()?;
+        }
+        self.users.insert(name.to_owned(), user);
+        Ok(())
+    }
+
+    /// Removes a user with all tokens.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`](crate::Kind::NotFound); [`Kind::Invalid`](crate::Kind::Invalid) as in [`Users::check`].
+    pub fn remove(&mut self, name: &str) -> Result<()> {
+        self.get_mut(name)?;
+        self.users.remove(name);
+        self.check()
+    }
+
+    /// That somebody is left who can administer, where there are users at all.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid).
+    pub fn check(&self) -> Result<()> {
+        if self.users.values().any(|user| user.admin && !user.disabled) {
+            return Ok(());
+        }
+        Err(Error::invalid("this would leave no administrator: make another one first"))
+    }
+
+    /// Forgets what was granted on a database that is gone.
+    pub fn forget(&mut self, database: DatabaseId) {
+        let scope = Scope::Database(database);
+        for user in self.users.values_mut() {
+            user.grants.remove(&scope);
+            user.tokens.values_mut().filter_map(|token| token.grants.as_mut()).for_each(|grants| {
+                grants.remove(&scope);
+            });
+        }
+    }
+
+    /// The user and the token that a token's text is of.
+    pub(super) fn by_token(&self, text: &str) -> Option<(&str, &User, &ApiToken)> {
+        let id = secret::token_id(text)?;
+        let found = self.users.iter().find_map(|(name, user)| Some((name.as_str(), user, user.tokens.get(id)?)));
+        let digest = Digest::of(text);
+        let (name, user, token) = found?;
+        token.digest.equals(&digest).then_some((name, user, token))
+    }
+}

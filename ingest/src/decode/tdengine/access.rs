@@ -1,0 +1,179 @@
+//! Users, rights and tokens, as TDengine and InfluxDB write them.
+
+use tidelake_format::{
+    Error, Result,
+    access::{Privileges, Secret},
+};
+
+use super::{
+    ddl::duration_ms,
+    lexer::Cursor,
+    statement::{AccessStatement, Granted, On, Statement, UserChange, unsupported},
+};
+
+/// Reads what follows CREATE USER.
+pub(super) fn create_user<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+    let if_not_exists = cursor.if_not_exists()?;
+    let name = user(cursor)?;
+    let (mut password, mut admin) = (None, false);
+    loop {
+        let with = cursor.take_word("WITH");
+        if cursor.take_word("PASS") || cursor.take_word("PASSWORD") {
+            password = Some(secret(cursor)?);
+        } else if cursor.take_word("ADMIN") {
+            admin = true;
+        } else if with && cursor.take_word("ALL") {
+            cursor.expect_word("PRIVILEGES")?;
+            admin = true;
+        } else if with || !cursor.is_at_end() {
+            return Err(cursor.unexpected("PASSWORD 'text' or ADMIN"));
+        } else {
+            return Ok(AccessStatement::CreateUser { name, if_not_exists, password, admin }.into());
+        }
+    }
+}
+
+/// Reads what follows ALTER USER.
+pub(super) fn alter_user<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+    let name = user(cursor)?;
+    let change = if cursor.take_word("PASS") || cursor.take_word("PASSWORD") {
+        UserChange::Password(secret(cursor)?)
+    } else if cursor.take_word("ENABLE") {
+        UserChange::Enabled(switch(cursor)?)
+    } else if cursor.take_word("ADMIN") {
+        UserChange::Admin(switch(cursor)?)
+    } else {
+        return Err(cursor.unexpected("PASSWORD 'text', ENABLE 0, ENABLE 1, ADMIN 0 or ADMIN 1"));
+    };
+    Ok(AccessStatement::AlterUser { name, change }.into())
+}
+
+/// Reads what follows DROP USER.
+pub(super) fn drop_user<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+    let if_exists = cursor.if_exists()?;
+    Ok(AccessStatement::DropUser { name: user(cursor)?, if_exists }.into())
+}
+
+/// Reads what follows CREATE TOKEN.
+pub(super) fn create_token<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+    let name = user(cursor)?;
+    let owner = if cursor.take_word("FOR") { Some(user(cursor)?) } else { None };
+    let mut grants = None;
+    if cursor.take_word("WITH") {
+        let grants: &mut Vec<_> = grants.insert(Vec::new());
+        loop {
+            let privileges = privileges(cursor)?;
+            cursor.expect_word("ON")?;
+            grants.push((privileges, on(cursor)?));
+            if !cursor.take(b',') {
+                break;
+            }
+        }
+    }
+    let mut expires_ms = None;
+    if cursor.take_word("EXPIRES") {
+        cursor.expect_word("IN")?;
+        let length = duration_ms(cursor)?;
+        if length <= 0 {
+            return Err(Error::invalid("a token expires after some time").with("found", format!("{length} ms")));
+        }
+        expires_ms = Some(length);
+    }
+    Ok(AccessStatement::CreateToken { name, owner, grants, expires_ms }.into())
+}
+
+/// Reads what follows DROP TOKEN.
+pub(super) fn drop_token<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+    let if_exists = cursor.if_exists()?;
+    let name = user(cursor)?;
+    let owner = if cursor.take_word("FOR") { Some(user(cursor)?) } else { None };
+    Ok(AccessStatement::DropToken { name, owner, if_exists }.into())
+}
+
+/// Reads what follows GRANT.
+pub(super) fn grant<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+    let granted = granted(cursor, "GRANT")?;
+    cursor.expect_word("TO")?;
+    Ok(AccessStatement::Grant { granted, user: user(cursor)? }.into())
+}
+
+/// Reads what follows REVOKE.
+pub(super) fn revoke<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+    let granted = granted(cursor, "REVOKE")?;
+    cursor.expect_word("FROM")?;
+    Ok(AccessStatement::Revoke { granted, user: user(cursor)? }.into())
+}
+
+fn granted(cursor: &mut Cursor<'_>, verb: &str) -> Result<Granted> {
+    if cursor.take_word("ADMIN") {
+        return Ok(Granted::Admin);
+    }
+    if !["ALL", "READ", "WRITE"].iter().any(|word| cursor.peek_word().eq_ignore_ascii_case(word)) {
+        return Err(unsupported(verb, cursor.peek_word()).with("expected", "ALL, READ, WRITE or ADMIN"));
+    }
+    let privileges = privileges(cursor)?;
+    if cursor.take_word("ON") {
+        return Ok(Granted::On(privileges, on(cursor)?));
+    }
+    match privileges {
+        Privileges::ALL => Ok(Granted::Admin),
+        _ => Err(cursor.unexpected("ON database.* or ON *.*")),
+    }
+}
+
+fn privileges(cursor: &mut Cursor<'_>) -> Result<Privileges> {
+    let mut privileges = Privileges::default();
+    loop {
+        if cursor.take_word("ALL") {
+            cursor.take_word("PRIVILEGES");
+            privileges = Privileges::ALL;
+        } else if cursor.take_word("READ") {
+            privileges.read = true;
+        } else if cursor.take_word("WRITE") {
+            privileges.write = true;
+        } else {
+            return Err(cursor.unexpected("ALL, READ or WRITE"));
+        }
+        if !cursor.take(b',') {
+            return Ok(privileges);
+        }
+    }
+}
+
+/// `*.*`, `*`, `database.*` or `database`.
+fn on(cursor: &mut Cursor<'_>) -> Result<On> {
+    let on = if cursor.take(b'*') { On::Everywhere } else { On::Database(cursor.name("a database name or *.*")?) };
+    if cursor.take(b'.') {
+        cursor.expect(b'*')?;
+    }
+    Ok(on)
+}
+
+/// A name of a user or a token: as any name, or as a text.
+fn user(cursor: &mut Cursor<'_>) -> Result<String> {
+    cursor.skip();
+    match cursor.byte() {
+        b'\'' | b'"' => cursor.text().map(|text| text.into_owned()),
+        _ => cursor.name("a name"),
+    }
+}
+
+/// A text that no message shows.
+fn secret(cursor: &mut Cursor<'_>) -> Result<Secret> {
+    cursor.skip();
+    let quoted = matches!(cursor.byte(), b'\'' | b'"');
+    let text = if quoted { cursor.text().ok() } else { None };
+    let text = text.ok_or_else(|| Error::invalid("a password stands in quotes").with("offset", cursor.at))?;
+    Ok(Secret::new(text.into_owned()))
+}
+
+fn switch(cursor: &mut Cursor<'_>) -> Result<bool> {
+    cursor.skip();
+    let on = match cursor.byte() {
+        b'0' => false,
+        b'1' => true,
+        _ => return Err(cursor.unexpected("0 or 1")),
+    };
+    cursor.at += 1;
+    Ok(on)
+}

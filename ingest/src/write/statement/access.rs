@@ -1,0 +1,204 @@
+//! Users, rights and tokens: CREATE, ALTER and DROP USER, GRANT, REVOKE, CREATE and DROP TOKEN.
+//!
+//! Each replies two seconds after it is in, when no node lets anybody in on a version before it.
+
+use tidelake_format::{
+    Error, Result,
+    access::{ApiToken, Grants, Principal, Privileges, Scope, Secret, User, Users, hash_password, new_token},
+    meta::Draft,
+    offload::offload,
+};
+use tokio::time::Instant;
+
+use super::no_database;
+use crate::{
+    decode::tdengine::{AccessStatement, Granted, On, UserChange},
+    write::{Executed, Ingest},
+};
+
+/// The most users of a root, and the most tokens of one: every node keeps them in memory.
+const MOST_USERS: usize = 10_000;
+const MOST_TOKENS: usize = 1_000;
+
+impl Ingest {
+    pub(super) async fn access(&self, statement: AccessStatement, start: Instant) -> Result<Executed> {
+        let is_own = |name: Option<&String>| match (name, self.principal.user()) {
+            (Some(name), Some(user)) => name == user,
+            (name, user) => name.is_none() && user.is_some(),
+        };
+        let is_self_service = match &statement {
+            AccessStatement::AlterUser { name, change: UserChange::Password(_) } => is_own(Some(name)),
+            AccessStatement::CreateToken { owner, .. } | AccessStatement::DropToken { owner, .. } => {
+                is_own(owner.as_ref())
+            }
+            _ => false,
+        };
+        if !is_self_service {
+            self.principal.check_admin("change users, rights and tokens of others")?;
+        }
+        let principal = &self.principal;
+        let now_ms = self.shared.ambient().wall_ms();
+        let mut secret = None;
+        let change: Box<dyn FnMut(&mut Draft) -> Result<bool> + Send> = match statement {
+            AccessStatement::CreateUser { name, if_not_exists, password, admin } => {
+                let password = hashed(password).await?;
+                Box::new(move |draft| {
+                    if if_not_exists && draft.catalog().users().get(&name).is_some() {
+                        return Ok(false);
+                    }
+                    create_user(draft.users_mut(), &name, password.clone(), admin)?;
+                    Ok(true)
+                })
+            }
+            AccessStatement::AlterUser { name, change: UserChange::Password(password) } => {
+                let hash = hashed(Some(password)).await?.unwrap_or_default();
+                Box::new(move |draft| {
+                    let user = draft.users_mut().get_mut(&name)?;
+                    check_whole(principal, user)?;
+                    user.set_password(hash.clone());
+                    Ok(true)
+                })
+            }
+            AccessStatement::AlterUser { name, change } => Box::new(move |draft| {
+                let user = draft.users_mut().get_mut(&name)?;
+                match change {
+                    UserChange::Enabled(enabled) => {
+                        user.disabled = !enabled;
+                        user.generation += 1;
+                    }
+                    UserChange::Admin(admin) => user.admin = admin,
+                    UserChange::Password(_) => {}
+                }
+                draft.users_mut().check().map(|()| true)
+            }),
+            AccessStatement::DropUser { name, if_exists } => Box::new(move |draft| {
+                if if_exists && draft.catalog().users().get(&name).is_none() {
+                    return Ok(false);
+                }
+                draft.users_mut().remove(&name).map(|()| true)
+            }),
+            AccessStatement::Grant { granted, user } => Box::new(move |draft| {
+                let on = scope_of(draft, &granted)?;
+                let user = draft.users_mut().get_mut(&user)?;
+                match on {
+                    None => user.admin = true,
+                    Some((scope, privileges)) => user.grant(scope, privileges),
+                }
+                Ok(true)
+            }),
+            AccessStatement::Revoke { granted, user } => Box::new(move |draft| {
+                let on = scope_of(draft, &granted)?;
+                let user = draft.users_mut().get_mut(&user)?;
+                match on {
+                    None => user.admin = false,
+                    Some((scope, privileges)) => user.revoke(scope, privileges),
+                }
+                draft.users_mut().check().map(|()| true)
+            }),
+            AccessStatement::CreateToken { name, owner, grants, expires_ms } => {
+                let owner = owner_of(owner, principal)?;
+                let (id, text, digest) = new_token()?;
+                secret = Some(text);
+                Box::new(move |draft| {
+                    let grants = grants.as_deref().map(|grants| scopes_of(draft, grants)).transpose()?;
+                    let user = draft.users_mut().get_mut(&owner)?;
+                    check_whole(principal, user)?;
+                    if user.tokens.values().any(|token| token.name == name) {
+                        return Err(Error::invalid("a token of this name exists")
+                            .with("token", &name)
+                            .with("user", &owner));
+                    }
+                    if user.tokens.len() >= MOST_TOKENS {
+                        return Err(Error::invalid("too many tokens of one user").with("limit", MOST_TOKENS));
+                    }
+                    let expires_ms = expires_ms.map(|length| now_ms.saturating_add(length));
+                    let token =
+                        ApiToken { name: name.clone(), digest: digest.clone(), created_ms: now_ms, expires_ms, grants };
+                    user.tokens.insert(id.clone(), token);
+                    Ok(true)
+                })
+            }
+            AccessStatement::DropToken { name, owner, if_exists } => {
+                let owner = owner_of(owner, principal)?;
+                Box::new(move |draft| {
+                    let user = draft.users_mut().get_mut(&owner)?;
+                    check_whole(principal, user)?;
+                    let before = user.tokens.len();
+                    user.tokens.retain(|_, token| token.name != name);
+                    if user.tokens.len() == before && !if_exists {
+                        return Err(Error::not_found("there is no such token")
+                            .with("token", &name)
+                            .with("user", &owner));
+                    }
+                    Ok(user.tokens.len() < before)
+                })
+            }
+        };
+        let (changed, executed) = self.define(start, change).await?;
+        self.forbidden(changed).await;
+        Ok(Executed { secret, ..executed })
+    }
+}
+
+async fn hashed(password: Option<Secret>) -> Result<Option<String>> {
+    match password {
+        None => Ok(None),
+        Some(password) => offload(move || hash_password(password.expose())).await.map(Some),
+    }
+}
+
+fn create_user(users: &mut Users, name: &str, password: Option<String>, admin: bool) -> Result<()> {
+    if users.is_empty() && !admin {
+        return Err(
+            Error::invalid("the first user is an administrator: CREATE USER … PASSWORD '…' ADMIN").with("user", name)
+        );
+    }
+    if users.iter().count() >= MOST_USERS {
+        return Err(Error::invalid("too many users").with("limit", MOST_USERS));
+    }
+    let user =
+        User { password, generation: 0, admin, disabled: false, grants: Grants::new(), tokens: Default::default() };
+    users.add(name, user)
+}
+
+/// That whoever changes this user has at least the user's own rights: a token that was narrowed makes no wider ones.
+fn check_whole(principal: &Principal, user: &User) -> Result<()> {
+    if principal.is_admin() || principal.rights() == Some(&user.rights()) {
+        return Ok(());
+    }
+    Err(Error::forbidden("a token that was narrowed may not change its user")
+        .with("user", principal.user().unwrap_or("")))
+}
+
+fn owner_of(owner: Option<String>, principal: &Principal) -> Result<String> {
+    owner.or_else(|| principal.user().map(str::to_owned)).ok_or_else(|| {
+        Error::invalid("nobody is logged in: say whose token it is").with("expected", "CREATE TOKEN name FOR user")
+    })
+}
+
+/// What is granted on what; `None` is the administrator's right to everything.
+fn scope_of(draft: &Draft, granted: &Granted) -> Result<Option<(Scope, Privileges)>> {
+    match granted {
+        Granted::Admin => Ok(None),
+        Granted::On(privileges, on) => Ok(Some((scope(draft, on)?, *privileges))),
+    }
+}
+
+fn scopes_of(draft: &Draft, grants: &[(Privileges, On)]) -> Result<Grants> {
+    let mut found = Grants::new();
+    for (privileges, on) in grants {
+        let known = found.entry(scope(draft, on)?).or_default();
+        *known = known.or(*privileges);
+    }
+    Ok(found)
+}
+
+fn scope(draft: &Draft, on: &On) -> Result<Scope> {
+    match on {
+        On::Everywhere => Ok(Scope::Everywhere),
+        On::Database(name) => {
+            let found = draft.catalog().database(name).ok_or_else(|| no_database(name))?;
+            Ok(Scope::Database(found.id))
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The part of the catalog that somebody may read.
+
+use std::sync::Arc;
+
+use tidelake_format::{
+    Result,
+    access::{Principal, Privilege},
+    ids::DatabaseId,
+    meta::Catalog,
+    schema::{Database, Supertable},
+};
+
+/// A catalog as somebody sees it: databases that they may not read are not there.
+#[derive(Debug, Clone)]
+pub struct Visible {
+    catalog: Arc<Catalog>,
+    principal: Principal,
+}
+
+impl Visible {
+    /// What somebody sees of a catalog.
+    pub(crate) fn new(catalog: Arc<Catalog>, principal: Principal) -> Self {
+        Self { catalog, principal }
+    }
+
+    /// The databases, by name.
+    pub fn databases(&self) -> impl Iterator<Item = &Arc<Database>> {
+        self.catalog.databases().filter(|d| self.principal.may(Privilege::Read, d.id))
+    }
+
+    /// The database of exactly this name, else the only one that equals it without case.
+    pub fn database(&self, name: &str) -> Option<&Arc<Database>> {
+        self.catalog.database(name).filter(|d| self.principal.may(Privilege::Read, d.id))
+    }
+
+    /// The supertables of a database, by name.
+    pub fn tables(&self, database: DatabaseId) -> impl Iterator<Item = &Arc<Supertable>> {
+        let may = self.principal.may(Privilege::Read, database);
+        self.catalog.tables(database).filter(move |_| may)
+    }
+
+    /// The supertable of exactly this name, else the only one that equals it without case.
+    pub fn table(&self, database: DatabaseId, name: &str) -> Option<&Arc<Supertable>> {
+        self.catalog.table(database, name).filter(|_| self.principal.may(Privilege::Read, database))
+    }
+
+    /// That a database, where there is one of this name, may be read.
+    ///
+    /// # Errors
+    /// [`Kind::Forbidden`](crate::Kind::Forbidden).
+    pub fn check(&self, name: &str) -> Result<()> {
+        self.catalog.database(name).map_or(Ok(()), |database| self.principal.check(Privilege::Read, database))
+    }
+
+    /// The whole catalog, and who sees it.
+    pub(crate) fn parts(&self) -> (&Arc<Catalog>, &Principal) {
+        (&self.catalog, &self.principal)
+    }
+}

@@ -1,0 +1,73 @@
+//! `tidelake access`: users, rights and tokens of a root without any server, for whoever may write to the store anyway.
+
+use anyhow::ensure;
+use clap::Args;
+use tidelake_ingest::{
+    decode::tdengine::{Statement, parse},
+    write::Ingest,
+};
+
+use crate::{cli::StoreArgs, serve};
+
+/// Which root, and what to change.
+#[derive(Debug, Args)]
+pub(crate) struct AccessArgs {
+    /// CREATE USER, ALTER USER, DROP USER, GRANT, REVOKE, CREATE TOKEN or DROP TOKEN; `-` reads them from standard input, one a
+    /// line
+    #[arg(value_name = "STATEMENT", required = true)]
+    statements: Vec<Hidden>,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// A statement that may hold a password.
+#[derive(Clone)]
+struct Hidden(String);
+
+impl std::fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
+}
+
+impl std::str::FromStr for Hidden {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// Executes the statements one after the other; prints the tokens that they make.
+///
+/// # Errors
+/// That of the first statement that fails, or is about something else; those before it took effect.
+#[expect(clippy::print_stdout, reason = "the command's result")]
+pub(crate) async fn run(args: AccessArgs) -> anyhow::Result<()> {
+    let settings = args.store.settings()?;
+    serve::logging::start(&settings)?;
+    let mut statements = Vec::new();
+    for Hidden(statement) in args.statements {
+        match statement.as_str() {
+            "-" => statements.extend(std::io::stdin().lines().collect::<Result<Vec<_>, _>>()?),
+            _ => statements.push(statement),
+        }
+    }
+    statements.retain(|statement| !statement.trim().is_empty());
+    for statement in &statements {
+        let is_access = matches!(parse(statement)?, Statement::Access(_));
+        ensure!(is_access, "expected a statement about users, rights or tokens; send others to a server");
+    }
+    let mut config = serve::ingest_config(&settings);
+    config.compact.background = false;
+    let ingest = Ingest::open(serve::open_root(&settings).await?, config).await?;
+    for statement in &statements {
+        match ingest.execute(None, statement, None).await?.secret {
+            Some(token) => println!("{}", token.expose()),
+            None => println!("done"),
+        }
+    }
+    ingest.shutdown().await;
+    ingest.root().store().close().await;
+    Ok(())
+}

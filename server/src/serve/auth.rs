@@ -1,0 +1,80 @@
+//! Whether requests have to say who sends them, and the first user who may.
+
+use anyhow::{Context, bail};
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    middleware::{Next, from_fn_with_state},
+    response::Response,
+};
+use tidelake_format::{
+    access::{Authenticator, Grants, User, hash_password},
+    meta::{Draft, Root},
+};
+
+use crate::settings::Settings;
+
+/// The user that a root's first start makes.
+const ADMIN: &str = "admin";
+/// The variable with that user's password.
+const PASSWORD: &str = "TIDELAKE_ADMIN_PASSWORD";
+
+/// Who is let in; `None` where everybody is. Makes the first administrator where there are no users yet.
+///
+/// # Errors
+/// When nobody could come in: there are no users, and no password for the first one.
+pub(super) async fn open(settings: &Settings, root: &Root) -> anyhow::Result<Option<Authenticator>> {
+    if !settings.asks_who() {
+        return Ok(None);
+    }
+    if root.refresh().await?.users().is_empty() {
+        let Some(password) = first_password(settings)? else {
+            bail!(
+                "nobody could come in: this listens on more than this machine, and the root has no users yet. Give the \
+                 password of the first one, '{ADMIN}', in {PASSWORD} or in the file of --admin-password-file; or make users \
+                 with `tidelake access`; or let everybody in with --auth off"
+            );
+        };
+        let hash = hash_password(&password).context("the administrator's password cannot be used")?;
+        let change = |draft: &mut Draft| {
+            if !draft.catalog().users().is_empty() {
+                return Ok(false); // another node was first
+            }
+            let user = User {
+                password: Some(hash.clone()),
+                generation: 0,
+                admin: true,
+                disabled: false,
+                grants: Grants::new(),
+                tokens: Default::default(),
+            };
+            draft.users_mut().add(ADMIN, user).map(|()| true)
+        };
+        if root.commit(&[], change).await?.0 {
+            tracing::info!(target: "tidelake::audit", user = ADMIN, "the first user was made");
+        }
+    }
+    Ok(Some(Authenticator::new(root.clone())?))
+}
+
+fn first_password(settings: &Settings) -> anyhow::Result<Option<String>> {
+    if let Some(path) = &settings.admin_password_file {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        return Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()));
+    }
+    Ok(std::env::var(PASSWORD).ok().filter(|password| !password.is_empty()))
+}
+
+/// Some routes, for those alone whom an authenticator knows.
+pub(super) fn guard(router: Router, authenticator: Authenticator) -> Router {
+    router.layer(from_fn_with_state(authenticator, admit))
+}
+
+async fn admit(State(authenticator): State<Authenticator>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    match authenticator.admit(&mut parts).await {
+        Ok(()) => next.run(Request::from_parts(parts, body)).await,
+        Err(refusal) => refusal.map(Body::from),
+    }
+}
