@@ -5,12 +5,13 @@
 //!
 //! Pure (bytes in, values out): [`schema`], [`types`], [`rows`], [`layout`], [`segment`], [`mod@file`], [`tags`],
 //! [`merge`]. With the store: [`store`], [`chain`], [`meta`], [`log`], [`snapshot`],
-//! [`mod@check`], [`holders`], [`access`].
+//! [`mod@check`], [`copy`](mod@copy), [`holders`], [`access`].
 
 pub mod access;
 pub mod chain;
 pub mod check;
 mod compression;
+pub mod copy;
 pub mod error;
 pub mod file;
 pub mod holders;

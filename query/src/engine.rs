@@ -1,15 +1,12 @@
 //! One statement from text to a stream of batches.
 
+mod admission;
 mod guard;
 mod plans;
-mod running;
 mod state;
 mod template;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
 use arrow::{
     array::RecordBatch,
@@ -21,6 +18,7 @@ use datafusion::{
     logical_expr::LogicalPlan,
     physical_plan::{execute_stream, execution_plan::reset_plan_states},
 };
+use metrics::counter;
 use tidelake_format::{
     Error, Result,
     access::{Principal, Privilege},
@@ -30,19 +28,19 @@ use tidelake_format::{
     step,
     steps::stepped,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub(crate) use self::running::{Running, SYSTEM};
 pub use self::template::{Plan, Template};
 
 use self::{
+    admission::{Admission, Permit},
     plans::{Executable, Plans},
-    running::Underway,
 };
 use crate::{
-    dialect::{self, Parsed, Shape, StatementKind},
+    dialect::{self, Kill, Parsed, Shape, StatementKind},
     error::from_datafusion,
+    metrics::REFUSED,
     session::Session,
+    system::{Connections, Queries, System, Underway},
     table::{Reader, View, Visible},
     wire::wire_schema,
     writer::{WriteOutcome, Writer},
@@ -134,14 +132,13 @@ struct Inner {
     /// Functions, rules and the runtime, shared by every statement's own state.
     base: SessionState,
     plans: Plans,
-    underway: Running,
-    running: Arc<Semaphore>,
-    waiting: Arc<AtomicUsize>,
+    system: System,
+    admission: Admission,
 }
 
 /// The place of a statement among those that run.
 struct Place {
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
     underway: Underway,
 }
 
@@ -158,6 +155,24 @@ pub struct EngineConfig {
     pub concurrency: usize,
     /// Queries that wait for their turn; more are refused.
     pub waiting: usize,
+    /// Queries that take longer are logged; `None` = none.
+    pub slow: Option<std::time::Duration>,
+    /// The settings that SHOW VARIABLES tells administrators, without secrets.
+    pub variables: Vec<(String, String)>,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 256 << 20,
+            partitions: 1,
+            timeout: std::time::Duration::from_secs(300),
+            concurrency: 16,
+            waiting: 160,
+            slow: None,
+            variables: Vec::new(),
+        }
+    }
 }
 
 impl Engine {
@@ -166,10 +181,9 @@ impl Engine {
         let base = state::base(&config);
         let reader = Arc::new(Reader::new(root, config.memory_bytes / 4));
         let plans = Plans::new(config.memory_bytes / PLANS_SHARE);
-        let running = Arc::new(Semaphore::new(config.concurrency.max(1)));
-        let waiting = Arc::default();
-        let underway = Running::new();
-        Self { inner: Arc::new(Inner { reader, snapshots, writer, config, base, plans, underway, running, waiting }) }
+        let admission = Admission::new(config.concurrency, config.waiting);
+        let system = System::new(Queries::new(config.slow), config.variables.clone());
+        Self { inner: Arc::new(Inner { reader, snapshots, writer, config, base, plans, system, admission }) }
     }
 
     /// The door to the write path for the session's user, under its idempotency key where it has one.
@@ -181,6 +195,17 @@ impl Engine {
             (None, None) => Ok(self.inner.writer.clone()),
             (key, _) => self.inner.writer.of_request(key.as_deref(), &session.principal),
         }
+    }
+
+    /// A name for the next statement, which no other one of any node has: what its session is told by, SHOW QUERIES lists it
+    /// and KILL QUERY stops it.
+    pub fn query_id(&self) -> Arc<str> {
+        self.inner.system.queries.new_id()
+    }
+
+    /// The connections that SHOW CONNECTIONS lists: whoever accepts one says so there.
+    pub fn connections(&self) -> &Connections {
+        &self.inner.system.connections
     }
 
     /// The databases and tables as the session sees them: those of a snapshot that holds its tokens.
@@ -223,8 +248,8 @@ impl Engine {
         let Statement::Query { schema, .. } = &statement.kind else {
             return self.update(session, &statement.sql, parameters).await;
         };
-        let underway = self.inner.underway.begin(session, &statement.sql);
-        let permit = underway.unless_killed(self.permit()).await?;
+        let underway = self.inner.system.queries.begin(session, &statement.sql);
+        let permit = underway.unless_killed(self.permit(session)).await?;
         underway.runs();
         let snapshot = underway.unless_killed(self.snapshot(session)).await?;
         let place = Place { _permit: permit, underway };
@@ -252,8 +277,8 @@ impl Engine {
             let outcome = self.update(session, sql, None).await?;
             return Ok((Arc::new(update(sql, Vec::new())), outcome));
         };
-        let underway = self.inner.underway.begin(session, sql);
-        let permit = underway.unless_killed(self.permit()).await?;
+        let underway = self.inner.system.queries.begin(session, sql);
+        let permit = underway.unless_killed(self.permit(session)).await?;
         underway.runs();
         let snapshot = underway.unless_killed(self.snapshot(session)).await?;
         let prepared = underway.unless_killed(self.plan(session, sql, text, &snapshot)).await?;
@@ -265,9 +290,18 @@ impl Engine {
         let parsed = dialect::parse(sql, session.double_quotes)?;
         let name = match parsed.kind {
             StatementKind::Use(name) => name,
-            StatementKind::Kill(id) => {
-                self.inner.underway.kill(&id, &session.principal)?;
-                tracing::info!(target: "tidelake::audit", user = session.principal.user(), query = id, "a query was killed");
+            StatementKind::Kill(kill) => {
+                let user = session.principal.user();
+                match kill {
+                    Kill::Query(id) => {
+                        self.inner.system.queries.kill(&id, &session.principal)?;
+                        tracing::info!(target: "tidelake::audit", user, query = id, "a query was killed");
+                    }
+                    Kill::Connection(id) => {
+                        self.inner.system.connections.kill(&id, &session.principal)?;
+                        tracing::info!(target: "tidelake::audit", user, connection = id, "a connection was killed");
+                    }
+                }
                 return Ok(Outcome::Updated(WriteOutcome { affected_rows: 1, ..WriteOutcome::default() }));
             }
             StatementKind::Reads | StatementKind::Writes => {
@@ -470,34 +504,17 @@ impl Engine {
     /// The state of one statement on one snapshot.
     fn state(&self, session: &Session, snapshot: Arc<Snapshot>) -> (Arc<View>, SessionState) {
         let view = Arc::new(View::new(snapshot, self.inner.reader.clone(), session.principal.clone()));
-        let state = state::of_statement(&self.inner.base, session, &view, &self.inner.underway);
+        let state = state::of_statement(&self.inner.base, session, &view, &self.inner.system);
         (view, state)
     }
 
     /// Waits for a place among the running queries; refuses when too many wait already.
-    async fn permit(&self) -> Result<OwnedSemaphorePermit> {
-        struct Waiting<'a>(&'a AtomicUsize);
-        impl Drop for Waiting<'_> {
-            fn drop(&mut self) {
-                self.0.fetch_sub(1, Ordering::Relaxed);
-            }
+    async fn permit(&self, session: &Session) -> Result<Permit> {
+        let entered = self.inner.admission.enter(session.principal.user(), self.inner.config.timeout).await;
+        if entered.is_err() {
+            counter!(REFUSED).increment(1);
         }
-        if let Ok(permit) = self.inner.running.clone().try_acquire_owned() {
-            return Ok(permit);
-        }
-        let limit = self.inner.config.waiting;
-        let before = self.inner.waiting.fetch_add(1, Ordering::Relaxed);
-        let _waiting = Waiting(&self.inner.waiting);
-        if before >= limit {
-            return Err(Error::unavailable("too many queries wait already").with("limit", limit));
-        }
-        let acquire = self.inner.running.clone().acquire_owned();
-        match tokio::time::timeout(self.inner.config.timeout, acquire).await {
-            Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) => Err(Error::unavailable("the engine is shutting down")),
-            Err(_) => Err(Error::unavailable("the query waited too long for its turn")
-                .with("limit", format!("{:?}", self.inner.config.timeout))),
-        }
+        entered
     }
 }
 

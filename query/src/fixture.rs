@@ -116,6 +116,7 @@ pub(crate) async fn engine() -> (Engine, Arc<Notes>) {
         timeout: Duration::from_secs(60),
         concurrency: 8,
         waiting: 80,
+        ..EngineConfig::default()
     };
     (Engine::new(root, Arc::new(snapshots), notes.clone(), config), notes)
 }

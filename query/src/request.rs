@@ -13,6 +13,8 @@ pub(crate) const TOKEN_HEADER: &str = "x-tidelake-token";
 pub(crate) const KEY_HEADER: &str = "idempotency-key";
 /// The reply header that says `true` of such a copy.
 pub(crate) const REPLAYED_HEADER: &str = "idempotency-replayed";
+/// The reply header with the name of the statement: SHOW QUERIES lists it and KILL QUERY stops it.
+pub(crate) const QUERY_HEADER: &str = "x-tidelake-query";
 /// The headers that name the database of unqualified tables, weakest first.
 pub(crate) const DATABASE_HEADERS: [&str; 2] = ["schema", "database"];
 /// The header that says what may answer aggregates.

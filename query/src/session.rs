@@ -1,6 +1,6 @@
 //! What a statement runs in: the current database, the time zone, the tokens it must see.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use chrono_tz::Tz;
 use tidelake_format::{Error, access::Principal, ids::Token};
@@ -89,6 +89,8 @@ pub struct Session {
     pub idempotency_key: Option<String>,
     /// Who asks: what that one may not read is not there.
     pub principal: Principal,
+    /// The name of the statement, from [`Engine::query_id`](crate::engine::Engine::query_id), where somebody is told it.
+    pub query_id: Option<Arc<str>>,
 }
 
 impl Default for Session {
@@ -101,6 +103,7 @@ impl Default for Session {
             levels: Levels::default(),
             idempotency_key: None,
             principal: Principal::ANYONE,
+            query_id: None,
         }
     }
 }

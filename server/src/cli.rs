@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use tidelake_format::access::Secret;
 
 use crate::{
-    access, check, compact, demo, health, inspect, serve,
+    access, backup, check, compact, demo, health, inspect, serve,
     settings::{self, Layer, Settings},
     shell, transfer,
 };
@@ -34,6 +34,10 @@ enum Command {
     Export(transfer::ExportArgs),
     /// Fold the log into data files and merge them, now
     Compact(StoreArgs),
+    /// Copy what is acknowledged to another place, consistent and verified, while servers go on
+    Backup(backup::BackupArgs),
+    /// Copy a backup to where nothing is yet, and verify it
+    Restore(backup::RestoreArgs),
     /// Change users, rights and tokens of a root, without a server
     Access(access::AccessArgs),
     /// Ask a server whether it serves; exit code 1 when it does not
@@ -123,6 +127,8 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Import(args) => transfer::import(args).await,
         Command::Export(args) => transfer::export(args).await,
         Command::Compact(args) => compact::run(args.settings()?).await,
+        Command::Backup(args) => backup::backup(args).await,
+        Command::Restore(args) => backup::restore(args).await,
         Command::Access(args) => access::run(args).await,
         Command::Health(args) => health::run(args).await,
         Command::Inspect(args) => inspect::run(args).await,

@@ -2,6 +2,7 @@
 
 mod access;
 mod allocator;
+mod backup;
 mod check;
 mod cli;
 mod client;

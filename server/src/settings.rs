@@ -100,7 +100,7 @@ pub(crate) struct Layer {
     /// at most 256MiB]
     #[arg(long, env = "TIDELAKE_INGEST_BUFFER", value_name = "SIZE")]
     pub(crate) ingest_buffer: Option<Text>,
-    /// How long requests that keep coming share a log segment, and wait for it [default: 0s on a directory, 600ms
+    /// How long requests that keep coming share a log segment, and wait for it [default: 0s on a directory, 1s
     /// elsewhere]
     #[arg(long, env = "TIDELAKE_FLUSH_INTERVAL", value_name = "DURATION")]
     pub(crate) flush_interval: Option<Text>,
@@ -119,6 +119,9 @@ pub(crate) struct Layer {
     /// Queries that wait for their turn; more are told to come back [default: 160]
     #[arg(long, env = "TIDELAKE_QUERY_QUEUE", value_name = "COUNT")]
     pub(crate) query_queue: Option<Text>,
+    /// Queries that take longer are logged, 0s for none [default: 10s]
+    #[arg(long, env = "TIDELAKE_SLOW_QUERY", value_name = "DURATION")]
+    pub(crate) slow_query: Option<Text>,
     /// Decoded log segments kept in memory [default: an eighth of the memory, at most 256MiB]
     #[arg(long, env = "TIDELAKE_TAIL_CACHE", value_name = "SIZE")]
     pub(crate) tail_cache: Option<Text>,
@@ -211,11 +214,60 @@ pub(crate) struct Settings {
     pub(crate) query_timeout: Duration,
     pub(crate) query_concurrency: usize,
     pub(crate) query_queue: usize,
+    pub(crate) slow_query: Duration,
     pub(crate) tail_cache: usize,
     pub(crate) max_staleness: Option<Duration>,
     pub(crate) allow_quarantined: bool,
     pub(crate) log_format: LogFormat,
     pub(crate) log: String,
+}
+
+/// A value as SHOW VARIABLES tells it; nothing for what is not set.
+trait Told {
+    fn told(&self) -> String;
+}
+
+impl<T: Told> Told for Option<T> {
+    fn told(&self) -> String {
+        self.as_ref().map_or(String::new(), T::told)
+    }
+}
+
+macro_rules! told_as {
+    ($format:literal: $($type:ty),*) => {
+        $(impl Told for $type {
+            fn told(&self) -> String {
+                format!($format, self)
+            }
+        })*
+    };
+}
+
+told_as!("{}": String, usize, bool, SocketAddr);
+told_as!("{:?}": Duration);
+
+impl Told for PathBuf {
+    fn told(&self) -> String {
+        self.display().to_string()
+    }
+}
+
+impl Told for Auth {
+    fn told(&self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+}
+
+impl Told for LogFormat {
+    fn told(&self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+}
+
+impl Told for LinePrecision {
+    fn told(&self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
 }
 
 /// Every fault of the settings, one a line.
@@ -308,6 +360,7 @@ impl Settings {
             header_timeout: setting!(header_timeout, "60s", units::duration),
             body_timeout: setting!(body_timeout, "30s", units::duration),
             query_queue: setting!(query_queue, "160", count),
+            slow_query: setting!(slow_query, "10s", units::duration),
             store: pick(&flags.store, &below.store).unwrap_or_else(|| "./tidelake-data".to_owned()),
             store_options,
             listen: setting!(listen, "127.0.0.1:8086", address),
@@ -335,6 +388,60 @@ impl Settings {
             log: pick(&flags.log, &below.log).unwrap_or_else(|| "info".to_owned()),
         };
         if faults.is_empty() { Ok(settings) } else { Err(Faults(faults)) }
+    }
+
+    /// The settings in force, by name, as SHOW VARIABLES tells them: sizes in bytes, and no secrets.
+    pub(crate) fn variables(&self) -> Vec<(String, String)> {
+        macro_rules! told {
+            ($($name:ident),* $(,)?) => { vec![$((stringify!($name).to_owned(), Told::told(&self.$name))),*] };
+        }
+        let mut told = told![
+            store,
+            disk_cache,
+            disk_cache_size,
+            listen,
+            flight_listen,
+            auth,
+            admin_password_file,
+            udp_listen,
+            udp_database,
+            udp_precision,
+            auto_create_database,
+            max_body,
+            max_line,
+            max_bulk,
+            max_tables,
+            max_columns,
+            max_connections,
+            max_header,
+            header_timeout,
+            body_timeout,
+            ingest_buffer,
+            flush_interval,
+            fold_interval,
+            query_memory,
+            query_timeout,
+            query_concurrency,
+            query_queue,
+            slow_query,
+            tail_cache,
+            max_staleness,
+            allow_quarantined,
+            log_format,
+            log,
+        ];
+        let tls = self.tls.as_ref();
+        told.push(("tls_certificate".to_owned(), tls.map(|tls| tls.certificate.clone()).told()));
+        told.push(("tls_key".to_owned(), tls.map(|tls| tls.key.clone()).told()));
+        told.push(("tls_client_ca".to_owned(), tls.and_then(|tls| tls.client_ca.clone()).told()));
+        for (name, value) in &self.store_options {
+            let is_secret =
+                ["secret", "token", "password", "key"].iter().any(|word| name.to_lowercase().contains(word));
+            let value = if is_secret { "…".to_owned() } else { value.clone() };
+            told.push((format!("store_options.{name}"), value));
+        }
+        told.sort();
+        told
     }
 
     /// Whether requests have to say who sends them.
@@ -464,6 +571,28 @@ mod tests {
         assert_eq!(s.store_options, [("endpoint".to_owned(), "http://e".to_owned())]);
         assert_eq!((s.disk_cache, s.disk_cache_size), (None, 10 << 30));
         assert_eq!(s.tls, None);
+    }
+
+    #[test]
+    fn every_setting_is_told_and_stands_in_the_reference() {
+        let reference = include_str!("../../docs/configuration.md");
+        let options = ["--store-option", "endpoint=e", "--store-option", "secret_access_key=hidden"];
+        #[derive(clap::Parser)]
+        struct Flags {
+            #[command(flatten)]
+            layer: Layer,
+        }
+        let flags = <Flags as clap::Parser>::parse_from(["x"].into_iter().chain(options)).layer;
+        let told = Settings::resolve(None, flags).unwrap().variables();
+        let command = <Layer as clap::Args>::augment_args(clap::Command::new("x"));
+        for name in command.get_arguments().map(|a| a.get_id().as_str()).filter(|name| *name != "store_option") {
+            assert!(told.iter().any(|(told, _)| told == name), "SHOW VARIABLES lacks {name}");
+            assert!(reference.contains(&format!("`{name}`")), "docs/configuration.md lacks {name}");
+        }
+        let option = |name: &str| told.iter().find(|(told, _)| told == name).map(|(_, value)| value.as_str());
+        assert_eq!(option("store_options.endpoint"), Some("e"));
+        assert_eq!(option("store_options.secret_access_key"), Some("…"));
+        assert_eq!((option("slow_query"), option("auth"), option("udp_listen")), (Some("10s"), Some("auto"), Some("")));
     }
 
     #[test]

@@ -315,6 +315,16 @@ async fn whoever_gets_in_may_do_what_was_granted_and_nothing_else() {
     for (who, status) in [(reader, 200), (writer, 403), (owner, 200), (reader, 200), (writer, 403)] {
         assert_eq!(node.sql(who, sql).await.status, status, "{who:?}");
     }
+    // What was done under a key of one user is nothing to another, who may not do it.
+    let keyed = |who: Who<'static>| {
+        let request = node.client.post(format!("{}/write?db=d&precision=ms", node.server.url()));
+        who.on(request).header("idempotency-key", "one").body("m,host=k v=1 1700000000000").send()
+    };
+    let [first, copy, other] = [keyed(ADA).await, keyed(ADA).await, keyed(Who::Basic("reader", "reads only")).await];
+    let told =
+        |reply: &reqwest::Response| (reply.status().as_u16(), reply.headers().contains_key("idempotency-replayed"));
+    let told = [first, copy, other].map(|reply| told(&reply.unwrap()));
+    assert_eq!(told, [(204, false), (204, true), (403, false)]);
     // Tokens narrow their users, and make no wider ones.
     let narrow = node.token(owner, "create token narrow with read on d, write on other").await;
     let narrow = Who::Bearer(&narrow);

@@ -4,6 +4,7 @@
 mod access;
 mod bad_input;
 mod cli;
+mod clients;
 mod cold;
 mod crash;
 mod documents;
@@ -18,6 +19,7 @@ mod queries;
 mod soak;
 mod statements;
 mod store_contract;
+mod system;
 mod tls;
 mod w1;
 mod writers;

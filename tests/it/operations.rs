@@ -186,3 +186,68 @@ async fn what_a_server_logs_changes_while_it_runs() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_beside_a_writer_holds_what_was_acknowledged_before_it_and_is_restored_elsewhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (root, copy, restored) = (path("root"), path("copy"), path("restored"));
+    let server = Server::start(&root, ["--fold-interval", "1h"]);
+    let http = Http::new(&server.url());
+    write(&http, "before").await;
+    assert_eq!(
+        http.post("/api/v1/sql", &[], "create user ada password 'of the backup' admin").await.unwrap().status,
+        200
+    );
+    // Somebody writes all the time, one row after the other.
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let writer = {
+        let http = Http::new(&server.url());
+        tokio::spawn(async move {
+            let mut written = 0_u64;
+            while !*stopped.borrow() {
+                let line = format!("beside,host=w n={written}i {}", 1_700_000_000_000_u64 + written);
+                assert_eq!(http.post("/write?db=d&precision=ms", &[], line).await.unwrap().status, 204);
+                written += 1;
+            }
+            written
+        })
+    };
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let acknowledged = http.sql("select count(*) from d.beside").await[0][0].as_u64().unwrap();
+    let backup = |to: &str| tidelake(&["backup", "--store", &root, "--to", to]);
+    backup(&copy);
+    stop.send_replace(true);
+    let written = writer.await.unwrap();
+    let expected = rows(&http, "before").await;
+
+    tidelake(&["restore", "--from", &copy, "--store", &restored]);
+    let other = Server::start(&restored, ["--auth", "on"]);
+    let client = reqwest::Client::new();
+    let ask = async |sql: &str| -> serde_json::Value {
+        let request = client.post(format!("{}/rest/sql", other.url())).basic_auth("ada", Some("of the backup"));
+        let reply = request.body(sql.to_owned()).send().await.unwrap();
+        serde_json::from_str::<serde_json::Value>(&reply.text().await.unwrap()).unwrap()["data"].clone()
+    };
+    assert_eq!(ask("select host, ts, v, w from d.before order by host, ts").await, expected);
+    let found = ask("select count(*), max(n) from d.beside").await;
+    let count = found[0][0].as_u64().unwrap();
+    assert!((acknowledged..=written).contains(&count), "{acknowledged} <= {count} <= {written}");
+    assert_eq!(found[0][1].as_u64().unwrap() + 1, count, "one after the other, none is missing in between");
+    other.stop();
+
+    // A second backup to the same place copies what is new; a restore writes over nothing.
+    write(&http, "after").await;
+    backup(&copy);
+    let again = path("again");
+    tidelake(&["restore", "--from", &copy, "--store", &again, "--quick"]);
+    let refused = process::run(["restore", "--from", &copy, "--store", &again]);
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && told.contains("there is a root"), "{told}");
+    let later = Server::start(&again, [""; 0]);
+    let found = Http::new(&later.url());
+    assert_eq!(rows(&found, "after").await, rows(&http, "after").await);
+    assert_eq!(found.sql("select count(*) from d.beside").await, [[serde_json::json!(written)]]);
+    later.stop();
+    server.stop();
+}

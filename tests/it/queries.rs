@@ -81,7 +81,7 @@ async fn a_query_under_way_is_listed_and_stops_when_it_is_killed() {
 
     let again = http.post("/api/v1/sql", &[], format!("kill query '{}'", found[0])).await.unwrap();
     assert!(again.status == 404 && again.body.contains(&found[0]), "{}", again.body);
-    for wrong in ["kill", "kill query", "kill query 7", "kill connection 'x'"] {
+    for wrong in ["kill", "kill query", "kill query 7", "kill statement 'x'"] {
         let reply = http.post("/api/v1/sql", &[], wrong).await.unwrap();
         assert!(reply.status == 400 && reply.body.contains("KILL QUERY 'id'"), "{wrong}: {}", reply.body);
     }

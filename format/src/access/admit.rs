@@ -68,6 +68,12 @@ fn refused(path: &str, error: &Error) -> Response<String> {
     if path.starts_with(FLIGHT) {
         return refused_call(error);
     }
+    // The one answer that makes every client of InfluxDB 1 wait and send again.
+    let is_v1 = ["/write", "/influxdb/v1/write"].contains(&path);
+    let (status, message) = match status {
+        StatusCode::SERVICE_UNAVAILABLE if is_v1 => (StatusCode::INTERNAL_SERVER_ERROR, "timeout".to_owned()),
+        status => (status, message),
+    };
     let body = if path.starts_with("/api/v2/") {
         let code = match error.kind() {
             Kind::Unauthenticated => "unauthorized",
@@ -79,7 +85,7 @@ fn refused(path: &str, error: &Error) -> Response<String> {
         json!({ "code": error.tdengine_code(), "desc": message })
     } else if path.starts_with("/api/put") || path.starts_with("/opentsdb/") {
         json!({ "error": { "code": status.as_u16(), "message": message } })
-    } else if ["/write", "/influxdb/v1/write", "/query"].contains(&path) {
+    } else if is_v1 || path == "/query" {
         json!({ "error": message })
     } else {
         let kind = match error.kind() {

@@ -65,6 +65,12 @@ impl IdempotencyKey {
         Self::kept(id, Kept::Queue)
     }
 
+    /// The same key among those of a user.
+    fn of(&self, user: Option<&str>) -> Self {
+        let text = user.map_or_else(|| self.text.clone(), |user| format!("{user}\0{}", self.text).into());
+        Self { text, kept: self.kept }
+    }
+
     fn kept(text: &str, kept: Kept) -> Result<Self> {
         if (1..=Self::MAX_BYTES).contains(&text.len()) {
             return Ok(Self { text: text.into(), kept });
@@ -168,7 +174,8 @@ impl Ingest {
     pub(crate) async fn known(&self, digest: u128) -> Result<Option<Known>> {
         match &self.key {
             None => Ok(None),
-            Some(key) => look(&self.shared.root, key, digest).await.map(Some),
+            // The key of one user is nothing to another, who might not be allowed what was done under it.
+            Some(key) => look(&self.shared.root, &key.of(self.principal.user()), digest).await.map(Some),
         }
     }
 

@@ -48,6 +48,7 @@ async fn serve() -> Result<(), lambda_runtime::Error> {
         // The platform gives an environment one request at a time.
         concurrency: 2,
         waiting: 8,
+        ..EngineConfig::default()
     };
     let options = SnapshotOptions {
         max_staleness: variables

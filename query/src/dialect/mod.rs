@@ -49,10 +49,19 @@ pub enum StatementKind {
     Reads,
     /// It changes the root: INSERT, CREATE, DROP, ALTER, DELETE, … Its text goes to the writer untouched.
     Writes,
-    /// `KILL QUERY 'id'`.
-    Kill(String),
+    /// `KILL QUERY 'id'` or `KILL CONNECTION 'id'`.
+    Kill(Kill),
     /// `USE db`: the session's database becomes this one (the name as written; find it with [`database`]).
     Use(String),
+}
+
+/// What a KILL ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kill {
+    /// The query of an id.
+    Query(String),
+    /// The connection of an id.
+    Connection(String),
 }
 
 /// A statement that was read as text, before any name in it was looked up.
@@ -123,12 +132,16 @@ pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Parsed> {
             )),
         },
         "KILL" => match lexed.tokens.as_slice() {
-            [_, what, id] if what.is_word("query") && lex::text_of(id).is_some() => {
+            [_, what, id] if (what.is_word("query") || what.is_word("connection")) && lex::text_of(id).is_some() => {
                 let id = lex::text_of(id).unwrap_or_default().to_owned();
-                Ok(Parsed { kind: StatementKind::Kill(id), parameters: 0, body: Body::Elsewhere })
+                let kill = if what.is_word("query") { Kill::Query(id) } else { Kill::Connection(id) };
+                Ok(Parsed { kind: StatementKind::Kill(kill), parameters: 0, body: Body::Elsewhere })
             }
             tokens => Err(lex::at(
-                Error::invalid("expected KILL QUERY 'id', as SHOW QUERIES tells ids").with("found", sql.trim()),
+                Error::invalid(
+                    "expected KILL QUERY 'id' or KILL CONNECTION 'id', as SHOW QUERIES and SHOW CONNECTIONS tell ids",
+                )
+                .with("found", sql.trim()),
                 tokens[0].span.start,
             )),
         },

@@ -27,6 +27,10 @@ pub(crate) enum Show {
     Names { what: Listed, database: Option<String>, like: Option<String> },
     /// SHOW QUERIES.
     Queries,
+    /// SHOW CONNECTIONS.
+    Connections,
+    /// SHOW VARIABLES.
+    Variables { like: Option<String> },
     /// SHOW USERS.
     Users,
     /// SHOW GRANTS \[FOR user\], SHOW USER PRIVILEGES.
@@ -94,6 +98,12 @@ impl Reader<'_> {
         if self.skip("queries") {
             return Ok(Show::Queries);
         }
+        if self.skip("connections") {
+            return Ok(Show::Connections);
+        }
+        if self.skip("variables") {
+            return Ok(Show::Variables { like: self.like()? });
+        }
         if self.skip("users") {
             return Ok(Show::Users);
         }
@@ -145,7 +155,7 @@ impl Reader<'_> {
             return Err(match self.tokens.get(self.i) {
                 Some(t) => at(
                     Error::unsupported(
-                        "expected DATABASES, STABLES, TABLES, VIEWS, TAGS, COLUMNS, QUERIES, USERS, GRANTS, TOKENS or CREATE … after SHOW",
+                        "expected DATABASES, STABLES, TABLES, VIEWS, TAGS, COLUMNS, QUERIES, CONNECTIONS, VARIABLES, USERS, GRANTS, TOKENS or CREATE … after SHOW",
                     )
                     .with("found", found),
                     t.span.start,
@@ -224,6 +234,10 @@ impl Show {
                 format!("SELECT name FROM information_schema.ins_databases{} ORDER BY name", filter("", "name", like))
             }
             Show::Queries => "SELECT * FROM system.queries ORDER BY started, id".to_owned(),
+            Show::Connections => "SELECT * FROM system.connections ORDER BY started, id".to_owned(),
+            Show::Variables { like } => {
+                format!("SELECT name, value FROM system.variables{} ORDER BY name", filter("", "name", like))
+            }
             Show::Users => "SELECT * FROM information_schema.ins_users ORDER BY name".to_owned(),
             Show::Grants(user) => {
                 let filter = of_user("user_name", user);

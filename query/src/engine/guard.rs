@@ -17,8 +17,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use tracing::Span;
 
-use super::{Place, running};
-use crate::{error::to_datafusion, wire::wire_batch};
+use super::Place;
+use crate::{error::to_datafusion, system, wire::wire_batch};
 
 /// Batches in wire types until the end, an error, the deadline or a KILL; after that the query is gone and its place free.
 pub(super) struct Guard {
@@ -64,7 +64,7 @@ impl Stream for Guard {
         }
         if this.killed.as_mut().poll(cx).is_ready() {
             this.running = None;
-            return Poll::Ready(Some(Err(to_datafusion(running::killed()))));
+            return Poll::Ready(Some(Err(to_datafusion(system::killed()))));
         }
         let next = match stream.poll_next_unpin(cx) {
             Poll::Pending => return Poll::Pending,

@@ -13,12 +13,13 @@ use datafusion::{
     prelude::SessionConfig,
 };
 
-use super::{CATALOG, EngineConfig, Running};
+use super::{CATALOG, EngineConfig};
 use crate::{
     dialect::CurrentCatalog,
     functions,
     optimize::{AggregateLevels, AnswerFromLevels, YieldInJoins},
     session::{Levels, Session},
+    system::System,
     table::{Databases, View},
 };
 
@@ -58,12 +59,7 @@ fn runtime(config: &EngineConfig) -> Arc<RuntimeEnv> {
 }
 
 /// The state of one statement: names from the view, which the scans find as an extension of the configuration.
-pub(super) fn of_statement(
-    base: &SessionState,
-    session: &Session,
-    view: &Arc<View>,
-    running: &Running,
-) -> SessionState {
+pub(super) fn of_statement(base: &SessionState, session: &Session, view: &Arc<View>, system: &System) -> SessionState {
     let mut state = base.clone();
     let catalog = &view.snapshot.catalog;
     let config = state.config_mut();
@@ -78,7 +74,7 @@ pub(super) fn of_statement(
     }
     config.set_extension(view.clone());
     config.set_extension(Arc::new(CurrentCatalog(view.clone())));
-    state.register_catalog_list(Arc::new(Databases::new(view.clone(), running.clone())));
+    state.register_catalog_list(Arc::new(Databases::new(view.clone(), system.clone())));
     state.mark_start_execution();
     state
 }

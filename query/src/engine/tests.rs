@@ -36,8 +36,14 @@ fn limited(world: &World, timeout: Duration, concurrency: usize) -> Engine {
 fn with(world: &World, max_staleness: Duration, timeout: Duration, concurrency: usize) -> Engine {
     let options = SnapshotOptions { max_staleness: Some(max_staleness), ..SnapshotOptions::default() };
     let snapshots = Arc::new(SnapshotReader::new(world.root.clone(), options));
-    let config =
-        EngineConfig { memory_bytes: 256 << 20, partitions: 2, timeout, concurrency, waiting: concurrency * 10 };
+    let config = EngineConfig {
+        memory_bytes: 256 << 20,
+        partitions: 2,
+        timeout,
+        concurrency,
+        waiting: concurrency * 10,
+        ..EngineConfig::default()
+    };
     Engine::new(world.root.clone(), snapshots, Arc::new(ReadOnlyWriter), config)
 }
 

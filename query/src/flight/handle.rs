@@ -92,6 +92,7 @@ impl Handle {
             levels: if self.levels.is_empty() { Levels::default() } else { self.levels.parse()? },
             idempotency_key: call.idempotency_key.clone(),
             principal: call.principal.clone(),
+            query_id: call.query_id.clone(),
         })
     }
 }

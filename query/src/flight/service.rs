@@ -233,7 +233,12 @@ impl FlightService for FlightSql {
 
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
         let (metadata, extensions, ticket) = request.into_parts();
-        self.rows(sessions::session_of(&metadata, &extensions), ticket).await.map_err(|e| to_status(&e))
+        let id = self.engine.query_id();
+        let session = sessions::session_of(&metadata, &extensions);
+        let session = session.map(|session| Session { query_id: Some(id.clone()), ..session });
+        let mut reply = self.rows(session, ticket).await.map_err(|e| to_status(&e))?;
+        sessions::name(&id, reply.metadata_mut());
+        Ok(reply)
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {

@@ -84,6 +84,11 @@ pub(super) fn hand_out(outcome: &WriteOutcome, reply: &mut MetadataMap) {
     }
 }
 
+/// Puts the name of a statement into the reply's header.
+pub(super) fn name(id: &str, reply: &mut MetadataMap) {
+    set(reply, request::QUERY_HEADER, id);
+}
+
 fn set(reply: &mut MetadataMap, name: &'static str, value: &str) {
     if let Ok(value) = value.parse() {
         reply.insert(name, value);

@@ -23,7 +23,8 @@ pub fn status_of(kind: Kind) -> StatusCode {
     }
 }
 
-fn name_of(kind: Kind) -> &'static str {
+/// The name of an error's kind in replies.
+pub fn name_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Invalid => "invalid",
         Kind::NotFound => "not_found",

@@ -26,7 +26,7 @@ use tidelake_format::access::Principal;
 
 use crate::engine::Engine;
 
-pub use error::status_of;
+pub use error::{name_of, status_of};
 
 /// The longest statement that a request may bring, in bytes: an INSERT holds many rows.
 pub const MAX_STATEMENT_BYTES: usize = 64 << 20;

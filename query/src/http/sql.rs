@@ -99,18 +99,31 @@ pub(super) async fn post(
 }
 
 async fn answer(engine: &Engine, principal: Principal, asked: Asked, headers: &HeaderMap, access: Access) -> Response {
-    match respond(engine, principal, asked, headers, access).await {
+    let id = engine.query_id();
+    let mut response = match respond(engine, principal, &id, asked, headers, access).await {
         Ok(response) => response,
         Err(e) if access == Access::Read && e.context("method").is_some() => {
-            error::with_status(StatusCode::METHOD_NOT_ALLOWED, &e)
+            let mut response = error::with_status(StatusCode::METHOD_NOT_ALLOWED, &e);
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+            response
         }
         Err(e) => error::response(&e),
+    };
+    name(&id, response.headers_mut());
+    response
+}
+
+/// Puts the name of a statement into its reply.
+pub(super) fn name(id: &str, headers: &mut HeaderMap) {
+    if let Ok(value) = HeaderValue::from_str(id) {
+        headers.insert(request::QUERY_HEADER, value);
     }
 }
 
 async fn respond(
     engine: &Engine,
     principal: Principal,
+    id: &Arc<str>,
     asked: Asked,
     headers: &HeaderMap,
     access: Access,
@@ -119,7 +132,7 @@ async fn respond(
         Some(name) => name.parse()?,
         None => Format::accepted(&accept(headers)),
     };
-    let session = Session { principal, ..session_of(&asked, headers)? };
+    let session = Session { principal, query_id: Some(id.clone()), ..session_of(&asked, headers)? };
     let (schema, batches, written) = match run(engine, &session, &asked, access).await? {
         Outcome::Rows(rows) => (rows.schema(), rows.map_err(from_datafusion).boxed(), None),
         Outcome::Updated(outcome) => affected(outcome)?,

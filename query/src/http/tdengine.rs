@@ -9,6 +9,8 @@
 //! `?tz=` or `?conn_tz=` names the zone, `?row_with_meta=true` makes rows objects; `?req_id=` and `?token=` are not
 //! looked at. Text in double quotes is a string here.
 
+use std::sync::Arc;
+
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use axum::{
     Extension, Json as JsonReply,
@@ -28,7 +30,7 @@ use tidelake_format::{
 use super::{
     Caller, error,
     output::{Json, Rows, body},
-    sql::{affected, hand_out, values},
+    sql::{affected, hand_out, name, values},
     text::json_text,
 };
 use crate::{
@@ -84,7 +86,8 @@ async fn answer(
             return failure(status, &e);
         }
     };
-    match respond(engine, principal, database, query, headers, &body).await {
+    let id = engine.query_id();
+    let mut response = match respond(engine, principal, &id, database, query, headers, &body).await {
         Ok(response) => response,
         Err(e) => {
             let status = match e.kind() {
@@ -96,7 +99,9 @@ async fn answer(
             error::log(&e);
             failure(status, &e)
         }
-    }
+    };
+    name(&id, response.headers_mut());
+    response
 }
 
 fn failure(status: StatusCode, e: &Error) -> Response {
@@ -107,12 +112,14 @@ fn failure(status: StatusCode, e: &Error) -> Response {
 async fn respond(
     engine: &Engine,
     principal: Principal,
+    id: &Arc<str>,
     database: Option<String>,
     query: &str,
     headers: &HeaderMap,
     statement: &Bytes,
 ) -> Result<Response> {
-    let mut session = Session { double_quotes: DoubleQuotes::Text, principal, ..Session::default() };
+    let mut session =
+        Session { double_quotes: DoubleQuotes::Text, principal, query_id: Some(id.clone()), ..Session::default() };
     request::apply_headers(&mut session, |name| values(headers, name))?;
     session.database = database.filter(|d| !d.is_empty()).or(session.database);
     let mut rows = Rows::Arrays;

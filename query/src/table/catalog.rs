@@ -15,8 +15,9 @@ use super::{
 };
 use crate::{
     dialect::{CatalogInfo, information_schema},
-    engine::{CATALOG, Running, SYSTEM},
+    engine::CATALOG,
     error::to_datafusion,
+    system::{SYSTEM, System},
 };
 
 /// The name of the schema that describes the others.
@@ -26,13 +27,13 @@ const INFORMATION_SCHEMA: &str = "information_schema";
 #[derive(Debug, Clone)]
 pub(crate) struct Databases {
     view: Arc<View>,
-    running: Running,
+    system: System,
 }
 
 impl Databases {
     /// What a view holds.
-    pub(crate) fn new(view: Arc<View>, running: Running) -> Self {
-        Self { view, running }
+    pub(crate) fn new(view: Arc<View>, system: System) -> Self {
+        Self { view, system }
     }
 }
 
@@ -63,7 +64,7 @@ impl CatalogProvider for Databases {
         let info: Arc<dyn CatalogInfo> = self.view.clone();
         match name {
             INFORMATION_SCHEMA => Some(information_schema(info)),
-            SYSTEM => Some(self.running.seen_by(self.view.visible.parts().1)),
+            SYSTEM => Some(self.system.seen_by(self.view.visible.parts().1)),
             _ => None,
         }
     }

@@ -76,7 +76,12 @@ impl Reader {
         }
     }
 
-    /// The store that everything is read from.
+    /// The root that everything is read from.
+    pub(crate) fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// Its store.
     pub(crate) fn store(&self) -> &Store {
         self.root.store()
     }

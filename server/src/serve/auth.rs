@@ -13,6 +13,8 @@ use tidelake_format::{
     meta::{Draft, Root},
 };
 
+use tidelake_query::system::Connection;
+
 use crate::settings::Settings;
 
 /// The user that a root's first start makes.
@@ -74,7 +76,13 @@ pub(super) fn guard(router: Router, authenticator: Authenticator) -> Router {
 async fn admit(State(authenticator): State<Authenticator>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     match authenticator.admit(&mut parts).await {
-        Ok(()) => next.run(Request::from_parts(parts, body)).await,
+        Ok(()) => {
+            if let (Some(connection), Some(principal)) = (parts.extensions.get::<Connection>(), parts.extensions.get())
+            {
+                connection.of(principal);
+            }
+            next.run(Request::from_parts(parts, body)).await
+        }
         Err(refusal) => refusal.map(Body::from),
     }
 }

@@ -23,7 +23,10 @@ use hyper_util::{
 };
 use socket2::{Domain, Socket, Type};
 use tidelake_format::access::Peer;
-use tidelake_query::engine::Engine;
+use tidelake_query::{
+    engine::Engine,
+    system::{Connection, Connections},
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, UdpSocket},
@@ -135,6 +138,7 @@ pub(super) async fn serve(
     router: Router,
     tls: Option<Arc<Tls>>,
     limits: Limits,
+    connected: Connections,
     mut stopped: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let slots = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
@@ -157,12 +161,13 @@ pub(super) async fn serve(
         let _ = stream.set_nodelay(true);
         let (router, stopped) = (router.clone(), stopped.clone());
         let acceptor = tls.as_ref().map(|tls| tls.acceptor());
+        let listed = connected.begin(peer);
         connections.spawn(async move {
             let _slot = slot;
             match acceptor {
-                None => connection(stream, Peer(peer.ip()), router, limits, stopped).await,
+                None => connection(stream, Peer(peer.ip()), listed, router, limits, stopped).await,
                 Some(acceptor) => match timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => connection(stream, Peer(peer.ip()), router, limits, stopped).await,
+                    Ok(Ok(stream)) => connection(stream, Peer(peer.ip()), listed, router, limits, stopped).await,
                     Ok(Err(error)) => tracing::debug!(%error, "a client did not agree on TLS"),
                     Err(_) => tracing::debug!("a client took too long to agree on TLS"),
                 },
@@ -181,12 +186,16 @@ pub(super) async fn serve(
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: Peer,
+    listed: Connection,
     router: Router,
     limits: Limits,
     mut stopped: watch::Receiver<bool>,
 ) {
+    let (killed, of_request) = (listed.killed(), listed);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(of_request.clone());
+        of_request.asked();
         // Who streams to Flight may compute what it sends.
         let patience = if request.uri().path().starts_with(FLIGHT) { PATIENCE } else { 1 };
         let pause = limits.body_timeout.saturating_mul(patience);
@@ -216,6 +225,7 @@ async fn connection(
             connection.as_mut().graceful_shutdown();
             connection.await
         }
+        () = killed => return,
     };
     if let Err(e) = ended {
         tracing::debug!(error = %e, "a connection ended early");

@@ -27,6 +27,8 @@ use crate::settings::Settings;
 /// Serves until Ctrl-C or SIGTERM, then finishes what was begun and flushes.
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     logging::start(&settings)?;
+    // What renews certificates elsewhere ends no server that has none.
+    let _hangups = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?;
     let server = Server::start(settings).await?;
     announce(&server);
     let stop = server.stop.clone();
@@ -106,6 +108,8 @@ impl Server {
                 timeout: settings.query_timeout,
                 concurrency: settings.query_concurrency,
                 waiting: settings.query_queue,
+                slow: Some(settings.slow_query).filter(|slow| !slow.is_zero()),
+                variables: settings.variables(),
             },
         );
         let limits = listen::Limits {
@@ -119,6 +123,7 @@ impl Server {
             Some(authenticator) => auth::guard(router, authenticator.clone()),
         };
         let flight = guard(listen::flight_router(&engine));
+        let connections = engine.connections().clone();
         let (stop, stopped) = watch::channel(false);
         let http = Router::new()
             .merge(tidelake_ingest::http::router(ingest.clone()))
@@ -142,13 +147,20 @@ impl Server {
         }
         if let Some(flight_address) = settings.flight_listen {
             let listener = bind(flight_address).await?;
-            tasks.push(tokio::spawn(listen::serve(listener, flight.clone(), tls.clone(), limits, stopped.clone())));
+            tasks.push(tokio::spawn(listen::serve(
+                listener,
+                flight.clone(),
+                tls.clone(),
+                limits,
+                connections.clone(),
+                stopped.clone(),
+            )));
         }
         if let Some(tls) = &tls {
             tasks.push(tokio::spawn(tls.clone().watch(stopped.clone())));
         }
         let is_encrypted = tls.is_some();
-        tasks.push(tokio::spawn(listen::serve(listener, http.merge(flight), tls, limits, stopped)));
+        tasks.push(tokio::spawn(listen::serve(listener, http.merge(flight), tls, limits, connections, stopped)));
         Ok(Self { address, is_encrypted, udp, ingest, store: store_name, stop, tasks })
     }
 

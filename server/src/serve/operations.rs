@@ -9,7 +9,7 @@ use anyhow::Context;
 use axum::{
     Json, Router,
     extract::{Query, State},
-    http::{StatusCode, header},
+    http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -17,6 +17,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
 use tidelake_format::{Error, Kind, layout, meta::Root};
 use tidelake_ingest::{compact::CompactRequest, write::Ingest};
+use tidelake_query::http::name_of;
 use tokio::sync::{Mutex, watch};
 
 use super::logging;
@@ -50,7 +51,7 @@ pub(super) fn install_metrics() -> anyhow::Result<PrometheusHandle> {
     Ok(HANDLE.get_or_init(|| handle).clone())
 }
 
-/// `/health`, `/ready`, `/metrics`, `/api/v1/compact`, `/api/v1/files` and `/api/v1/log`.
+/// `/health`, `/ready`, `/metrics`, `/api/v1/compact`, `/api/v1/files`, `/api/v1/log` and `/api/v1/openapi.json`.
 pub(super) fn router(root: Root, ingest: Ingest, metrics: PrometheusHandle, stopped: watch::Receiver<bool>) -> Router {
     Router::new()
         .route("/health", get(health))
@@ -59,6 +60,7 @@ pub(super) fn router(root: Root, ingest: Ingest, metrics: PrometheusHandle, stop
         .route("/api/v1/compact", post(compact))
         .route("/api/v1/files", get(files))
         .route("/api/v1/log", get(log).put(change_log))
+        .route("/api/v1/openapi.json", get(openapi))
         .with_state(Operations { root, ingest, metrics, stopped, asked: Arc::default() })
 }
 
@@ -80,7 +82,7 @@ async fn health(State(state): State<Operations>) -> Response {
 async fn ready(State(state): State<Operations>) -> Response {
     let unready = |message: String| {
         let body = json!({ "name": "tidelake", "status": "not ready", "message": message });
-        (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
+        retry_later(true, (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response())
     };
     if *state.stopped.borrow() {
         return unready("the server is stopping".to_owned());
@@ -212,6 +214,11 @@ async fn live_files(root: &Root, name: &str) -> tidelake_format::Result<serde_js
     Ok(json!({"version": catalog.version.0, "files": files}))
 }
 
+/// What every route of the server takes and answers.
+async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], include_str!("openapi.json")).into_response()
+}
+
 /// What the log is filtered by.
 async fn log() -> Response {
     Json(json!({ "log": logging::current() })).into_response()
@@ -219,7 +226,11 @@ async fn log() -> Response {
 
 /// Has the log filtered by what the body says, until the server ends.
 async fn change_log(body: String) -> Response {
-    match logging::change(body.trim()) {
+    let filter = body.trim();
+    if filter.is_empty() {
+        return failure(&Error::invalid("a filter of the log is a level, or target=level: info,tidelake_ingest=debug"));
+    }
+    match logging::change(filter) {
         Ok(()) => log().await,
         Err(e) => failure(&e),
     }
@@ -235,6 +246,14 @@ fn failure(error: &Error) -> Response {
         Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    let body = json!({"error": {"kind": format!("{:?}", error.kind()), "message": error.to_string()}});
-    (status, Json(body)).into_response()
+    let body = json!({"error": {"kind": name_of(error.kind()), "message": error.to_string()}});
+    retry_later(error.kind().is_retryable(), (status, Json(body)).into_response())
+}
+
+/// Says when to try again, where that helps.
+fn retry_later(helps: bool, mut response: Response) -> Response {
+    if helps {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
 }

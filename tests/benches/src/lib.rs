@@ -124,6 +124,7 @@ pub fn engine(root: &Root) -> Engine {
         timeout: Duration::from_secs(60),
         concurrency: 4,
         waiting: 4,
+        ..EngineConfig::default()
     };
     Engine::new(root.clone(), snapshots, Arc::new(ReadOnlyWriter), config)
 }

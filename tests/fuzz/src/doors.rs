@@ -162,6 +162,7 @@ async fn open() -> anyhow::Result<Router> {
         timeout: std::time::Duration::from_secs(10),
         concurrency: 1,
         waiting: 1,
+        ..EngineConfig::default()
     };
     let engine = Engine::new(root, snapshots, Arc::new(Decoder), config);
     Ok(router(engine.clone()).route_service("/arrow.flight.protocol.FlightService/{rpc}", flight_service(engine)))

@@ -37,7 +37,14 @@ async fn a_cold_query_over_a_thousand_segments_takes_four_round_trips_before_its
     let options = SnapshotOptions { max_staleness: Some(Duration::from_secs(600)), ..SnapshotOptions::default() };
     let snapshots = Arc::new(SnapshotReader::open(late, options).await.unwrap());
     let timeout = Duration::from_secs(600);
-    let config = EngineConfig { memory_bytes: 256 << 20, partitions: 1, timeout, concurrency: 1, waiting: 1 };
+    let config = EngineConfig {
+        memory_bytes: 256 << 20,
+        partitions: 1,
+        timeout,
+        concurrency: 1,
+        waiting: 1,
+        ..EngineConfig::default()
+    };
     let engine = Engine::new(snapshots.root().clone(), snapshots, Arc::new(ReadOnlyWriter), config);
     let sql = "select tbname, cast(ts as bigint), a from t";
     let found = lines(&engine, sql).await;

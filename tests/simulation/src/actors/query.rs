@@ -60,6 +60,7 @@ impl Asker {
             timeout: Duration::from_secs(600),
             concurrency: 4,
             waiting: 4,
+            ..EngineConfig::default()
         };
         let engine = Engine::new(root.clone(), snapshots.clone(), Arc::new(ReadOnlyWriter), config);
         Self { root: root.clone(), snapshots, engine }

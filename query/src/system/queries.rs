@@ -1,4 +1,5 @@
-//! The statements under way on this node: `system.queries` and SHOW QUERIES tell of them, KILL QUERY stops one.
+//! The statements under way on this node: `system.queries` and SHOW QUERIES tell of them, KILL QUERY stops one. Those that
+//! took long are logged at their end.
 
 use std::{
     collections::BTreeMap,
@@ -7,38 +8,34 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use arrow::{
     array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray},
     datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit},
 };
-use async_trait::async_trait;
-use datafusion::{
-    catalog::{SchemaProvider, TableProvider, streaming::StreamingTable},
-    common::Result as DfResult,
-    execution::{SendableRecordBatchStream, TaskContext},
-    physical_plan::{stream::RecordBatchStreamAdapter, streaming::PartitionStream},
-};
+use datafusion::common::Result as DfResult;
+use metrics::{counter, histogram};
 use parking_lot::Mutex;
 use tidelake_format::{Error, Result, access::Principal};
 use tokio_util::sync::CancellationToken;
 
-use crate::session::Session;
+use crate::{
+    metrics::{QUERIES, ROWS, SECONDS},
+    session::Session,
+};
 
-/// The schema of this node's own tables.
-pub(crate) const SYSTEM: &str = "system";
-/// Its one table.
-const QUERIES: &str = "queries";
 /// The most bytes of a statement that are shown.
 const MOST_SQL: usize = 4 << 10;
 
 /// The statements under way. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Running(Arc<Inner>);
+pub(crate) struct Queries(Arc<Inner>);
 
 struct Inner {
+    /// Statements that take longer are logged.
+    slow: Option<Duration>,
     /// Tells the statements of this process from those of others.
     node: u32,
     next: AtomicU64,
@@ -48,7 +45,7 @@ struct Inner {
 
 /// What is known of a statement under way.
 struct Entry {
-    id: String,
+    id: Arc<str>,
     sql: String,
     database: Option<String>,
     user: Option<String>,
@@ -62,21 +59,21 @@ struct Entry {
 }
 
 /// A statement under way, until this is dropped.
-pub(super) struct Underway {
-    running: Running,
+pub(crate) struct Underway {
+    queries: Queries,
     number: u64,
     entry: Arc<Entry>,
 }
 
-impl fmt::Debug for Running {
+impl fmt::Debug for Queries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Running").field("node", &self.0.node).finish_non_exhaustive()
+        f.debug_struct("Queries").field("node", &self.0.node).finish_non_exhaustive()
     }
 }
 
-impl Running {
+impl Queries {
     /// None yet.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new(slow: Option<Duration>) -> Self {
         let time = DataType::Timestamp(TimeUnit::Millisecond, None);
         let schema = Schema::new(vec![
             Field::new("id", DataType::Utf8, false),
@@ -89,6 +86,7 @@ impl Running {
             Field::new("sql", DataType::Utf8, false),
         ]);
         Self(Arc::new(Inner {
+            slow,
             node: rand::random(),
             next: AtomicU64::new(1),
             entries: Mutex::default(),
@@ -96,11 +94,16 @@ impl Running {
         }))
     }
 
-    /// A statement comes.
-    pub(super) fn begin(&self, session: &Session, sql: &str) -> Underway {
+    /// A name for the next statement, which no other one of any node has.
+    pub(crate) fn new_id(&self) -> Arc<str> {
+        format!("{:08x}-{}", self.0.node, self.0.next.fetch_add(1, Relaxed)).into()
+    }
+
+    /// A statement comes, under the session's name for it where there is one.
+    pub(crate) fn begin(&self, session: &Session, sql: &str) -> Underway {
         let number = self.0.next.fetch_add(1, Relaxed);
         let entry = Arc::new(Entry {
-            id: format!("{:08x}-{number}", self.0.node),
+            id: session.query_id.clone().unwrap_or_else(|| format!("{:08x}-{number}", self.0.node).into()),
             sql: sql[..sql.floor_char_boundary(MOST_SQL)].to_owned(),
             database: session.database.clone(),
             user: session.principal.user().map(str::to_owned),
@@ -111,29 +114,27 @@ impl Running {
             killed: CancellationToken::new(),
         });
         self.0.entries.lock().insert(number, entry.clone());
-        Underway { running: self.clone(), number, entry }
+        Underway { queries: self.clone(), number, entry }
     }
 
     /// Stops a statement of somebody.
     ///
     /// # Errors
     /// NotFound where none of this id that they may know is under way here.
-    pub(super) fn kill(&self, id: &str, by: &Principal) -> Result<()> {
+    pub(crate) fn kill(&self, id: &str, by: &Principal) -> Result<()> {
         let entries = self.0.entries.lock();
-        let entry = entries.values().find(|entry| entry.id == id && entry.is_known_to(by)).ok_or_else(|| {
-            Error::not_found("no such query is under way on this node; SHOW QUERIES lists them").with("query", id)
-        })?;
-        entry.killed.cancel();
+        let mut found = entries.values().filter(|entry| *entry.id == *id && entry.is_known_to(by)).peekable();
+        if found.peek().is_none() {
+            return Err(
+                Error::not_found("no such query is under way on this node; SHOW QUERIES lists them").with("query", id)
+            );
+        }
+        found.for_each(|entry| entry.killed.cancel());
         Ok(())
     }
 
-    /// The schema `system` for somebody.
-    pub(crate) fn seen_by(&self, principal: &Principal) -> Arc<dyn SchemaProvider> {
-        Arc::new(Seen { running: self.clone(), by: principal.clone() })
-    }
-
     /// One row for each that somebody may know.
-    fn table(&self, by: &Principal) -> DfResult<RecordBatch> {
+    pub(super) fn table(&self, by: &Principal) -> DfResult<RecordBatch> {
         let entries = self.0.entries.lock();
         let entries: Vec<Arc<Entry>> = entries.values().filter(|entry| entry.is_known_to(by)).cloned().collect();
         let texts = |of: fn(&Entry) -> Option<&str>| -> ArrayRef {
@@ -167,7 +168,7 @@ impl Underway {
     ///
     /// # Errors
     /// Those of the part; Conflict when it was killed.
-    pub(super) async fn unless_killed<T>(&self, part: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(crate) async fn unless_killed<T>(&self, part: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             biased;
             () = self.entry.killed.cancelled() => Err(killed()),
@@ -176,29 +177,40 @@ impl Underway {
     }
 
     /// Resolves when it was killed.
-    pub(super) fn killed(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub(crate) fn killed(&self) -> impl Future<Output = ()> + Send + 'static {
         self.entry.killed.clone().cancelled_owned()
     }
 
     /// It has its place among those that run.
-    pub(super) fn runs(&self) {
+    pub(crate) fn runs(&self) {
         self.entry.runs.store(true, Relaxed);
     }
 
     /// Rows go out.
-    pub(super) fn sent(&self, rows: usize) {
+    pub(crate) fn sent(&self, rows: usize) {
         self.entry.rows.fetch_add(rows as u64, Relaxed);
     }
 }
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        self.running.0.entries.lock().remove(&self.number);
+        self.queries.0.entries.lock().remove(&self.number);
+        let (entry, took) = (&self.entry, self.entry.clock.elapsed());
+        let rows = entry.rows.load(Relaxed);
+        counter!(QUERIES).increment(1);
+        counter!(ROWS).increment(rows);
+        histogram!(SECONDS).record(took.as_secs_f64());
+        if self.queries.0.slow.is_some_and(|slow| took >= slow) {
+            let (id, user, database, sql) =
+                (&*entry.id, entry.user.as_deref(), entry.database.as_deref(), entry.sql.as_str());
+            let (took_ms, killed) = (took.as_millis() as u64, entry.killed.is_cancelled());
+            tracing::warn!(target: "tidelake::slow", query = id, user, database, took_ms, rows, killed, sql, "a slow query");
+        }
     }
 }
 
 /// The error of a query that was killed: nobody is to send it again by itself.
-pub(super) fn killed() -> Error {
+pub(crate) fn killed() -> Error {
     Error::conflict("the query was killed")
 }
 
@@ -206,42 +218,5 @@ impl Entry {
     /// Users know their own; administrators all.
     fn is_known_to(&self, principal: &Principal) -> bool {
         principal.is_admin() || principal.user() == self.user.as_deref()
-    }
-}
-
-/// The statements under way that somebody may know. What each scan of `system.queries` reads anew.
-#[derive(Debug, Clone)]
-struct Seen {
-    running: Running,
-    by: Principal,
-}
-
-impl PartitionStream for Seen {
-    fn schema(&self) -> &SchemaRef {
-        &self.running.0.schema
-    }
-
-    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let rows = futures::stream::iter([self.running.table(&self.by)]);
-        Box::pin(RecordBatchStreamAdapter::new(self.running.0.schema.clone(), rows))
-    }
-}
-
-#[async_trait]
-impl SchemaProvider for Seen {
-    fn table_names(&self) -> Vec<String> {
-        vec![QUERIES.to_owned()]
-    }
-
-    async fn table(&self, name: &str) -> DfResult<Option<Arc<dyn TableProvider>>> {
-        if name != QUERIES {
-            return Ok(None);
-        }
-        let table = StreamingTable::try_new(self.running.0.schema.clone(), vec![Arc::new(self.clone())])?;
-        Ok(Some(Arc::new(table)))
-    }
-
-    fn table_exist(&self, name: &str) -> bool {
-        name == QUERIES
     }
 }

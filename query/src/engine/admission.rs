@@ -1,0 +1,266 @@
+//! Whose turn it is: so many statements run at once, so many wait, and users share both fairly.
+//!
+//! A place that becomes free goes to the user who has the fewest; among equals to the one who was served longest ago. When
+//! too many wait, the user with the most of them gives one up for another user's.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tidelake_format::{Error, Result};
+use tokio::sync::oneshot;
+
+/// Who may run. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Admission(Arc<Inner>);
+
+struct Inner {
+    concurrency: usize,
+    most_waiting: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    running: usize,
+    waiting: usize,
+    turn: u64,
+    users: HashMap<User, Queue>,
+}
+
+/// Who asks; `None` where nobody is asked.
+type User = Option<Arc<str>>;
+
+#[derive(Default)]
+struct Queue {
+    running: usize,
+    served: u64,
+    waiting: VecDeque<(u64, oneshot::Sender<Result<Permit>>)>,
+}
+
+/// A place among those that run, until this is dropped.
+pub(super) struct Permit {
+    admission: Admission,
+    user: User,
+}
+
+/// A place among those that wait, until this is dropped.
+struct Waiting<'a> {
+    admission: &'a Admission,
+    user: User,
+    ticket: u64,
+}
+
+impl Admission {
+    pub(super) fn new(concurrency: usize, most_waiting: usize) -> Self {
+        Self(Arc::new(Inner { concurrency: concurrency.max(1), most_waiting, state: Mutex::default() }))
+    }
+
+    /// Waits for a place.
+    ///
+    /// # Errors
+    /// Unavailable when too many wait already, or for longer than `patience`.
+    pub(super) async fn enter(&self, user: Option<&str>, patience: Duration) -> Result<Permit> {
+        let user: User = user.map(Arc::from);
+        let (waiting, turn) = match self.knock(&user)? {
+            Knocked::Enter(permit) => return Ok(permit),
+            Knocked::Wait(ticket, turn) => (Waiting { admission: self, user, ticket }, turn),
+        };
+        let came = tokio::time::timeout(patience, turn).await;
+        drop(waiting);
+        match came {
+            Ok(Ok(permit)) => permit,
+            Ok(Err(_)) => Err(Error::unavailable("the engine is shutting down")),
+            Err(_) => {
+                Err(Error::unavailable("the query waited too long for its turn").with("limit", format!("{patience:?}")))
+            }
+        }
+    }
+
+    fn knock(&self, user: &User) -> Result<Knocked> {
+        let inner = &self.0;
+        let mut state = inner.state.lock();
+        if state.running < inner.concurrency && state.waiting == 0 {
+            return Ok(Knocked::Enter(self.admit(&mut state, user)));
+        }
+        let too_many = || Error::unavailable("too many queries wait already").with("limit", inner.most_waiting);
+        let mut given_up = None;
+        if state.waiting >= inner.most_waiting {
+            let own = state.users.get(user).map_or(0, |queue| queue.waiting.len());
+            let most = state.users.values_mut().max_by_key(|queue| queue.waiting.len());
+            let most = most.filter(|queue| queue.waiting.len() > own + 1).ok_or_else(too_many)?;
+            given_up = most.waiting.pop_back();
+            state.waiting -= 1;
+        }
+        state.turn += 1;
+        let ticket = state.turn;
+        let (sender, turn) = oneshot::channel();
+        state.users.entry(user.clone()).or_default().waiting.push_back((ticket, sender));
+        state.waiting += 1;
+        drop(state);
+        if let Some((_, sender)) = given_up {
+            let _ = sender.send(Err(too_many()));
+        }
+        Ok(Knocked::Wait(ticket, turn))
+    }
+
+    fn admit(&self, state: &mut State, user: &User) -> Permit {
+        state.running += 1;
+        state.turn += 1;
+        let turn = state.turn;
+        let queue = state.users.entry(user.clone()).or_default();
+        queue.running += 1;
+        queue.served = turn;
+        Permit { admission: self.clone(), user: user.clone() }
+    }
+
+    /// Gives a free place to whose turn it is.
+    fn next(&self) {
+        let mut state = self.0.state.lock();
+        if state.running >= self.0.concurrency {
+            return;
+        }
+        // Of those who were never served, who came first.
+        let waiting =
+            state.users.iter().filter_map(|(user, q)| Some((user, (q.running, q.served, q.waiting.front()?.0))));
+        let Some(user) = waiting.min_by_key(|(_, rank)| *rank).map(|(user, _)| user.clone()) else {
+            return;
+        };
+        let sender = state.users.get_mut(&user).and_then(|queue| queue.waiting.pop_front());
+        state.waiting -= 1;
+        let permit = self.admit(&mut state, &user);
+        drop(state);
+        if let Some((_, sender)) = sender {
+            // Who went away meanwhile gives it back, and that calls the next one.
+            let _ = sender.send(Ok(permit));
+        }
+    }
+
+    fn forget(&self, state: &mut State, user: &User) {
+        if state.users.get(user).is_some_and(|queue| queue.running == 0 && queue.waiting.is_empty()) {
+            state.users.remove(user);
+        }
+    }
+}
+
+enum Knocked {
+    Enter(Permit),
+    Wait(u64, oneshot::Receiver<Result<Permit>>),
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut state = self.admission.0.state.lock();
+        state.running -= 1;
+        if let Some(queue) = state.users.get_mut(&self.user) {
+            queue.running -= 1;
+        }
+        self.admission.forget(&mut state, &self.user);
+        drop(state);
+        self.admission.next();
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.admission.0.state.lock();
+        let Some(queue) = state.users.get_mut(&self.user) else { return };
+        let before = queue.waiting.len();
+        queue.waiting.retain(|(ticket, _)| *ticket != self.ticket);
+        if queue.waiting.len() < before {
+            state.waiting -= 1;
+        }
+        self.admission.forget(&mut state, &self.user);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(60);
+
+    /// Who got in, in order, when each place that becomes free is given back at once.
+    async fn order(admission: &Admission, first: Permit, asked: &[&'static str]) -> Vec<&'static str> {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let tasks: Vec<_> = asked
+            .iter()
+            .map(|user| {
+                let (admission, log, user) = (admission.clone(), log.clone(), *user);
+                tokio::spawn(async move {
+                    if let Ok(_permit) = admission.enter(Some(user), SOON).await {
+                        log.lock().push(user);
+                    }
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        drop(first);
+        for task in tasks {
+            task.await.unwrap();
+        }
+        log.lock().clone()
+    }
+
+    #[tokio::test]
+    async fn users_take_turns_however_many_one_of_them_sends() {
+        let admission = Admission::new(1, 100);
+        let first = admission.enter(Some("a"), SOON).await.unwrap();
+        let got = order(&admission, first, &["a", "a", "a", "a", "b", "b", "c"]).await;
+        assert_eq!(got, ["b", "c", "a", "b", "a", "a", "a"]);
+        assert!(admission.0.state.lock().users.is_empty(), "nobody is remembered");
+    }
+
+    #[tokio::test]
+    async fn a_place_goes_to_who_has_the_fewest() {
+        let admission = Admission::new(3, 100);
+        let mut held: Vec<Permit> = Vec::new();
+        for user in ["a", "a", "b"] {
+            held.push(admission.enter(Some(user), SOON).await.unwrap());
+        }
+        let mut a = Box::pin(admission.enter(Some("a"), SOON));
+        let mut b = Box::pin(admission.enter(Some("b"), SOON));
+        assert!((&mut a).now_or_never().is_none() && (&mut b).now_or_never().is_none());
+        held.remove(0); // a has one left, and so has b, who was served later
+        let of_a = (&mut a).now_or_never();
+        assert!(of_a.as_ref().is_some_and(Result::is_ok) && (&mut b).now_or_never().is_none());
+        drop(of_a);
+        assert!((&mut b).now_or_never().is_some_and(|turn| turn.is_ok()));
+    }
+
+    #[tokio::test]
+    async fn who_fills_the_queue_makes_room_for_others() {
+        let admission = Admission::new(1, 3);
+        let running = admission.enter(Some("a"), SOON).await.unwrap();
+        let mut of_a: Vec<_> = (0..3).map(|_| Box::pin(admission.enter(Some("a"), SOON))).collect();
+        of_a.iter_mut().for_each(|waits| assert!(waits.now_or_never().is_none()));
+        assert!(admission.enter(Some("a"), SOON).await.is_err_and(|e| e.to_string().contains("too many")));
+        let mut b = Box::pin(admission.enter(Some("b"), SOON));
+        assert!((&mut b).now_or_never().is_none(), "it waits");
+        let given_up: Vec<bool> =
+            of_a.iter_mut().map(|waits| waits.now_or_never().is_some_and(|r| r.is_err())).collect();
+        assert_eq!(given_up, [false, false, true], "the last of the one who has the most");
+        drop(running);
+        assert!((&mut b).now_or_never().is_some_and(|turn| turn.is_ok()));
+    }
+
+    #[tokio::test]
+    async fn who_goes_away_or_waits_too_long_leaves_the_queue() {
+        let admission = Admission::new(1, 2);
+        let running = admission.enter(None, SOON).await.unwrap();
+        let mut gone = Box::pin(admission.enter(None, SOON));
+        assert!((&mut gone).now_or_never().is_none());
+        drop(gone);
+        let late = admission.enter(None, Duration::from_millis(10)).await;
+        assert!(late.is_err_and(|e| e.to_string().contains("too long")));
+        assert_eq!(admission.0.state.lock().waiting, 0);
+        drop(running);
+        drop(admission.enter(None, SOON).await.unwrap());
+        assert!(admission.0.state.lock().users.is_empty());
+    }
+}

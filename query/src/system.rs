@@ -1,0 +1,74 @@
+//! What runs on this node and what lies in the root, as tables of the schema `system`: `queries`, `connections` and
+//! `variables` of the node, `files`, `manifests` and `log` of the statement's snapshot.
+
+mod connections;
+mod node;
+mod queries;
+mod snapshot;
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use datafusion::{
+    catalog::{SchemaProvider, TableProvider},
+    common::Result as DfResult,
+};
+use tidelake_format::access::Principal;
+
+pub use connections::{Connection, Connections};
+pub(crate) use queries::{Queries, Underway, killed};
+
+/// The schema's name.
+pub(crate) const SYSTEM: &str = "system";
+
+/// What runs on this node, and its settings. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct System {
+    pub(crate) queries: Queries,
+    pub(crate) connections: Connections,
+    variables: Arc<Vec<(String, String)>>,
+}
+
+impl fmt::Debug for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("System").finish_non_exhaustive()
+    }
+}
+
+impl System {
+    /// Nothing runs yet.
+    pub(crate) fn new(queries: Queries, variables: Vec<(String, String)>) -> Self {
+        Self { queries, connections: Connections::default(), variables: Arc::new(variables) }
+    }
+
+    /// The schema for somebody: users see what is their own, administrators all.
+    pub(crate) fn seen_by(&self, principal: &Principal) -> Arc<dyn SchemaProvider> {
+        Arc::new(Seen { system: self.clone(), by: principal.clone() })
+    }
+}
+
+#[derive(Debug)]
+struct Seen {
+    system: System,
+    by: Principal,
+}
+
+#[async_trait]
+impl SchemaProvider for Seen {
+    fn table_names(&self) -> Vec<String> {
+        let of_node = node::Table::ALL.map(node::Table::name).into_iter();
+        of_node.chain(snapshot::Table::ALL.map(snapshot::Table::name)).map(str::to_owned).collect()
+    }
+
+    async fn table(&self, name: &str) -> DfResult<Option<Arc<dyn TableProvider>>> {
+        if let Some(table) = node::Table::ALL.into_iter().find(|table| table.name() == name) {
+            return node::provider(table, &self.system, &self.by).map(Some);
+        }
+        let table = snapshot::Table::ALL.into_iter().find(|table| table.name() == name);
+        Ok(table.map(|table| Arc::new(snapshot::Provider::new(table)) as _))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.table_names().iter().any(|known| known == name)
+    }
+}

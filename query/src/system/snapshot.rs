@@ -1,0 +1,240 @@
+//! Tables of what a statement's snapshot consists of: data files, tag manifests, segments of the log. Administrators see all
+//! of it, others what belongs to databases that they may read.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray},
+    datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit},
+};
+use async_trait::async_trait;
+use datafusion::{
+    catalog::{Session, TableProvider},
+    common::Result as DfResult,
+    datasource::{TableType, memory::MemorySourceConfig},
+    logical_expr::Expr,
+    physical_plan::ExecutionPlan,
+};
+use tidelake_format::{
+    Error, Result, layout,
+    meta::FileEntry,
+    schema::{Database, Supertable},
+};
+
+use crate::{error::to_datafusion, table::View};
+
+/// Which one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Table {
+    Files,
+    Manifests,
+    Log,
+}
+
+impl Table {
+    pub(super) const ALL: [Self; 3] = [Table::Files, Table::Manifests, Table::Log];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Table::Files => "files",
+            Table::Manifests => "manifests",
+            Table::Log => "log",
+        }
+    }
+
+    /// Names of columns of text, of numbers, and of times.
+    fn columns(self) -> (Vec<&'static str>, Vec<&'static str>, Vec<&'static str>) {
+        match self {
+            Table::Files => (
+                vec!["database", "table", "path", "rollup"],
+                vec!["partition", "order", "rows", "series", "bytes", "rollup_bytes", "min_ts", "max_ts"],
+                vec!["written"],
+            ),
+            Table::Manifests => {
+                (vec!["database", "table", "path", "data"], vec!["partition", "series", "bytes"], vec!["written"])
+            }
+            Table::Log => (
+                vec!["path", "writer", "database", "table", "fault"],
+                vec!["seq", "series", "rows", "bytes"],
+                vec!["time", "writer_started"],
+            ),
+        }
+    }
+
+    fn schema(self) -> SchemaRef {
+        let (texts, numbers, times) = self.columns();
+        let time = DataType::Timestamp(TimeUnit::Millisecond, None);
+        let texts = texts.into_iter().map(|name| Field::new(name, DataType::Utf8, true));
+        let numbers = numbers.into_iter().map(|name| Field::new(name, DataType::Int64, true));
+        let times = times.into_iter().map(|name| Field::new(name, time.clone(), true));
+        Arc::new(Schema::new(texts.chain(numbers).chain(times).collect::<Vec<_>>()))
+    }
+}
+
+/// A row: texts, numbers, times in milliseconds since the epoch.
+#[derive(Default)]
+struct Row {
+    texts: Vec<Option<String>>,
+    numbers: Vec<Option<i64>>,
+    times: Vec<Option<i64>>,
+}
+
+/// One of the tables: its rows are those of the snapshot that a scan finds.
+#[derive(Debug)]
+pub(super) struct Provider {
+    table: Table,
+    schema: SchemaRef,
+}
+
+impl Provider {
+    pub(super) fn new(table: Table) -> Self {
+        Self { table, schema: table.schema() }
+    }
+
+    fn batch(&self, rows: &[Row]) -> DfResult<RecordBatch> {
+        let (texts, numbers, times) = self.table.columns();
+        let mut columns: Vec<ArrayRef> = Vec::new();
+        for i in 0..texts.len() {
+            columns.push(Arc::new(rows.iter().map(|row| row.texts[i].as_deref()).collect::<StringArray>()));
+        }
+        for i in 0..numbers.len() {
+            columns.push(Arc::new(rows.iter().map(|row| row.numbers[i]).collect::<Int64Array>()));
+        }
+        for i in 0..times.len() {
+            columns.push(Arc::new(rows.iter().map(|row| row.times[i]).collect::<TimestampMillisecondArray>()));
+        }
+        Ok(RecordBatch::try_new(self.schema.clone(), columns)?)
+    }
+}
+
+#[async_trait]
+impl TableProvider for Provider {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let lost = || to_datafusion(Error::internal("a statement without a snapshot"));
+        let view = state.config().get_extension::<View>().ok_or_else(lost)?;
+        let rows = match self.table {
+            Table::Files => files(&view, file).await,
+            Table::Manifests => files(&view, manifest).await,
+            Table::Log => Ok(log(&view)),
+        };
+        let batch = self.batch(&rows.map_err(to_datafusion)?)?;
+        Ok(MemorySourceConfig::try_new_exec(&[vec![batch]], self.schema.clone(), projection.cloned())?)
+    }
+}
+
+fn int(n: u64) -> Option<i64> {
+    Some(i64::try_from(n).unwrap_or(i64::MAX))
+}
+
+/// One row for each data file that a query may read.
+async fn files(view: &View, row: fn(&Database, &Supertable, &FileEntry) -> Row) -> Result<Vec<Row>> {
+    let catalog = &view.snapshot.catalog;
+    let mut rows = Vec::new();
+    for database in view.visible.databases() {
+        for table in view.visible.tables(database.id) {
+            for (partition, _) in catalog.partitions(table.id) {
+                let files = view.reader.root().files(catalog, table.id, partition).await?;
+                rows.extend(files.iter().map(|file| row(database, table, file)));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn file(database: &Database, table: &Supertable, file: &FileEntry) -> Row {
+    let rollup = file.rollup.map(|rollup| layout::rollup_key(table.id, file.partition, rollup.id));
+    Row {
+        texts: vec![
+            Some(database.name.clone()),
+            Some(table.name.clone()),
+            Some(layout::data_key(table.id, file.partition, file.data.id)),
+            rollup,
+        ],
+        numbers: vec![
+            Some(file.partition),
+            int(file.order.0),
+            int(file.rows),
+            int(file.series),
+            int(file.data.bytes),
+            file.rollup.and_then(|rollup| int(rollup.bytes)),
+            Some(file.min_ts),
+            Some(file.max_ts),
+        ],
+        times: vec![Some(file.written_ms)],
+    }
+}
+
+fn manifest(database: &Database, table: &Supertable, file: &FileEntry) -> Row {
+    Row {
+        texts: vec![
+            Some(database.name.clone()),
+            Some(table.name.clone()),
+            Some(layout::tags_key(table.id, file.partition, file.tags.id)),
+            Some(layout::data_key(table.id, file.partition, file.data.id)),
+        ],
+        numbers: vec![Some(file.partition), int(file.series), int(file.tags.bytes)],
+        times: vec![Some(file.written_ms)],
+    }
+}
+
+/// One row for each table that a segment above the watermarks has rows of; one for each segment that cannot be read.
+fn log(view: &View) -> Vec<Row> {
+    let catalog = &view.snapshot.catalog;
+    let mut rows = Vec::new();
+    for segment in &view.snapshot.tail {
+        for block in &segment.segment.blocks {
+            let table = catalog.table_by_id(block.table);
+            let database = table.and_then(|table| catalog.database_by_id(table.database));
+            let may = |database: &Database| view.visible.database(&database.name).is_some();
+            if !database.map_or(view.visible.parts().1.is_admin(), |database| may(database)) {
+                continue;
+            }
+            rows.push(Row {
+                texts: vec![
+                    Some(layout::log_key(segment.position)),
+                    Some(segment.position.writer.to_string()),
+                    database.map(|database| database.name.clone()),
+                    table.map(|table| table.name.clone()),
+                    None,
+                ],
+                numbers: vec![
+                    int(segment.position.seq),
+                    int(block.series.len() as u64),
+                    int(block.len() as u64),
+                    int(segment.bytes),
+                ],
+                times: vec![Some(segment.modified_ms), Some(segment.segment.header.writer_start_ms)],
+            });
+        }
+    }
+    if view.visible.parts().1.is_admin() {
+        for fault in view.snapshot.faults.iter().chain(&view.snapshot.quarantined) {
+            rows.push(Row {
+                texts: vec![
+                    Some(layout::log_key(fault.position)),
+                    Some(fault.position.writer.to_string()),
+                    None,
+                    None,
+                    Some(fault.error.to_string()),
+                ],
+                numbers: vec![int(fault.position.seq), None, None, None],
+                times: vec![None, None],
+            });
+        }
+    }
+    rows
+}

@@ -1,0 +1,31 @@
+//! What clients and their tools send: the document of HTTP's routes is true, and Grafana finds what it asks for.
+
+use std::process::Command;
+
+use tidelake_tests::{Server, tool};
+
+/// Runs a program of tests/python against a server of its own, which asks nobody who they are.
+fn python(script: &str) {
+    let Some(python) = tool("TIDELAKE_PYTHON") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path().to_str().unwrap(), ["--log", "error"]);
+    let script = format!("{}/python/{script}", env!("CARGO_MANIFEST_DIR"));
+    let output = Command::new(python).args([&script, &server.url()]).output().unwrap();
+    let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{script}: {}",
+        &told[told.floor_char_boundary(told.len().saturating_sub(8_000))..]
+    );
+    server.stop();
+}
+
+#[test]
+fn the_document_of_the_routes_of_http_is_true() {
+    python("openapi.py");
+}
+
+#[test]
+fn every_statement_and_macro_of_grafana_is_answered() {
+    python("grafana.py");
+}

@@ -1,0 +1,125 @@
+//! What a node tells of itself and of the root by SQL: connections, settings, files, the log; names of statements.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tidelake_tests::{Http, Server};
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_are_listed_and_end_when_they_are_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path().to_str().unwrap(), [""; 0]);
+    let http = Http::new(&server.url());
+    let mut other = TcpStream::connect(server.address).unwrap();
+    let ask = |stream: &mut TcpStream| {
+        stream.write_all(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        let mut reply = [0; 4_096];
+        let read = stream.read(&mut reply).unwrap();
+        String::from_utf8_lossy(&reply[..read]).into_owned()
+    };
+    for _ in 0..3 {
+        assert!(ask(&mut other).starts_with("HTTP/1.1 200"));
+    }
+    let address = other.local_addr().unwrap().to_string();
+    let listed = http.sql("show connections").await;
+    let found = listed.iter().find(|row| row[1] == address.as_str()).unwrap();
+    assert_eq!((&found[2], &found[5]), (&Value::Null, &json!(3)), "{listed:?}");
+    assert_eq!(listed.len(), 2, "that one and this one: {listed:?}");
+    http.sql(&format!("kill connection '{}'", text(&found[0]))).await;
+    other.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    assert_eq!(other.read(&mut [0; 16]).unwrap(), 0, "it has ended");
+    assert_eq!(http.sql("select count(*) from system.connections").await, [[json!(1)]]);
+    for unknown in ["999", "x"] {
+        let reply = http.post("/api/v1/sql", &[], format!("kill connection '{unknown}'")).await.unwrap();
+        assert!(reply.status == 404 && reply.body.contains("no such connection"), "{}", reply.body);
+    }
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_has_a_name_in_its_reply_and_in_the_log_when_it_is_slow() {
+    let directory = tempfile::tempdir().unwrap();
+    let (root, log) = (directory.path().join("root"), directory.path().join("log"));
+    let arguments = ["--slow-query", "1ms", "--log", "error,tidelake::slow=warn"];
+    let server = Server::start_logged(root.to_str().unwrap(), arguments, fs::File::create(&log).unwrap());
+    let client = reqwest::Client::new();
+    let ask = |path: &'static str, sql: &'static str| {
+        let request = client.post(format!("{}{path}", server.url())).body(sql);
+        async move {
+            let reply = request.send().await.unwrap();
+            let name = reply.headers()["x-tidelake-query"].to_str().unwrap().to_owned();
+            (reply.status().as_u16(), name, reply.text().await.unwrap())
+        }
+    };
+    let slow = "select count(*) from generate_series(1, 3000000) as a(n) where n % 7 = 3";
+    let (status, name, body) = ask("/api/v1/sql", slow).await;
+    assert_eq!(status, 200, "{body}");
+    let (_, other, _) = ask("/rest/sql", slow).await;
+    let (status, failed, _) = ask("/api/v1/sql", "select nothing from nowhere").await;
+    assert!(status == 400 || status == 404, "{status}");
+    assert!(name != other && other != failed, "each has its own");
+    let metrics = Http::new(&server.url()).get("/metrics").await.unwrap().body;
+    assert!(metrics.contains("tidelake_query_seconds_count") && metrics.contains("tidelake_query_statements_total"));
+    server.stop();
+    let logged = fs::read_to_string(&log).unwrap();
+    for name in [name, other] {
+        let line = logged.lines().find(|line| line.contains(&name)).unwrap_or_else(|| panic!("{name}: {logged}"));
+        assert!(line.contains("generate_series") && line.contains("took_ms"), "{line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_of_the_system_tell_what_lies_in_the_root_and_which_settings_are_in_force() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().to_str().unwrap();
+    let server = Server::start(root, ["--fold-interval", "1h", "--query-concurrency", "7"]);
+    let http = Http::new(&server.url());
+    let lines = |n: u64| -> String {
+        (0..100).map(|i| format!("m,host=h{} v={i}i {}\n", i % 5, 1_700_000_000_000_u64 + n * 86_400_000 + i)).collect()
+    };
+    for day in 0..3 {
+        assert_eq!(http.post("/write?db=d&precision=ms", &[], lines(day)).await.unwrap().status, 204);
+    }
+    let log = http.sql("select path, database, \"table\", rows, series, fault from system.log order by path").await;
+    let rows: u64 = log.iter().map(|row| row[3].as_u64().unwrap()).sum();
+    assert_eq!(rows, 300, "{log:?}");
+    for row in &log {
+        assert!(directory.path().join(text(&row[0])).is_file(), "{row:?}");
+        assert_eq!((&row[1], &row[2], &row[4], &row[5]), (&json!("d"), &json!("m"), &json!(5), &Value::Null));
+    }
+    assert_eq!(http.sql("select count(*) from system.files").await, [[json!(0)]]);
+    http.compact("full").await;
+    assert_eq!(http.sql("select count(*) from system.log").await, [[json!(0)]]);
+    let files = http.sql("select path, rows, series, bytes, max_ts - min_ts from system.files order by path").await;
+    assert_eq!(files.iter().map(|row| row[1].as_u64().unwrap()).sum::<u64>(), 300, "{files:?}");
+    for row in &files {
+        let size = fs::metadata(directory.path().join(text(&row[0]))).unwrap().len();
+        assert_eq!((row[2].as_u64(), row[3].as_u64()), (Some(5), Some(size)), "{row:?}");
+    }
+    let manifests = http.sql("select path, bytes, data from system.manifests order by data").await;
+    assert_eq!(
+        manifests.iter().map(|row| &row[2]).collect::<Vec<_>>(),
+        files.iter().map(|row| &row[0]).collect::<Vec<_>>()
+    );
+    for row in &manifests {
+        assert_eq!(fs::metadata(directory.path().join(text(&row[0]))).unwrap().len(), row[1].as_u64().unwrap());
+    }
+    // Prepared once, it tells what is there when it runs.
+    http.sql("delete from d.m where ts < '2023-11-16'").await;
+    http.compact("full").await;
+    let left = http.sql("select path, rows, series, bytes, max_ts - min_ts from system.files order by path").await;
+    assert!(left.iter().map(|row| row[1].as_u64().unwrap()).sum::<u64>() < 300, "{left:?}");
+
+    assert_eq!(http.sql("show variables like 'query_concurrency'").await, [[json!("query_concurrency"), json!("7")]]);
+    assert_eq!(http.sql("select value from system.variables where name = 'store'").await, [[json!(root)]]);
+    server.stop();
+}
