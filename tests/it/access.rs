@@ -215,6 +215,24 @@ async fn nobody_gets_in_unknown_on_any_interface() {
     for open in ["/health", "/ready", "/ping"] {
         assert!(node.ask(Who::Nobody, "GET", open, "").await.status < 300, "{open}");
     }
+    // A session is not renewed by itself, and one of a user who is gone is nothing to another of that name.
+    let again = node.ask(Who::Basic("x", &session), "GET", "/rest/login/x/y", "").await.json()["desc"].clone();
+    assert_eq!(again, session.as_str());
+    node.rows(ADA, "create user carol password 'the first one'").await;
+    let carol =
+        node.ask(Who::Basic("carol", "the first one"), "GET", "/rest/login/x/y", "").await.json()["desc"].clone();
+    node.rows(ADA, "drop user carol").await;
+    node.rows(ADA, "create user carol password 'the second one' admin").await;
+    assert_eq!(node.count(Who::Bearer(carol.as_str().unwrap())).await, 401);
+    // However many guess at once, only so many are looked at.
+    let guesses = (0..40).map(|n| {
+        let password = format!("guess number {n}");
+        let node = &node;
+        async move { node.ask(Who::Basic("carol", &password), "GET", "/metrics", "").await.body }
+    });
+    let told = futures::future::join_all(guesses).await;
+    let looked_at = told.iter().filter(|body| body.contains("wrong user")).count();
+    assert!(looked_at <= 11, "{looked_at} of 40");
     // Someone who came in a session is out once the password changes, and when disabled.
     node.rows(bob, "alter user bob password 'another one'").await;
     assert_eq!((node.count(Who::Bearer(&session)).await, node.count(bob).await), (401, 401));
@@ -325,6 +343,25 @@ async fn whoever_gets_in_may_do_what_was_granted_and_nothing_else() {
         |reply: &reqwest::Response| (reply.status().as_u16(), reply.headers().contains_key("idempotency-replayed"));
     let told = [first, copy, other].map(|reply| told(&reply.unwrap()));
     assert_eq!(told, [(204, false), (204, true), (403, false)]);
+    // Nor by the table of another database.
+    node.rows(ADA, "create stable other.s (ts timestamp, v int) tags (t int)").await;
+    for sql in [
+        "create table d.sub using other.s tags (1)",
+        "insert into d.sub using other.s tags (1) values (1700000000000, 1)",
+    ] {
+        let reply = node.ask(writer, "POST", "/rest/sql", sql).await;
+        assert!(reply.body.contains("not authorized to write"), "{sql}: {reply:?}");
+    }
+    for reserved in ["system", "Information_Schema"] {
+        let reply = node.sql(ADA, &format!("create database `{reserved}`")).await;
+        assert!(reply.status == 400 && reply.body.contains("schema of every root"), "{reply:?}");
+    }
+    // A token that is no wider than its user is one that was narrowed all the same, and so is one that ends.
+    for with in ["with read on *.*, write on *.*", "expires in 1h"] {
+        let token = node.token(owner, &format!("create token `t{}` {with}", with.len())).await;
+        assert_eq!(node.sql(Who::Bearer(&token), "create token wider").await.status, 403, "{with}");
+        assert_eq!(node.sql(Who::Bearer(&token), "alter user owner password 'taken over'").await.status, 403, "{with}");
+    }
     // Tokens narrow their users, and make no wider ones.
     let narrow = node.token(owner, "create token narrow with read on d, write on other").await;
     let narrow = Who::Bearer(&narrow);
@@ -440,6 +477,9 @@ async fn no_secret_is_told_by_any_log_error_metric_or_table() {
         assert!(reply.status >= 400, "{sql}: {reply:?}");
         told += &reply.body;
     }
+    node.rows(ADA, "/* it's */ alter user bob password 'bob''s own' -- it").await;
+    let as_name = secrets[3].clone();
+    told += &node.sql(Who::Basic(&as_name, ""), "select 1").await.body;
     told += &node.sql(Who::Basic("bob", "never-told-1"), "select 1").await.body;
     told += &node.sql(Who::Bearer(&format!("{}x", secrets[3])), "select 1").await.body;
     told += &node.ask(ADA, "POST", "/write?db=d&u=admin&p=never-told-2", "wrong line").await.body;
@@ -453,7 +493,7 @@ async fn no_secret_is_told_by_any_log_error_metric_or_table() {
     node.server.stop();
     let logged = fs::read_to_string(&log).unwrap();
     assert!(
-        logged.contains("tidelake::audit") && logged.contains("create user bob password '…'"),
+        logged.contains("tidelake::audit") && logged.contains("CreateUser { name: \\\"bob\\\""),
         "nothing is audited"
     );
     assert!(logged.contains("a request was refused"), "failures are audited");

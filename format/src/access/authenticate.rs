@@ -89,8 +89,9 @@ impl Authenticator {
             && error.kind() == Kind::Unauthenticated
         {
             let user = match credentials {
-                Credentials::Password { user, .. } => user.chars().take(64).collect(),
-                Credentials::Token(_) | Credentials::None => String::new(),
+                // What is no name may be a token in the wrong place.
+                Credentials::Password { user, .. } if Users::check_name(user).is_ok() => user.as_str(),
+                _ => "",
             };
             let peer = peer.map(tracing::field::display);
             tracing::warn!(target: "tidelake::audit", user, peer, reason = error.message(), "a request was refused");
@@ -109,7 +110,7 @@ impl Authenticator {
             return Ok(LoggedIn { principal, token: token.clone() });
         }
         if let Credentials::Password { password, .. } = credentials
-            && secret::token_id(password).is_some()
+            && (secret::token_id(password).is_some() || secret::is_session(password))
         {
             return Ok(LoggedIn { principal, token: password.clone() });
         }
@@ -152,7 +153,11 @@ impl Authenticator {
             return Err(Error::unauthenticated("this token has expired"));
         }
         admitted(name, user)?;
-        Ok(Principal::new(name, user.rights_of(token)))
+        let rights = user.rights_of(token);
+        match token.grants.is_none() && token.expires_ms.is_none() {
+            true => Ok(Principal::new(name, rights)),
+            false => Ok(Principal::narrowed(name, rights)),
+        }
     }
 
     async fn by_password(&self, users: &Users, name: &str, password: &str, peer: Option<IpAddr>) -> Result<Principal> {
@@ -197,7 +202,8 @@ impl Authenticator {
         peer: Option<IpAddr>,
     ) -> Result<()> {
         let failures = &self.0.failures;
-        if let Some(wait) = failures.wait(peer, Some(name), Instant::now()) {
+        // Counted before it is known to be wrong: those that come at the same time are as many.
+        if let Some(wait) = failures.begin(peer, name, Instant::now()) {
             return Err(Error::unauthenticated("too many wrong passwords; wait").with("seconds", wait.as_secs().max(1)));
         }
         let turn = tokio::time::timeout(PATIENCE, self.0.hashing.acquire()).await;
@@ -207,9 +213,9 @@ impl Authenticator {
             .ok_or_else(|| Error::unavailable("too many passwords are being checked; try again, or use a token"))?;
         let password = password.to_owned();
         if offload(move || Ok(is_password(&password, hash.as_deref()))).await? {
+            failures.forgive(peer, name);
             return Ok(());
         }
-        failures.add(peer, Some(name), Instant::now());
         Err(wrong())
     }
 }

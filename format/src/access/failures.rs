@@ -37,40 +37,51 @@ impl Bucket {
 }
 
 impl Failures {
-    fn keys(peer: Option<IpAddr>, user: Option<&str>) -> impl Iterator<Item = Key> {
-        // A short name for what may be long.
-        let user = user.map(|user| (peer, Some(user.chars().take(64).collect())));
-        [Some((peer, None)), user].into_iter().flatten()
+    fn keys(peer: Option<IpAddr>, user: &str) -> [(Key, u32); 2] {
+        // Who has an address of IPv6 has all of its network.
+        let peer = peer.map(|peer| match peer {
+            IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) & !u128::from(u64::MAX)).into()),
+            v4 => v4,
+        });
+        // All users of one address together may fail more often: it may be a proxy's.
+        [((peer, None), 10 * MANY), ((peer, Some(user.to_owned())), MANY)]
     }
 
-    /// How long the next try has to wait.
-    pub(super) fn wait(&self, peer: Option<IpAddr>, user: Option<&str>, now: Instant) -> Option<Duration> {
-        let known = self.0.lock();
-        let wait_of = |key: Key| {
-            let bucket = known.get(&key)?.settled(now);
-            // All users of one address together may fail more often: it may be a proxy's.
-            let most = if key.1.is_some() { MANY } else { 10 * MANY };
-            (bucket.count >= most).then(|| FORGIVEN.saturating_sub(now.saturating_duration_since(bucket.since)))
-        };
-        Self::keys(peer, user).filter_map(wait_of).max()
-    }
-
-    /// A try has failed.
-    pub(super) fn add(&self, peer: Option<IpAddr>, user: Option<&str>, now: Instant) {
+    /// Counts a try as a failure; how long it has to wait, and is not counted, where there were too many.
+    pub(super) fn begin(&self, peer: Option<IpAddr>, user: &str, now: Instant) -> Option<Duration> {
         let mut known = self.0.lock();
+        let keys = Self::keys(peer, user);
+        let wait_of = |(key, most): &(Key, u32)| {
+            let bucket = known.get(key)?.settled(now);
+            (bucket.count >= *most).then(|| FORGIVEN.saturating_sub(now.saturating_duration_since(bucket.since)))
+        };
+        if let Some(wait) = keys.iter().filter_map(wait_of).max() {
+            return Some(wait);
+        }
         if known.len() >= REMEMBERED {
             known.retain(|_, bucket| bucket.settled(now).count > 0);
         }
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        for key in Self::keys(peer, user) {
+        for (key, _) in keys {
             let bucket = known.entry(key).or_insert(Bucket { count: 0, since: now });
             *bucket = bucket.settled(now);
             if bucket.count == 0 {
                 bucket.since = now;
             }
-            bucket.count = bucket.count.saturating_add(1);
+            bucket.count += 1;
+        }
+        None
+    }
+
+    /// A try was none.
+    pub(super) fn forgive(&self, peer: Option<IpAddr>, user: &str) {
+        let mut known = self.0.lock();
+        for (key, _) in Self::keys(peer, user) {
+            if let Some(bucket) = known.get_mut(&key) {
+                bucket.count = bucket.count.saturating_sub(1);
+            }
         }
     }
 }

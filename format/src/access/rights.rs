@@ -152,7 +152,14 @@ impl Rights {
 
 /// Who asks, and what that one may do. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Principal(Option<Arc<(String, Rights)>>);
+pub struct Principal(Option<Arc<Known>>);
+
+#[derive(PartialEq, Eq, Hash)]
+struct Known {
+    user: String,
+    rights: Rights,
+    is_whole: bool,
+}
 
 impl fmt::Debug for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -173,17 +180,27 @@ impl Principal {
 
     /// A user.
     pub fn new(user: &str, rights: Rights) -> Self {
-        Self(Some(Arc::new((user.to_owned(), rights))))
+        Self(Some(Arc::new(Known { user: user.to_owned(), rights, is_whole: true })))
+    }
+
+    /// A user by a token that has less than its user, or will end.
+    pub fn narrowed(user: &str, rights: Rights) -> Self {
+        Self(Some(Arc::new(Known { user: user.to_owned(), rights, is_whole: false })))
+    }
+
+    /// Whether they came with all that is theirs: then they may change their own password and make tokens.
+    pub fn is_whole(&self) -> bool {
+        self.0.as_ref().is_none_or(|known| known.is_whole)
     }
 
     /// The user's name; `None` where nobody was asked.
     pub fn user(&self) -> Option<&str> {
-        self.0.as_ref().map(|known| known.0.as_str())
+        self.0.as_ref().map(|known| known.user.as_str())
     }
 
     /// What they may do; `None` where nobody was asked, which is everything.
     pub fn rights(&self) -> Option<&Rights> {
-        self.0.as_ref().map(|known| &known.1)
+        self.0.as_ref().map(|known| &known.rights)
     }
 
     /// Whether they may do everything.

@@ -33,7 +33,7 @@ const PROGRAM: &str = "tl_";
 const SESSION: &str = "tls_";
 
 /// Random bytes of the system.
-fn random<const N: usize>() -> Result<[u8; N]> {
+pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     let none = |_| Error::unavailable("the system has no random bytes");
     SystemRandom::new().fill(&mut bytes).map_err(none)?;

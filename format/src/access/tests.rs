@@ -38,14 +38,7 @@ impl Ambient for Later {
 }
 
 fn user(password: Option<&str>, admin: bool) -> User {
-    User {
-        password: password.map(|p| hash_password(p).unwrap()),
-        generation: 0,
-        admin,
-        disabled: false,
-        grants: Grants::new(),
-        tokens: Default::default(),
-    }
+    User::new(password.map(|p| hash_password(p).unwrap()), admin).unwrap()
 }
 
 struct Place {
@@ -196,16 +189,24 @@ async fn after_many_wrong_passwords_the_right_one_waits_but_not_that_of_others()
 #[test]
 fn failures_are_forgiven_one_by_one_and_their_number_is_bounded() {
     let (failures, start) = (Failures::default(), Instant::now());
-    for _ in 0..12 {
-        failures.add(HERE, Some("bob"), start);
+    for _ in 0..10 {
+        assert!(failures.begin(HERE, "bob", start).is_none());
     }
-    assert!(failures.wait(HERE, Some("bob"), start).is_some() && failures.wait(HERE, Some("ada"), start).is_none());
-    assert!(failures.wait(HERE, Some("bob"), start + Duration::from_secs(17)).is_some());
-    assert!(failures.wait(HERE, Some("bob"), start + Duration::from_secs(18)).is_none());
+    for _ in 0..100 {
+        assert!(failures.begin(HERE, "bob", start).is_some(), "and is not counted");
+    }
+    assert!(failures.begin(HERE, "ada", start).is_none());
+    failures.forgive(HERE, "ada");
+    assert!(failures.begin(HERE, "bob", start + Duration::from_secs(5)).is_some());
+    assert!(failures.begin(HERE, "bob", start + Duration::from_secs(6)).is_none());
+    assert!(failures.begin(HERE, "bob", start + Duration::from_secs(7)).is_some());
     for n in 0..100 {
-        failures.add(HERE, Some(&n.to_string()), start);
+        failures.begin(HERE, &n.to_string(), start + Duration::from_secs(7));
     }
-    assert!(failures.wait(HERE, Some("ada"), start).is_some(), "an address that tries many users");
+    assert!(failures.begin(HERE, "ada", start + Duration::from_secs(7)).is_some(), "an address that tries many users");
+    let network = |last: u16| Some(IpAddr::V6([0x2001, 0xdb8, 0, 0, 0, 0, 0, last].into()));
+    let tries = (0..20).filter(|n| failures.begin(network(*n), "bob", start).is_none());
+    assert_eq!(tries.count(), 10, "one network");
 }
 
 #[test]

@@ -77,6 +77,17 @@ pub struct ApiToken {
 }
 
 impl User {
+    /// A user who may do nothing yet, or everything; `password` is its hash.
+    ///
+    /// # Errors
+    /// [`Kind::Unavailable`](crate::Kind::Unavailable) without random bytes.
+    pub fn new(password: Option<String>, admin: bool) -> Result<Self> {
+        // Not one that a user of the same name has had, who is gone: that one's sessions are not this one's.
+        let generation = u64::from(u32::from_le_bytes(secret::random()?)) << 20;
+        let (grants, tokens) = (Grants::new(), BTreeMap::new());
+        Ok(Self { password, generation, admin, disabled: false, grants, tokens })
+    }
+
     /// What the user may do.
     pub fn rights(&self) -> Rights {
         if self.admin { Rights::Admin } else { Rights::Granted(self.grants.clone()) }
@@ -138,18 +149,30 @@ impl Users {
         self.users.get_mut(name).ok_or_else(|| Error::not_found("there is no such user").with("user", name))
     }
 
+    /// That a text can be the name of a user or a token.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid).
+    pub fn check_name(name: &str) -> Result<()> {
+        let is_name = !name.is_empty()
+            && name.len() <= Self::MAX_NAME
+            && !name.contains(|c: char| c.is_control() || c.is_whitespace() || ":/'\"`".contains(c))
+            && secret::token_id(name).is_none()
+            && !secret::is_session(name);
+        if is_name {
+            return Ok(());
+        }
+        let shown: String = name.escape_debug().take(80).collect();
+        Err(Error::invalid("a name of a user or a token has 1 to 64 bytes, no space, quote, colon or slash")
+            .with("found", shown))
+    }
+
     /// Adds a user.
     ///
     /// # Errors
     /// [`Kind::Invalid`](crate::Kind::Invalid) where the name is taken, or none.
     pub fn add(&mut self, name: &str, user: User) -> Result<()> {
-        let is_name = !name.is_empty()
-            && name.len() <= Self::MAX_NAME
-            && !name.contains(|c: char| c.is_control() || c.is_whitespace() || ":/'\"`".contains(c));
-        if !is_name {
-            return Err(Error::invalid("the name of a user has 1 to 64 bytes, no space, quote, colon or slash")
-                .with("found", name.escape_debug()));
-        }
+        Self::check_name(name)?;
         if self.users.contains_key(name) {
             return Err(Error::invalid("a user of this name exists").with("user", name));
         }

@@ -19,6 +19,9 @@ use crate::{
     types::{Precision, Type},
 };
 
+/// Names that no database has: statements find the tables of the system there.
+const RESERVED: [&str; 2] = ["information_schema", "system"];
+
 /// A mutable copy of the base version inside a commit.
 #[derive(Debug, Clone)]
 pub struct Draft {
@@ -69,6 +72,9 @@ impl Draft {
         partition_ms: i64,
     ) -> Result<Arc<Database>> {
         check_name("database", name)?;
+        if RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(name)) {
+            return Err(Error::invalid("this name is that of a schema of every root").with("database", name));
+        }
         if let Some(same) = self.catalog.databases().find(|d| d.name.eq_ignore_ascii_case(name)) {
             return Err(Error::invalid("a database of this name exists")
                 .with("database", name)

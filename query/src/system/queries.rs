@@ -48,7 +48,7 @@ struct Entry {
     id: Arc<str>,
     sql: String,
     database: Option<String>,
-    user: Option<String>,
+    principal: Principal,
     began: SystemTime,
     clock: Instant,
     /// Whether it has its place among those that run.
@@ -106,7 +106,7 @@ impl Queries {
             id: session.query_id.clone().unwrap_or_else(|| format!("{:08x}-{number}", self.0.node).into()),
             sql: sql[..sql.floor_char_boundary(MOST_SQL)].to_owned(),
             database: session.database.clone(),
-            user: session.principal.user().map(str::to_owned),
+            principal: session.principal.clone(),
             began: SystemTime::now(),
             clock: Instant::now(),
             runs: AtomicBool::new(false),
@@ -153,7 +153,7 @@ impl Queries {
             texts(|entry| Some(&entry.id)),
             texts(|entry| Some(if entry.runs.load(Relaxed) { "running" } else { "waiting" })),
             texts(|entry| entry.database.as_deref()),
-            texts(|entry| entry.user.as_deref()),
+            texts(|entry| entry.principal.user()),
             Arc::new(TimestampMillisecondArray::from_iter_values(started)),
             numbers(|entry| u64::try_from(entry.clock.elapsed().as_millis()).unwrap_or(u64::MAX)),
             numbers(|entry| entry.rows.load(Relaxed)),
@@ -202,7 +202,7 @@ impl Drop for Underway {
         histogram!(SECONDS).record(took.as_secs_f64());
         if self.queries.0.slow.is_some_and(|slow| took >= slow) {
             let (id, user, database, sql) =
-                (&*entry.id, entry.user.as_deref(), entry.database.as_deref(), entry.sql.as_str());
+                (&*entry.id, entry.principal.user(), entry.database.as_deref(), entry.sql.as_str());
             let (took_ms, killed) = (took.as_millis() as u64, entry.killed.is_cancelled());
             tracing::warn!(target: "tidelake::slow", query = id, user, database, took_ms, rows, killed, sql, "a slow query");
         }
@@ -215,8 +215,9 @@ pub(crate) fn killed() -> Error {
 }
 
 impl Entry {
-    /// Users know their own; administrators all.
+    /// Users know their own, by a token that was narrowed only those under that; administrators all.
     fn is_known_to(&self, principal: &Principal) -> bool {
-        principal.is_admin() || principal.user() == self.user.as_deref()
+        let is_own = principal.user() == self.principal.user();
+        principal.is_admin() || (is_own && (principal.is_whole() || *principal == self.principal))
     }
 }

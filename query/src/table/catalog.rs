@@ -58,14 +58,14 @@ impl CatalogProvider for Databases {
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        if let Some(database) = self.view.visible.database(name) {
-            return Some(Arc::new(Tables { view: self.view.clone(), database: database.clone() }));
-        }
         let info: Arc<dyn CatalogInfo> = self.view.clone();
         match name {
             INFORMATION_SCHEMA => Some(information_schema(info)),
             SYSTEM => Some(self.system.seen_by(self.view.visible.parts().1)),
-            _ => None,
+            name => {
+                let database = self.view.visible.database(name)?.clone();
+                Some(Arc::new(Tables { view: self.view.clone(), database }))
+            }
         }
     }
 }

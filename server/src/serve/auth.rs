@@ -9,7 +9,7 @@ use axum::{
     response::Response,
 };
 use tidelake_format::{
-    access::{Authenticator, Grants, User, hash_password},
+    access::{Authenticator, User, hash_password},
     meta::{Draft, Root},
 };
 
@@ -43,15 +43,7 @@ pub(super) async fn open(settings: &Settings, root: &Root) -> anyhow::Result<Opt
             if !draft.catalog().users().is_empty() {
                 return Ok(false); // another node was first
             }
-            let user = User {
-                password: Some(hash.clone()),
-                generation: 0,
-                admin: true,
-                disabled: false,
-                grants: Grants::new(),
-                tokens: Default::default(),
-            };
-            draft.users_mut().add(ADMIN, user).map(|()| true)
+            draft.users_mut().add(ADMIN, User::new(Some(hash.clone()), true)?).map(|()| true)
         };
         if root.commit(&[], change).await?.0 {
             tracing::info!(target: "tidelake::audit", user = ADMIN, "the first user was made");

@@ -301,7 +301,7 @@ impl World {
         let may = match error.kind() {
             Kind::Unavailable | Kind::Conflict | Kind::Invalid | Kind::NotFound => true,
             Kind::Corrupt => self.is_of_torn(error),
-            Kind::Unsupported | Kind::Internal => false,
+            Kind::Unsupported | Kind::Internal | Kind::Unauthenticated | Kind::Forbidden => false,
         };
         if !may {
             self.violation(format!("{what} failed: {error:?}"));

@@ -123,15 +123,7 @@ async fn a_request_that_takes_too_long_is_answered_before_the_platform_ends_it()
 async fn users_of_the_root_are_let_in_by_their_names_from_wherever_the_platform_says() {
     let root = Root::open(Store::in_memory()).await.unwrap();
     let hash = hash_password("correct horse").unwrap();
-    let user = |admin| User {
-        password: Some(hash.clone()),
-        generation: 0,
-        admin,
-        disabled: false,
-        grants: Default::default(),
-        tokens: Default::default(),
-    };
-    let add = |draft: &mut Draft| draft.users_mut().add("ada", user(true));
+    let add = |draft: &mut Draft| draft.users_mut().add("ada", User::new(Some(hash.clone()), true)?);
     root.commit(&[], add).await.unwrap();
     let open: Open = Box::new(move || {
         let root = root.clone();

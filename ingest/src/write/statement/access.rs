@@ -36,6 +36,10 @@ impl Ingest {
         if !is_self_service {
             self.principal.check_admin("change users, rights and tokens of others")?;
         }
+        if !self.principal.is_whole() {
+            return Err(Error::forbidden("a token that was narrowed, or expires, may not change users and tokens")
+                .with("user", self.principal.user().unwrap_or_default()));
+        }
         let principal = &self.principal;
         let now_ms = self.shared.ambient().wall_ms();
         let mut secret = None;
@@ -54,7 +58,6 @@ impl Ingest {
                 let hash = hashed(Some(password)).await?.unwrap_or_default();
                 Box::new(move |draft| {
                     let user = draft.users_mut().get_mut(&name)?;
-                    check_whole(principal, user)?;
                     user.set_password(hash.clone());
                     Ok(true)
                 })
@@ -97,12 +100,12 @@ impl Ingest {
             }),
             AccessStatement::CreateToken { name, owner, grants, expires_ms } => {
                 let owner = owner_of(owner, principal)?;
+                Users::check_name(&name)?;
                 let (id, text, digest) = new_token()?;
                 secret = Some(text);
                 Box::new(move |draft| {
                     let grants = grants.as_deref().map(|grants| scopes_of(draft, grants)).transpose()?;
                     let user = draft.users_mut().get_mut(&owner)?;
-                    check_whole(principal, user)?;
                     if user.tokens.values().any(|token| token.name == name) {
                         return Err(Error::invalid("a token of this name exists")
                             .with("token", &name)
@@ -122,7 +125,6 @@ impl Ingest {
                 let owner = owner_of(owner, principal)?;
                 Box::new(move |draft| {
                     let user = draft.users_mut().get_mut(&owner)?;
-                    check_whole(principal, user)?;
                     let before = user.tokens.len();
                     user.tokens.retain(|_, token| token.name != name);
                     if user.tokens.len() == before && !if_exists {
@@ -156,18 +158,7 @@ fn create_user(users: &mut Users, name: &str, password: Option<String>, admin: b
     if users.iter().count() >= MOST_USERS {
         return Err(Error::invalid("too many users").with("limit", MOST_USERS));
     }
-    let user =
-        User { password, generation: 0, admin, disabled: false, grants: Grants::new(), tokens: Default::default() };
-    users.add(name, user)
-}
-
-/// That whoever changes this user has at least the user's own rights: a token that was narrowed makes no wider ones.
-fn check_whole(principal: &Principal, user: &User) -> Result<()> {
-    if principal.is_admin() || principal.rights() == Some(&user.rights()) {
-        return Ok(());
-    }
-    Err(Error::forbidden("a token that was narrowed may not change its user")
-        .with("user", principal.user().unwrap_or("")))
+    users.add(name, User::new(password, admin)?)
 }
 
 fn owner_of(owner: Option<String>, principal: &Principal) -> Result<String> {

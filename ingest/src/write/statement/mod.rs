@@ -15,7 +15,7 @@ use std::{
 use arrow::array::RecordBatch;
 use tidelake_format::{
     Error, Kind, Result,
-    access::{Privilege, redacted},
+    access::Privilege,
     ids::DatabaseId,
     meta::{Catalog, PROBE_AGE},
     offload::offload,
@@ -60,9 +60,14 @@ impl Ingest {
         let start = Instant::now();
         let statement = tdengine::parse(sql)?;
         let is_audited = !matches!(statement, Statement::Insert(_) | Statement::Use(_) | Statement::Query);
+        // As it was understood, without the passwords in it: in a text they may stand anywhere.
+        let access = match &statement {
+            Statement::Access(access) => Some(format!("{access:?}")),
+            _ => None,
+        };
         let done = self.run(database, sql, parameters, statement, start).await;
         if is_audited {
-            let shown = redacted(sql);
+            let shown = access.as_deref().unwrap_or(sql);
             let statement = &shown[..shown.floor_char_boundary(MOST_SHOWN)];
             let (user, failed) = (self.principal.user(), done.as_ref().err().map(|e| format!("{:?}", e.kind())));
             tracing::info!(target: "tidelake::audit", user, database, statement, failed, "a statement");
@@ -110,11 +115,13 @@ impl Ingest {
         for create in &creates {
             let (_, database) = self.database_of(&create.table, database, start).await?;
             names.push((database.id, create.table.name.clone()));
+            self.database_of(&create.using, Some(&database.name), start).await?;
         }
         self.find(&names).await?;
         let creates = Arc::new(creates);
         let read = move |view: &View, session: &Session<'_>| tdengine::create_subtables(&creates, view, session);
         let (decoded, catalog): (Decoded, _) = self.read(database, start, false, read).await?;
+        self.check_blocks(&catalog, &decoded.blocks)?;
         self.register(&catalog, &decoded.blocks)?;
         let reservation = self.reserve(1).await?;
         let token = self.submit(decoded.blocks, reservation, Durability::Stored, Some(catalog.version), None).await?;
@@ -166,12 +173,7 @@ impl Ingest {
                     continue;
                 }
             }
-            for block in &decoded.blocks {
-                let table = catalog.table_by_id(block.table);
-                if let Some(database) = table.and_then(|table| catalog.database_by_id(table.database)) {
-                    self.principal.check(Privilege::Write, database)?;
-                }
-            }
+            self.check_blocks(&catalog, &decoded.blocks)?;
             self.register(&catalog, &decoded.blocks)?;
             let affected_rows = decoded.accepted as u64;
             let claim = claim.map(|claim| claim.of(affected_rows, &[]));
@@ -262,6 +264,17 @@ impl Ingest {
             found += self.shared.directory.find(database, &names).await?;
         }
         Ok(found)
+    }
+
+    /// That whoever asks may write to the databases that blocks go to.
+    fn check_blocks(&self, catalog: &Catalog, blocks: &[Block]) -> Result<()> {
+        for block in blocks {
+            let table = catalog.table_by_id(block.table);
+            if let Some(database) = table.and_then(|table| catalog.database_by_id(table.database)) {
+                self.principal.check(Privilege::Write, database)?;
+            }
+        }
+        Ok(())
     }
 
     /// Remembers the series of a statement that is about to be written.

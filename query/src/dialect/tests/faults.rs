@@ -53,7 +53,7 @@ async fn every_wrong_statement_says_what_is_wrong() {
         ("select a.ts from devices a, devices a", Kind::Invalid, "alias"),
         ("use", Kind::Invalid, "name of a database"),
         ("show", Kind::Invalid, "expected"),
-        ("show variables", Kind::Unsupported, "variables"),
+        ("show mnodes", Kind::Unsupported, "mnodes"),
         ("show tables like", Kind::Invalid, "pattern"),
         ("show nodb.tables", Kind::NotFound, "nodb"),
         ("describe nothing", Kind::NotFound, "nothing"),
