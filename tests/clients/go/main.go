@@ -1,0 +1,60 @@
+// The Flight SQL client of Go and its driver of database/sql against the server that CLIENT_URL names.
+//
+// CLIENT_USER and CLIENT_PASSWORD say that the server asks who comes, CLIENT_TOKEN is a token of that user, CLIENT_CA a
+// file with who signed the server's certificate. The exit status is 1 when a step failed.
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/url"
+	"os"
+)
+
+type server struct {
+	address, user, password, token string
+	tls                            *tls.Config
+}
+
+func target() (server, error) {
+	place, err := url.Parse(os.Getenv("CLIENT_URL"))
+	if err != nil {
+		return server{}, err
+	}
+	s := server{
+		address:  place.Host,
+		user:     os.Getenv("CLIENT_USER"),
+		password: os.Getenv("CLIENT_PASSWORD"),
+		token:    os.Getenv("CLIENT_TOKEN"),
+	}
+	if place.Scheme == "https" {
+		pem, err := os.ReadFile(os.Getenv("CLIENT_CA"))
+		if err != nil {
+			return server{}, err
+		}
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(pem) {
+			return server{}, fmt.Errorf("no certificate in %s", os.Getenv("CLIENT_CA"))
+		}
+		s.tls = &tls.Config{RootCAs: roots}
+	}
+	return s, nil
+}
+
+func main() {
+	s, err := target()
+	if err == nil {
+		err = databaseSQL(s)
+	}
+	if err == nil {
+		err = flightSQL(s)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if failed > 0 {
+		os.Exit(1)
+	}
+}
