@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow::{
     array::RecordBatch,
-    datatypes::{DataType, Field, Schema, SchemaRef},
+    datatypes::{Field, Schema, SchemaRef},
 };
 use datafusion::{
     common::ScalarValue,
@@ -105,8 +105,8 @@ impl Prepared {
 /// A statement's text, read as far as planning needs it.
 enum Text {
     Query(QueryText),
-    /// What it does, and its number of parameters.
-    Update(StatementKind, usize),
+    /// Its number of parameters.
+    Update(usize),
 }
 
 /// The text of a statement that reads.
@@ -186,15 +186,12 @@ impl Engine {
         Self { inner: Arc::new(Inner { reader, snapshots, writer, config, base, plans, system, admission }) }
     }
 
-    /// The door to the write path for the session's user, under its idempotency key where it has one.
+    /// The door to the write path for the session.
     ///
     /// # Errors
-    /// Invalid for a text that cannot be a key.
+    /// Invalid for a text that cannot be an idempotency key.
     pub fn writer(&self, session: &Session) -> Result<Arc<dyn Writer>> {
-        match (&session.idempotency_key, session.principal.user()) {
-            (None, None) => Ok(self.inner.writer.clone()),
-            (key, _) => self.inner.writer.of_request(key.as_deref(), &session.principal),
-        }
+        self.inner.writer.of_request(session)
     }
 
     /// A name for the next statement, which no other one of any node has: what its session is told by, SHOW QUERIES lists it
@@ -223,10 +220,10 @@ impl Engine {
     pub async fn prepare(&self, session: &Session, sql: &str) -> Result<Arc<Prepared>> {
         let text = match self.read(session, sql)? {
             Text::Query(text) => text,
-            Text::Update(StatementKind::Use(_), _) => return Ok(Arc::new(update(sql, Vec::new()))),
-            Text::Update(_, parameters) => {
-                let parameter = |i| Field::new(format!("${i}"), DataType::Utf8, true);
-                return Ok(Arc::new(update(sql, (1..=parameters).map(parameter).collect())));
+            Text::Update(0) => return Ok(Arc::new(update(sql, Vec::new()))),
+            Text::Update(_) => {
+                let types = self.writer(session)?.parameters(session.database.as_deref(), sql).await?;
+                return Ok(Arc::new(update(sql, dialect::column_fields(&types))));
             }
         };
         self.plan(session, sql, text, &self.snapshot(session).await?).await
@@ -330,7 +327,7 @@ impl Engine {
         let parsed = dialect::parse(sql, session.double_quotes)?;
         Ok(match parsed.kind {
             StatementKind::Reads => Text::Query(QueryText::Parsed(Box::new(parsed))),
-            kind => Text::Update(kind, parsed.parameters),
+            _ => Text::Update(parsed.parameters),
         })
     }
 

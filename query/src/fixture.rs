@@ -12,7 +12,6 @@ use futures::{TryStreamExt, stream::BoxStream};
 use parking_lot::Mutex;
 use tidelake_format::{
     Error, Result,
-    access::Principal,
     ids::{Position, Token, WriterId},
     layout::log_key,
     meta::Root,
@@ -26,6 +25,7 @@ use tidelake_format::{
 
 use crate::{
     engine::{Engine, EngineConfig},
+    session::Session,
     writer::{IngestTarget, WriteOutcome, Writer},
 };
 
@@ -35,12 +35,12 @@ pub(crate) const START: i64 = 1_563_249_700_000;
 pub(crate) const ROWS: i64 = 4;
 
 /// Executes nothing and remembers everything.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Notes {
     /// Database, statement and parameters of each execution.
-    pub(crate) executed: Mutex<Vec<(Option<String>, String, Option<RecordBatch>)>>,
+    pub(crate) executed: Arc<Mutex<Vec<(Option<String>, String, Option<RecordBatch>)>>>,
     /// Target and batches of each ingest.
-    pub(crate) ingested: Mutex<Vec<(IngestTarget, Vec<RecordBatch>)>>,
+    pub(crate) ingested: Arc<Mutex<Vec<(IngestTarget, Vec<RecordBatch>)>>>,
 }
 
 #[async_trait]
@@ -59,8 +59,13 @@ impl Writer for Notes {
         Ok(WriteOutcome { affected_rows: rows, token: Some(token()), ..WriteOutcome::default() })
     }
 
-    fn of_request(&self, key: Option<&str>, _: &Principal) -> Result<std::sync::Arc<dyn Writer>> {
-        Err(Error::unsupported("notes have no keys and no users").with("found", key.unwrap_or_default()))
+    async fn parameters(&self, _: Option<&str>, sql: &str) -> Result<Vec<Option<Type>>> {
+        let types = [Type::Timestamp, Type::Int, Type::Float];
+        Ok(types.into_iter().map(Some).take(sql.matches('?').count()).collect())
+    }
+
+    fn of_request(&self, _: &Session) -> Result<Arc<dyn Writer>> {
+        Ok(Arc::new(self.clone()))
     }
 
     async fn ingest(

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
-use tidelake_format::{
-    Error, Result,
-    access::{Principal, Secret},
-    ids::Token,
-};
+use tidelake_format::{Error, Result, access::Secret, ids::Token, types::Type};
+
+use crate::session::Session;
 
 /// What a writing statement did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,12 +60,19 @@ pub trait Writer: Send + Sync + 'static {
     async fn execute(&self, database: Option<&str>, sql: &str, parameters: Option<RecordBatch>)
     -> Result<WriteOutcome>;
 
-    /// A writer for one request of somebody, who may do no more than their rights say. Under an idempotency key, of all
-    /// copies of the request one is written, and the others get its answer; changes of definitions take no notice of it.
+    /// The type of each parameter of a writing statement, in order; `None` where the statement does not say.
+    ///
+    /// # Errors
+    /// As for [`Writer::execute`].
+    async fn parameters(&self, database: Option<&str>, sql: &str) -> Result<Vec<Option<Type>>>;
+
+    /// A writer for one request: in the session's time zone, with its meaning of double quotes, for its user, who may do
+    /// no more than their rights say. Under an idempotency key, of all copies of the request one is written, and the others
+    /// get its answer; changes of definitions take no notice of it.
     ///
     /// # Errors
     /// Invalid for a text that cannot be a key; Unsupported where nothing is written.
-    fn of_request(&self, key: Option<&str>, principal: &Principal) -> Result<Arc<dyn Writer>>;
+    fn of_request(&self, session: &Session) -> Result<Arc<dyn Writer>>;
 
     /// Writes batches into one supertable, all visible together.
     ///
@@ -87,16 +92,23 @@ pub struct ReadOnlyWriter;
 #[async_trait]
 impl Writer for ReadOnlyWriter {
     async fn execute(&self, _: Option<&str>, sql: &str, _: Option<RecordBatch>) -> Result<WriteOutcome> {
-        let verb = sql.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
-        Err(Error::unsupported("this node only reads; send writing statements to an ingest endpoint")
-            .with("statement", verb))
+        Err(only_reads(sql))
     }
 
-    fn of_request(&self, _: Option<&str>, _: &Principal) -> Result<Arc<dyn Writer>> {
+    async fn parameters(&self, _: Option<&str>, sql: &str) -> Result<Vec<Option<Type>>> {
+        Err(only_reads(sql))
+    }
+
+    fn of_request(&self, _: &Session) -> Result<Arc<dyn Writer>> {
         Ok(Arc::new(Self))
     }
 
     async fn ingest(&self, target: IngestTarget, _: BoxStream<'static, Result<RecordBatch>>) -> Result<WriteOutcome> {
         Err(Error::unsupported("this node only reads; send rows to an ingest endpoint").with("table", target.table))
     }
+}
+
+fn only_reads(sql: &str) -> Error {
+    let verb = sql.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
+    Error::unsupported("this node only reads; send writing statements to an ingest endpoint").with("statement", verb)
 }

@@ -3,7 +3,7 @@
 use anyhow::ensure;
 use clap::Args;
 use tidelake_ingest::{
-    decode::tdengine::{Statement, parse},
+    decode::tdengine::{DoubleQuotes, Statement, parse},
     write::Ingest,
 };
 
@@ -55,12 +55,13 @@ pub(crate) async fn run(args: AccessArgs) -> anyhow::Result<()> {
     }
     statements.retain(|statement| !statement.trim().is_empty());
     for statement in &statements {
-        let is_access = matches!(parse(statement)?, Statement::Access(_));
+        let is_access = matches!(parse(statement, DoubleQuotes::Identifier)?, Statement::Access(_));
         ensure!(is_access, "expected a statement about users, rights or tokens; send others to a server");
     }
     let mut config = serve::ingest_config(&settings);
     config.compact.background = false;
     let ingest = Ingest::open(serve::open_root(&settings).await?, config).await?;
+    let ingest = ingest.with_double_quotes(DoubleQuotes::Identifier);
     for statement in &statements {
         match ingest.execute(None, statement, None).await?.secret {
             Some(token) => println!("{}", token.expose()),

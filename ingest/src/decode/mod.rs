@@ -19,6 +19,7 @@ pub mod time;
 use std::sync::Arc;
 
 use tidelake_format::{
+    Result,
     ids::{ColumnId, DatabaseId, TableId},
     rows::Block,
     schema::{Database, Role, Supertable},
@@ -35,6 +36,14 @@ pub trait Lookup {
 
     /// The series (subtable) of this name in a database, where it is known without asking the store.
     fn subtable(&self, database: DatabaseId, name: &str) -> Option<Subtable>;
+
+    /// That whoever asks may write to a database: what is in it is told to nobody else.
+    ///
+    /// # Errors
+    /// [`Kind::Forbidden`](crate::Kind::Forbidden).
+    fn check(&self, _: &Database) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// A series that exists, and whose it is.

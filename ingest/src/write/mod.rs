@@ -54,6 +54,7 @@ use crate::{
     compact::{CompactReport, CompactRequest, Compactor},
     config::{IngestConfig, millis},
     decode::Rejected,
+    decode::tdengine::DoubleQuotes,
     metrics::BODY_BYTES,
 };
 
@@ -108,6 +109,7 @@ const TAIL_CACHE: usize = 32 << 20;
 pub struct Ingest {
     shared: Arc<Shared>,
     time_zone: Tz,
+    double_quotes: DoubleQuotes,
     key: Option<IdempotencyKey>,
     /// Whose requests these are.
     principal: Principal,
@@ -246,6 +248,7 @@ impl Ingest {
         Ok(Self {
             shared,
             time_zone: Tz::UTC,
+            double_quotes: DoubleQuotes::default(),
             key: None,
             principal: Principal::ANYONE,
             place: None,
@@ -257,6 +260,12 @@ impl Ingest {
     #[must_use]
     pub fn in_time_zone(&self, time_zone: Tz) -> Self {
         Self { time_zone, ..self.clone() }
+    }
+
+    /// The same handle, for statements whose double quotes mean this; texts otherwise.
+    #[must_use]
+    pub fn with_double_quotes(&self, double_quotes: DoubleQuotes) -> Self {
+        Self { double_quotes, ..self.clone() }
     }
 
     /// The same handle, for one request under an idempotency key: of all copies of it, sent to whatever process within

@@ -116,7 +116,8 @@ impl Ingest {
         let Some(db) = catalog.database(database).filter(may) else { return Ok(Some(reservation)) };
         let bytes = body.len() * TIMES_GATHERED;
         shared.budget.grow(&mut reservation, bytes).await?;
-        let view = View { catalog: catalog.clone(), directory: shared.directory.clone() };
+        let view =
+            View { catalog: catalog.clone(), directory: shared.directory.clone(), principal: self.principal.clone() };
         let now = shared.ambient().wall_ticks(db.precision);
         let left = shared
             .queue
@@ -183,7 +184,11 @@ impl Ingest {
         };
         let (mut catalog, db) = self.database_or_create(database, start).await?;
         for _ in 0..ROUNDS {
-            let view = View { catalog: catalog.clone(), directory: self.shared.directory.clone() };
+            let view = View {
+                catalog: catalog.clone(),
+                directory: self.shared.directory.clone(),
+                principal: self.principal.clone(),
+            };
             let decoded = if body.len() <= DECODE_INLINE {
                 decode(&body, &view, &db)?
             } else {

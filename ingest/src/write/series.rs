@@ -11,6 +11,7 @@ use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use tidelake_format::{
     Error, Kind, Result,
+    access::{Principal, Privilege},
     ids::{ColumnId, DatabaseId, FileId, Position, TableId, Version},
     layout::tags_key,
     merge::Deletes,
@@ -294,6 +295,7 @@ enum Place {
 pub(crate) struct View {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) directory: Arc<SeriesDirectory>,
+    pub(crate) principal: Principal,
 }
 
 impl Lookup for View {
@@ -307,5 +309,9 @@ impl Lookup for View {
 
     fn subtable(&self, database: DatabaseId, name: &str) -> Option<Subtable> {
         self.directory.subtable(&self.catalog, database, name)
+    }
+
+    fn check(&self, database: &Database) -> Result<()> {
+        self.principal.check(Privilege::Write, database)
     }
 }

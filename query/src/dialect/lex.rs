@@ -189,13 +189,19 @@ fn number_parameters(tokens: &mut [Tok]) -> Result<usize> {
     Ok(unnamed.max(highest))
 }
 
-/// How many `?` stand outside quotes and comments, for statements that are handed on as they are.
+/// How many parameters stand outside quotes and comments (`?`, or the highest `$n`), for statements that are handed on as
+/// they are.
 pub(crate) fn count_parameters(sql: &str, quotes: DoubleQuotes) -> usize {
     let bytes = sql.as_bytes();
-    let (mut i, mut count) = (0, 0);
+    let (mut i, mut unnamed, mut highest) = (0, 0, 0);
+    let in_word = |at: usize| at > 0 && (bytes[at - 1].is_ascii_alphanumeric() || matches!(bytes[at - 1], b'_' | b'$'));
     while i < bytes.len() {
         match bytes[i] {
-            b'?' => count += 1,
+            b'?' => unnamed += 1,
+            b'$' if !in_word(i) => {
+                let digits = bytes[i + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
+                highest = highest.max(sql[i + 1..i + 1 + digits].parse().unwrap_or(0));
+            }
             quote @ (b'\'' | b'"' | b'`') => {
                 let escapes = quote != b'`' && quotes == DoubleQuotes::Text;
                 i += 1;
@@ -212,7 +218,7 @@ pub(crate) fn count_parameters(sql: &str, quotes: DoubleQuotes) -> usize {
         }
         i += 1;
     }
-    count
+    unnamed.max(highest)
 }
 
 /// Where the comment that starts at `i` ends, if one does.

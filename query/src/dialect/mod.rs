@@ -34,7 +34,7 @@ use datafusion::{
 use tidelake_format::{Error, Result};
 
 pub use info::{CATALOG, CatalogInfo, CurrentCatalog, information_schema};
-pub use parameters::parameter_fields;
+pub use parameters::{column_fields, parameter_fields};
 pub use shape::{Shape, shape};
 
 use crate::session::{DoubleQuotes, Session};

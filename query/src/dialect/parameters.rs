@@ -5,7 +5,10 @@ use datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
     logical_expr::{Expr, LogicalPlan},
 };
-use tidelake_format::Result;
+use tidelake_format::{
+    Result,
+    types::{Precision, Type},
+};
 
 use super::planner::error;
 
@@ -32,6 +35,13 @@ pub fn parameter_fields(plan: &LogicalPlan, count: usize) -> Result<Vec<Field>> 
             Field::new(name, bound, true)
         })
         .collect())
+}
+
+/// One field per parameter that is a value for a column of a type, as [`parameter_fields`] says; Utf8 where the type is not
+/// known.
+pub fn column_fields(types: &[Option<Type>]) -> Vec<Field> {
+    let of = |ty: &Option<Type>| ty.map_or(DataType::Utf8, |ty| bindable(&ty.data_type(Precision::Milli)));
+    types.iter().enumerate().map(|(i, ty)| Field::new(format!("${}", i + 1), of(ty), true)).collect()
 }
 
 fn bindable(data_type: &DataType) -> DataType {

@@ -2,16 +2,20 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, Field, TimeUnit};
 use chrono_tz::Tz;
 use datafusion::{
     catalog::TableProvider,
-    common::{DFSchema, ScalarValue, TableReference, config::ConfigOptions, plan_datafusion_err},
+    common::{
+        DFSchema, ScalarValue, TableReference, config::ConfigOptions, plan_datafusion_err, tree_node::Transformed,
+    },
     datasource::provider_as_source,
     error::{DataFusionError, Result as DfResult},
     execution::{FunctionRegistry, SessionState},
     logical_expr::{
-        AggregateUDF, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF, TableSource, WindowUDF, cast,
+        AggregateUDF, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Projection, ScalarUDF, TableSource,
+        WindowUDF, cast,
+        expr::{Alias, Placeholder},
         lit,
         planner::{ContextProvider, ExprPlanner, PlannerResult, RawBinaryExpr},
     },
@@ -34,7 +38,7 @@ use crate::{
 
 /// Plans and analyzes a statement whose tables are named `schema.table` exactly.
 pub(crate) async fn plan(statement: Statement, state: &SessionState, zone: Tz) -> Result<LogicalPlan> {
-    let plan = logical(statement, state, zone).await.map_err(error)?;
+    let plan = logical(statement, state, zone).await.and_then(type_selected_parameters).map_err(error)?;
     state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(error)
 }
 
@@ -55,6 +59,35 @@ async fn logical(statement: Statement, state: &SessionState, zone: Tz) -> DfResu
     let provider = Provider { state, tables, planners };
     let options = ParserOptions { collect_spans: true, ..ParserOptions::from(&state.config_options().sql_parser) };
     SqlToRel::new_with_options(&provider, options).statement_to_plan(statement)
+}
+
+/// A parameter that is selected as it is has no type by itself: a text, as everywhere where none follows.
+fn type_selected_parameters(plan: LogicalPlan) -> DfResult<LogicalPlan> {
+    if plan.get_parameter_types()?.values().all(Option::is_some) {
+        return Ok(plan);
+    }
+    let text = || Some(Arc::new(Field::new("", DataType::Utf8, true)));
+    let typed = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Projection(Projection { expr, input, .. }) => {
+            let typed = expr.into_iter().map(|expr| match expr {
+                Expr::Placeholder(Placeholder { id, field: None }) => {
+                    Expr::Placeholder(Placeholder { id, field: text() })
+                }
+                Expr::Alias(Alias { expr, relation, name, metadata }) => match *expr {
+                    Expr::Placeholder(Placeholder { id, field: None }) => {
+                        let expr = Box::new(Expr::Placeholder(Placeholder { id, field: text() }));
+                        Expr::Alias(Alias { expr, relation, name, metadata })
+                    }
+                    other => Expr::Alias(Alias { expr: Box::new(other), relation, name, metadata }),
+                },
+                other => other,
+            });
+            let typed = typed.collect();
+            Projection::try_new(typed, input).map(LogicalPlan::Projection).map(Transformed::yes)
+        }
+        other => other.recompute_schema().map(Transformed::yes),
+    })?;
+    Ok(typed.data)
 }
 
 /// An error of planning: ours as it was, DataFusion's by kind.

@@ -1,13 +1,16 @@
 //! Tickets and prepared handles: the statement and its session themselves, so that any node can serve them.
 
+use std::fmt;
+
 use prost::Message;
-use tidelake_format::{Error, Result};
+use tidelake_format::{Error, Result, access::Secret};
 use tonic::codegen::Bytes;
 
 use super::cache::Key;
 use crate::{
     request,
     session::{DoubleQuotes, Levels, Session},
+    writer::WriteOutcome,
 };
 
 /// The version of [`Handle`]'s meaning; another one is refused.
@@ -33,6 +36,32 @@ pub(super) struct Handle {
     /// Empty where all are on.
     #[prost(string, tag = "7")]
     levels: String,
+    /// What the statement did, where it wrote: the ticket tells that and writes no more.
+    #[prost(message, optional, tag = "8")]
+    done: Option<Done>,
+}
+
+/// A [`WriteOutcome`], as a protocol buffer.
+#[derive(Clone, PartialEq, Message)]
+#[prost(skip_debug)]
+struct Done {
+    #[prost(uint64, tag = "1")]
+    affected_rows: u64,
+    #[prost(string, optional, tag = "2")]
+    token: Option<String>,
+    #[prost(string, optional, tag = "3")]
+    use_database: Option<String>,
+    #[prost(bool, tag = "4")]
+    replayed: bool,
+    /// The text of a token that was made: the ticket goes to nobody but whom it is told.
+    #[prost(string, optional, tag = "5")]
+    secret: Option<String>,
+}
+
+impl fmt::Debug for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Done").field("affected_rows", &self.affected_rows).finish_non_exhaustive()
+    }
 }
 
 impl Handle {
@@ -46,7 +75,35 @@ impl Handle {
             time_zone: session.time_zone.name().to_owned(),
             tokens: session.tokens.iter().map(ToString::to_string).collect(),
             levels: if session.levels == Levels::default() { String::new() } else { session.levels.to_string() },
+            done: None,
         }
+    }
+
+    /// The handle of a statement that wrote.
+    pub(super) fn with_outcome(mut self, outcome: &WriteOutcome) -> Self {
+        self.done = Some(Done {
+            affected_rows: outcome.affected_rows,
+            token: outcome.token.map(|token| token.to_string()),
+            use_database: outcome.use_database.clone(),
+            replayed: outcome.replayed,
+            secret: outcome.secret.as_ref().map(|secret| secret.expose().to_owned()),
+        });
+        self
+    }
+
+    /// What the statement did, where it wrote.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for a token that is none.
+    pub(super) fn outcome(&self) -> Result<Option<WriteOutcome>> {
+        let Some(done) = &self.done else { return Ok(None) };
+        Ok(Some(WriteOutcome {
+            affected_rows: done.affected_rows,
+            token: done.token.as_deref().map(str::parse).transpose()?,
+            use_database: done.use_database.clone(),
+            replayed: done.replayed,
+            secret: done.secret.clone().map(Secret::new),
+        }))
     }
 
     /// Its bytes.
@@ -117,6 +174,22 @@ mod tests {
         assert_eq!((back.database.as_deref(), back.time_zone.name()), (Some("w1"), "Asia/Shanghai"));
         assert_eq!(back.levels, Levels::NONE);
         assert_eq!(back.tokens, vec!["v9".parse().unwrap(), "v7".parse().unwrap()]);
+    }
+
+    #[test]
+    fn a_handle_of_a_write_tells_what_it_did_and_shows_no_secret() {
+        let outcome = WriteOutcome {
+            affected_rows: 3,
+            token: Some("v7".parse().unwrap()),
+            use_database: Some("w1".into()),
+            replayed: true,
+            secret: Some(Secret::new("tl_abc".into())),
+        };
+        let handle = Handle::new([3; 16], "create token t", &Session::default());
+        assert_eq!(Handle::decode(&handle.encode()).unwrap().outcome().unwrap(), None);
+        let handle = Handle::decode(&handle.with_outcome(&outcome).encode()).unwrap();
+        assert_eq!(handle.outcome().unwrap(), Some(outcome));
+        assert!(!format!("{handle:?}").contains("tl_abc"), "{handle:?}");
     }
 
     #[test]

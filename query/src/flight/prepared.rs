@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::{
     array::RecordBatch,
-    datatypes::{Field, Schema},
+    datatypes::{Field, Schema, SchemaRef},
 };
 use arrow_flight::{
     FlightData, FlightDescriptor, FlightInfo,
@@ -82,19 +82,34 @@ impl FlightSql {
         Ok(())
     }
 
-    /// GetFlightInfo of a prepared statement.
+    /// GetFlightInfo of a prepared statement; one that writes is executed with what is bound to it.
     pub(super) async fn prepared_info(
         &self,
         call: &Session,
         command: CommandPreparedStatementQuery,
         descriptor: FlightDescriptor,
-    ) -> Result<FlightInfo> {
-        let (_, kept) = self.kept(call, &command.prepared_statement_handle).await?;
-        flight_info(&schema_of(&kept.prepared), command.as_any().encode_to_vec().into(), descriptor)
+    ) -> Result<Response<FlightInfo>> {
+        let (session, kept) = self.kept(call, &command.prepared_statement_handle).await?;
+        if let Statement::Update = kept.prepared.kind {
+            let handle = Handle::decode(&command.prepared_statement_handle)?;
+            return self.written_info(&session, &kept.prepared, kept.bound.to_vec(), handle, descriptor).await;
+        }
+        let info = flight_info(&schema_of(&kept.prepared), command.as_any().encode_to_vec().into(), descriptor)?;
+        Ok(Response::new(info))
     }
 
-    /// DoGet of a prepared statement with what is bound to it. A statement that writes is executed by this too: ADBC
-    /// does it that way.
+    /// The schema of a prepared statement, which is not executed.
+    pub(super) async fn prepared_schema(
+        &self,
+        call: &Session,
+        command: &CommandPreparedStatementQuery,
+    ) -> Result<SchemaRef> {
+        let (_, kept) = self.kept(call, &command.prepared_statement_handle).await?;
+        Ok(schema_of(&kept.prepared))
+    }
+
+    /// DoGet of a prepared statement with what is bound to it, without a GetFlightInfo before; a statement that writes is
+    /// executed by this too.
     pub(super) async fn prepared_rows(
         &self,
         call: &Session,

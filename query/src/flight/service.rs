@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use arrow::datatypes::SchemaRef;
 use arrow_flight::{
     Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
     PollInfo, PutResult, SchemaResult, Ticket,
@@ -91,15 +92,24 @@ impl FlightSql {
         self.random.lock().random()
     }
 
-    async fn info(&self, session: Result<Session>, descriptor: FlightDescriptor) -> Result<FlightInfo> {
+    async fn info(&self, session: Result<Session>, descriptor: FlightDescriptor) -> Result<Response<FlightInfo>> {
         let session = session?;
         match command(&descriptor.cmd)? {
             Command::CommandStatementQuery(c) => self.statement_info(&session, c, descriptor).await,
             Command::CommandPreparedStatementQuery(c) => self.prepared_info(&session, c, descriptor).await,
             other => match self.metadata.schema(&other) {
-                Some(schema) => flight_info(&schema, descriptor.cmd.clone(), descriptor),
+                Some(schema) => flight_info(&schema, descriptor.cmd.clone(), descriptor).map(Response::new),
                 None => Err(unknown(&other)),
             },
+        }
+    }
+
+    async fn schema(&self, session: Result<Session>, descriptor: FlightDescriptor) -> Result<SchemaRef> {
+        let session = session?;
+        match command(&descriptor.cmd)? {
+            Command::CommandStatementQuery(c) => self.statement_schema(&session, c).await,
+            Command::CommandPreparedStatementQuery(c) => self.prepared_schema(&session, &c).await,
+            other => self.metadata.schema(&other).ok_or_else(|| unknown(&other)),
         }
     }
 
@@ -209,16 +219,13 @@ impl FlightService for FlightSql {
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
         let (metadata, extensions, descriptor) = request.into_parts();
-        self.info(sessions::session_of(&metadata, &extensions), descriptor)
-            .await
-            .map(Response::new)
-            .map_err(|e| to_status(&e))
+        self.info(sessions::session_of(&metadata, &extensions), descriptor).await.map_err(|e| to_status(&e))
     }
 
     /// The whole answer at once: planning does not take long enough to poll for.
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
-        let info = self.get_flight_info(request).await?.into_inner();
-        Ok(Response::new(PollInfo {
+        let info = self.get_flight_info(request).await?;
+        Ok(info.map(|info| PollInfo {
             info: Some(info),
             flight_descriptor: None,
             progress: Some(1.0),
@@ -227,7 +234,10 @@ impl FlightService for FlightSql {
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
-        let info = self.get_flight_info(request).await?.into_inner();
+        let (metadata, extensions, descriptor) = request.into_parts();
+        let schema = self.schema(sessions::session_of(&metadata, &extensions), descriptor).await;
+        let schema = schema.map_err(|e| to_status(&e))?;
+        let info = FlightInfo::new().try_with_schema(&schema).map_err(|e| to_status(&e.into()))?;
         Ok(Response::new(SchemaResult { schema: info.schema }))
     }
 

@@ -61,23 +61,49 @@ struct InfluxTicket {
 }
 
 impl FlightSql {
-    /// GetFlightInfo of a statement: plans it, and keeps the plan for the DoGet that follows.
+    /// GetFlightInfo of a statement: plans it, and keeps the plan for the DoGet that follows; one that writes is executed.
     pub(super) async fn statement_info(
         &self,
         session: &Session,
         command: CommandStatementQuery,
         descriptor: FlightDescriptor,
-    ) -> Result<FlightInfo> {
+    ) -> Result<Response<FlightInfo>> {
         no_transaction(command.transaction_id.as_deref())?;
         let prepared = self.engine.prepare(session, &command.query).await?;
         let handle = Handle::new(self.new_key(), &command.query, session);
-        let info = flight_info(
-            &schema_of(&prepared),
-            TicketStatementQuery { statement_handle: handle.encode() }.as_any().encode_to_vec().into(),
-            descriptor,
-        )?;
+        if let Statement::Update = prepared.kind {
+            return self.written_info(session, &prepared, Vec::new(), handle, descriptor).await;
+        }
+        let info = flight_info(&schema_of(&prepared), ticket(&handle), descriptor)?;
         self.plans.insert(handle.key(), prepared, plan_bytes(&command.query), self.now());
-        Ok(info)
+        Ok(Response::new(info))
+    }
+
+    /// Executes a statement that writes, and puts what it did into the ticket: drivers ask for the rows of a result only
+    /// when their user does, and the statement was executed nevertheless.
+    pub(super) async fn written_info(
+        &self,
+        session: &Session,
+        prepared: &Arc<Prepared>,
+        bound: Vec<RecordBatch>,
+        handle: Handle,
+        descriptor: FlightDescriptor,
+    ) -> Result<Response<FlightInfo>> {
+        let outcome = self.update(session, prepared, bound).await?;
+        let ticket = ticket(&handle.with_outcome(&outcome));
+        let mut response = Response::new(flight_info(&schema_of(prepared), ticket, descriptor)?);
+        note(session, &outcome, response.metadata_mut());
+        Ok(response)
+    }
+
+    /// The schema of a statement, which is not executed.
+    pub(super) async fn statement_schema(
+        &self,
+        session: &Session,
+        command: CommandStatementQuery,
+    ) -> Result<SchemaRef> {
+        no_transaction(command.transaction_id.as_deref())?;
+        Ok(schema_of(self.engine.prepare(session, &command.query).await?.as_ref()))
     }
 
     /// DoGet of a statement's ticket; a ticket may be used again, then the statement is planned again.
@@ -88,6 +114,9 @@ impl FlightSql {
     ) -> Result<Response<FlightStream>> {
         let handle = Handle::decode(&ticket.statement_handle)?;
         let session = handle.session(call)?;
+        if let Some(outcome) = handle.outcome()? {
+            return updated(&session, &outcome);
+        }
         let prepared = match self.plans.take(&handle.key(), self.now()) {
             Some(prepared) => prepared,
             None => self.engine.prepare(&session, &handle.sql).await?,
@@ -188,6 +217,7 @@ impl FlightSql {
             total.affected_rows += outcome.affected_rows;
             total.token = outcome.token.or(total.token);
             total.use_database = outcome.use_database.or(total.use_database);
+            total.secret = outcome.secret.or(total.secret);
         }
         Ok(total)
     }
@@ -206,6 +236,11 @@ impl FlightSql {
             Outcome::Rows(_) => Err(Error::internal("a statement that writes has given rows")),
         }
     }
+}
+
+/// The ticket of a handle.
+fn ticket(handle: &Handle) -> Bytes {
+    TicketStatementQuery { statement_handle: handle.encode() }.as_any().encode_to_vec().into()
 }
 
 /// What a cached plan weighs: a guess, by its text.

@@ -10,10 +10,10 @@ use arrow::{
     ipc::reader::StreamReader,
 };
 use arrow_flight::{
-    Action, FlightInfo, Ticket,
+    Action, FlightDescriptor, FlightInfo, Ticket,
     sql::{
-        CommandGetDbSchemas, CommandGetPrimaryKeys, CommandGetTables, CommandStatementIngest, CommandStatementUpdate,
-        ProstMessageExt, client::FlightSqlServiceClient,
+        CommandGetDbSchemas, CommandGetPrimaryKeys, CommandGetTables, CommandStatementIngest, CommandStatementQuery,
+        CommandStatementUpdate, ProstMessageExt, client::FlightSqlServiceClient,
     },
 };
 use futures::{StreamExt, TryStreamExt, stream};
@@ -201,6 +201,77 @@ async fn updates_go_to_the_writer_by_every_way_and_bring_a_token() {
     assert!(executed.iter().all(|(database, ..)| database.as_deref() == Some("w1")));
     let bound = executed[2].2.as_ref().unwrap();
     assert_eq!((integers(bound, 0), texts(bound, 1)), (vec![START, START + 1], vec!["1", "2"]));
+}
+
+/// The descriptor of a statement that is executed as a query.
+fn described(sql: &str) -> FlightDescriptor {
+    let command = CommandStatementQuery { query: sql.into(), transaction_id: None };
+    FlightDescriptor::new_cmd(command.as_any().encode_to_vec())
+}
+
+#[tokio::test]
+async fn a_statement_that_writes_is_executed_when_it_is_asked_about_and_by_no_ticket() {
+    let (mut client, notes) = connect().await;
+    let insert = "insert into d0 values (now, 1, 2, 3)";
+    let executed = || notes.executed.lock().len();
+    // Its schema alone executes nothing.
+    let schema = client.inner_mut().get_schema(Request::new(described(insert))).await.unwrap();
+    assert!(!schema.into_inner().schema.is_empty());
+    assert_eq!(executed(), 0);
+    // A driver may never come for the rows.
+    let reply = client.inner_mut().get_flight_info(Request::new(described(insert))).await.unwrap();
+    assert_eq!(reply.metadata().get("x-tidelake-token").unwrap().to_str().unwrap(), token().to_string());
+    assert_eq!(executed(), 1);
+    // Whoever does, and however often, is told what was done.
+    for _ in 0..3 {
+        assert_eq!(integers(&rows(&mut client, reply.get_ref().clone()).await, 0), [1]);
+    }
+    assert_eq!(executed(), 1);
+    let polled = client.inner_mut().poll_flight_info(Request::new(described(insert))).await.unwrap();
+    assert_eq!(polled.metadata().get("x-tidelake-token").unwrap().to_str().unwrap(), token().to_string());
+    assert_eq!(integers(&rows(&mut client, polled.into_inner().info.unwrap()).await, 0), [1]);
+    assert_eq!(executed(), 2);
+    // So it is for one that was prepared, with what is bound to it.
+    let mut prepared = client.prepare("insert into d0 values (?, ?, 2, 3)".into(), None).await.unwrap();
+    let e = prepared.execute().await.unwrap_err();
+    assert!(e.to_string().contains("parameters"), "{e}");
+    let parameters = RecordBatch::try_from_iter([
+        ("0", Arc::new(Int64Array::from(vec![START, START + 1])) as _),
+        ("1", Arc::new(Int64Array::from(vec![1, 2])) as _),
+    ]);
+    prepared.set_parameters(parameters.unwrap()).unwrap();
+    let info = prepared.execute().await.unwrap();
+    assert_eq!(executed(), 3);
+    for _ in 0..2 {
+        assert_eq!(integers(&rows(&mut client, info.clone()).await, 0), [2]);
+    }
+    assert_eq!(executed(), 3);
+    // One that fails says so at once.
+    let (code, message) = code_of(&mut client, "insert into nowhere values (1)").await;
+    assert!(code == Code::NotFound && message.contains("nowhere"), "{code:?} {message}");
+}
+
+#[tokio::test]
+async fn a_parameter_that_is_selected_is_a_text() {
+    let (mut client, _) = connect().await;
+    for sql in
+        ["select ?", "select ? as a", "select x from (select ? as x) order by x", "select ? union all select 'b'"]
+    {
+        let mut prepared = client.prepare(sql.into(), None).await.unwrap();
+        assert_eq!(prepared.parameter_schema().unwrap().field(0).data_type(), &DataType::Utf8, "{sql}");
+        let parameters = RecordBatch::try_from_iter([("0", Arc::new(StringArray::from(vec!["a"])) as _)]);
+        prepared.set_parameters(parameters.unwrap()).unwrap();
+        let info = prepared.execute().await.unwrap();
+        assert_eq!(texts(&rows(&mut client, info).await, 0)[0], "a", "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn parameters_of_a_write_have_the_types_of_its_columns() {
+    let (mut client, _) = connect().await;
+    let prepared = client.prepare("insert into d0 values (?, ?, ?)".into(), None).await.unwrap();
+    let types: Vec<_> = prepared.parameter_schema().unwrap().fields().iter().map(|f| f.data_type().clone()).collect();
+    assert_eq!(types, [DataType::Timestamp(TimeUnit::Millisecond, None), DataType::Int64, DataType::Float64]);
 }
 
 #[tokio::test]

@@ -5,9 +5,15 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
-use tidelake_format::{Error, Result, access::Principal};
-use tidelake_ingest::write::{self, IdempotencyKey, Ingest};
-use tidelake_query::writer::{IfExists, IngestTarget, WriteOutcome, Writer};
+use tidelake_format::{Error, Result, types::Type};
+use tidelake_ingest::{
+    decode::tdengine::DoubleQuotes,
+    write::{self, IdempotencyKey, Ingest},
+};
+use tidelake_query::{
+    session::{self, Session},
+    writer::{IfExists, IngestTarget, WriteOutcome, Writer},
+};
 
 /// Hands writing statements and batches to the write path of this process.
 pub(super) struct IngestWriter {
@@ -38,9 +44,18 @@ impl Writer for IngestWriter {
         })
     }
 
-    fn of_request(&self, key: Option<&str>, principal: &Principal) -> Result<Arc<dyn Writer>> {
-        let key = key.map(IdempotencyKey::new).transpose()?;
-        Ok(Arc::new(Self::new(self.ingest.with_key(key).for_principal(principal.clone()))))
+    async fn parameters(&self, database: Option<&str>, sql: &str) -> Result<Vec<Option<Type>>> {
+        self.ingest.parameters(database, sql).await
+    }
+
+    fn of_request(&self, session: &Session) -> Result<Arc<dyn Writer>> {
+        let key = session.idempotency_key.as_deref().map(IdempotencyKey::new).transpose()?;
+        let quotes = match session.double_quotes {
+            session::DoubleQuotes::Text => DoubleQuotes::Text,
+            session::DoubleQuotes::Identifier => DoubleQuotes::Identifier,
+        };
+        let ingest = self.ingest.in_time_zone(session.time_zone).with_double_quotes(quotes);
+        Ok(Arc::new(Self::new(ingest.with_key(key).for_principal(session.principal.clone()))))
     }
 
     async fn ingest(

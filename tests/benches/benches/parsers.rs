@@ -10,7 +10,7 @@ use tidelake_ingest::decode::{
     arrow,
     line_protocol::{self, LinePrecision},
     opentsdb,
-    tdengine::{self, Inserted, Session, statement::Statement},
+    tdengine::{self, DoubleQuotes, Inserted, Session, statement::Statement},
 };
 use tidelake_loadtest::{
     Device,
@@ -37,7 +37,9 @@ fn main() -> Result<()> {
     let body = request(Text::TdEngine, ROWS);
     let session = Session { database: Some(database), time_zone: Tz::UTC, now_ns: NOW * 1_000_000 };
     let insert = || -> Result<usize> {
-        let Statement::Insert(insert) = tdengine::statement::parse(black_box(std::str::from_utf8(&body)?))? else {
+        let Statement::Insert(insert) =
+            tdengine::statement::parse(black_box(std::str::from_utf8(&body)?), DoubleQuotes::Text)?
+        else {
             anyhow::bail!("not an INSERT")
         };
         match tdengine::insert(&insert, &tables, &session, None)? {

@@ -20,12 +20,13 @@ use bytes::{BufMut, Bytes};
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use http_body_util::BodyExt;
 use prost::Message;
-use tidelake_format::{Result, access::Principal, meta::Root, snapshot::SnapshotReader};
+use tidelake_format::{Result, meta::Root, snapshot::SnapshotReader, types::Type};
 use tidelake_ingest::decode::arrow as rows;
 use tidelake_query::{
     engine::{Engine, EngineConfig},
     flight::flight_service,
     http::router,
+    session::Session,
     writer::{IngestTarget, WriteOutcome, Writer},
 };
 use tokio::runtime::Runtime;
@@ -177,7 +178,11 @@ impl Writer for Decoder {
         Ok(WriteOutcome::default())
     }
 
-    fn of_request(&self, _: Option<&str>, _: &Principal) -> Result<Arc<dyn Writer>> {
+    async fn parameters(&self, _: Option<&str>, _: &str) -> Result<Vec<Option<Type>>> {
+        Ok(Vec::new())
+    }
+
+    fn of_request(&self, _: &Session) -> Result<Arc<dyn Writer>> {
         Ok(Arc::new(Self))
     }
 

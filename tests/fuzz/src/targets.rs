@@ -74,11 +74,16 @@ fn statement(input: &[u8]) -> bool {
     let Ok(sql) = std::str::from_utf8(input) else { return false };
     let (tables, database) = (Tables::new(), database());
     let session = tdengine::Session { database: Some(&database), time_zone: Tz::UTC, now_ns: 0 };
-    match tdengine::parse(sql) {
-        Ok(tdengine::Statement::Insert(insert)) => tdengine::insert(&insert, &tables, &session, None).is_ok(),
+    let quotes = [tdengine::DoubleQuotes::Text, tdengine::DoubleQuotes::Identifier];
+    let done = quotes.map(|quotes| match tdengine::parse(sql, quotes) {
+        Ok(tdengine::Statement::Insert(insert)) => {
+            let described = tdengine::insert_parameters(&insert, &tables, &session).is_ok();
+            tdengine::insert(&insert, &tables, &session, None).is_ok() || described
+        }
         Ok(tdengine::Statement::CreateSubtables(all)) => tdengine::create_subtables(&all, &tables, &session).is_ok(),
         other => other.is_ok(),
-    }
+    });
+    done.contains(&true)
 }
 
 fn query(input: &[u8]) -> bool {

@@ -152,18 +152,14 @@ fn on(cursor: &mut Cursor<'_>) -> Result<On> {
 /// A name of a user or a token: as any name, or as a text.
 fn user(cursor: &mut Cursor<'_>) -> Result<String> {
     cursor.skip();
-    match cursor.byte() {
-        b'\'' | b'"' => cursor.text().map(|text| text.into_owned()),
-        _ => cursor.name("a name"),
-    }
+    if cursor.is_text() { cursor.text().map(|text| text.into_owned()) } else { cursor.name("a name") }
 }
 
 /// A text that no message shows.
 fn secret(cursor: &mut Cursor<'_>) -> Result<Secret> {
     cursor.skip();
-    let quoted = matches!(cursor.byte(), b'\'' | b'"');
-    let text = if quoted { cursor.text().ok() } else { None };
-    let text = text.ok_or_else(|| Error::invalid("a password stands in quotes").with("offset", cursor.at))?;
+    let text = if cursor.is_text() { cursor.text().ok() } else { None };
+    let text = text.ok_or_else(|| Error::invalid("a password stands in single quotes").with("offset", cursor.at))?;
     Ok(Secret::new(text.into_owned()))
 }
 

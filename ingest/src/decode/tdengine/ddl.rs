@@ -152,7 +152,7 @@ pub(super) const DATABASE_OPTIONS: [&str; 44] = [
 /// Takes the value of an option that changes nothing: a number, with a unit or without, a text or a word.
 pub(super) fn ignored_value(cursor: &mut Cursor<'_>) -> Result<()> {
     cursor.skip();
-    if matches!(cursor.byte(), b'\'' | b'"') {
+    if cursor.is_text() {
         return cursor.text().map(|_| ());
     }
     let rest = &cursor.bytes()[cursor.at..];
@@ -167,7 +167,7 @@ pub(super) fn ignored_value(cursor: &mut Cursor<'_>) -> Result<()> {
 /// Takes `10`, `10d`, `240h`, `14400m` or the same in quotes: milliseconds. Days where there is no unit.
 pub(super) fn duration_ms(cursor: &mut Cursor<'_>) -> Result<i64> {
     cursor.skip();
-    let quoted = matches!(cursor.byte(), b'\'' | b'"');
+    let quoted = cursor.is_text();
     let (start, text) = (cursor.at, if quoted { cursor.text()?.into_owned() } else { bare(cursor) });
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -384,9 +384,9 @@ pub(super) fn literal(cursor: &mut Cursor<'_>) -> Result<Literal> {
     let start = cursor.at;
     match cursor.value()? {
         Value::Text(text) => Ok(Literal::Text(text.into_owned())),
-        Value::Parameter => {
+        Value::Parameter(_) => {
             cursor.at = start;
-            Err(cursor.unexpected("a value (parameters are for INSERT)"))
+            Err(cursor.unexpected("a value (parameters are for INSERT and DELETE)"))
         }
         _ => Ok(Literal::Bare(cursor.sql[start..cursor.at].trim_end().to_owned())),
     }

@@ -1,10 +1,12 @@
 //! DELETE FROM and its WHERE.
 
+use arrow::array::RecordBatch;
 use tidelake_format::{Error, Result};
 
 use super::{
     ddl::literal,
     lexer::Cursor,
+    parameters::{Numbers, Parameters},
     statement::{Comparison, Delete, Literal, Predicate, Statement},
 };
 
@@ -17,13 +19,75 @@ const PARTS: usize = 100_000;
 pub(super) fn delete<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
     cursor.expect_word("FROM")?;
     let table = cursor.table_name()?;
-    let filter = if cursor.take_word("WHERE") { Some(Reader { depth: 0, parts: 0 }.any(cursor)?) } else { None };
-    Ok(Statement::Delete(Delete { table, filter }))
+    let mut reader = Reader::default();
+    let filter = if cursor.take_word("WHERE") { Some(reader.any(cursor)?) } else { None };
+    Ok(Statement::Delete(Delete { table, filter, parameters: reader.parameters.count }))
 }
 
+impl Delete {
+    /// The column that each parameter is compared with, by the parameter's place.
+    pub(crate) fn compared(&self) -> Vec<Option<&str>> {
+        let mut columns = vec![None; self.parameters];
+        if let Some(filter) = &self.filter {
+            filter.each_literal(&mut |column, literal| {
+                if let Literal::Parameter(at) = literal {
+                    columns[*at] = Some(column);
+                }
+            });
+        }
+        columns
+    }
+
+    /// The statement with a row of values in place of its parameters.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for another number of values, or one that nothing is compared with.
+    pub(crate) fn bound(&self, batch: &RecordBatch, row: usize) -> Result<Delete> {
+        let mut parameters = Parameters::new(batch, row);
+        let filter = self.filter.as_ref().map(|filter| filter.bound(&mut parameters)).transpose()?;
+        parameters.finish()?;
+        Ok(Delete { table: self.table.clone(), filter, parameters: 0 })
+    }
+}
+
+impl Predicate {
+    /// Hands out every literal, with its column.
+    fn each_literal<'a>(&'a self, seen: &mut impl FnMut(&'a str, &'a Literal)) {
+        match self {
+            Predicate::And(parts) | Predicate::Or(parts) => parts.iter().for_each(|part| part.each_literal(seen)),
+            Predicate::Not(inner) => inner.each_literal(seen),
+            Predicate::Compare { column, value, .. } => seen(column, value),
+            Predicate::In { column, values } => values.iter().for_each(|value| seen(column, value)),
+            Predicate::Like { column, pattern } => seen(column, pattern),
+            Predicate::IsNull { .. } => (),
+        }
+    }
+
+    fn bound(&self, parameters: &mut Parameters<'_>) -> Result<Predicate> {
+        Ok(match self {
+            Predicate::And(parts) => Predicate::And(parts.iter().map(|p| p.bound(parameters)).collect::<Result<_>>()?),
+            Predicate::Or(parts) => Predicate::Or(parts.iter().map(|p| p.bound(parameters)).collect::<Result<_>>()?),
+            Predicate::Not(inner) => Predicate::Not(Box::new(inner.bound(parameters)?)),
+            Predicate::Compare { column, op, value } => {
+                Predicate::Compare { column: column.clone(), op: *op, value: parameters.literal(value)? }
+            }
+            Predicate::In { column, values } => {
+                let values = values.iter().map(|value| parameters.literal(value)).collect::<Result<_>>()?;
+                Predicate::In { column: column.clone(), values }
+            }
+            Predicate::Like { column, pattern } => {
+                Predicate::Like { column: column.clone(), pattern: parameters.literal(pattern)? }
+            }
+            Predicate::IsNull { column } => Predicate::IsNull { column: column.clone() },
+        })
+    }
+}
+
+#[derive(Default)]
 struct Reader {
     depth: usize,
     parts: usize,
+    parameters: Numbers,
 }
 
 impl Reader {
@@ -71,14 +135,25 @@ impl Reader {
         Ok(())
     }
 
+    /// A value, or a parameter.
+    fn literal(&mut self, cursor: &mut Cursor<'_>) -> Result<Literal> {
+        cursor.skip();
+        if !matches!(cursor.byte(), b'?' | b'$') {
+            return literal(cursor);
+        }
+        let number = cursor.parameter()?;
+        self.count()?;
+        self.parameters.place(number).map(Literal::Parameter)
+    }
+
     fn condition(&mut self, cursor: &mut Cursor<'_>) -> Result<Predicate> {
         self.count()?;
         cursor.skip();
-        let starts_value = matches!(cursor.byte(), b'\'' | b'"' | b'?' | b'0'..=b'9' | b'-' | b'+' | b'.');
+        let starts_value = cursor.is_text() || matches!(cursor.byte(), b'?' | b'$' | b'0'..=b'9' | b'-' | b'+' | b'.');
         let is_word =
             ["NULL", "TRUE", "FALSE", "NOW", "TODAY"].iter().any(|w| cursor.peek_word().eq_ignore_ascii_case(w));
         if starts_value || is_word {
-            let value = literal(cursor)?;
+            let value = self.literal(cursor)?;
             let op = comparison(cursor)?.ok_or_else(|| cursor.unexpected("a comparison"))?;
             return Ok(Predicate::Compare { column: cursor.name("a column name")?, op: turned(op), value });
         }
@@ -90,7 +165,7 @@ impl Reader {
             return Err(Error::unsupported("a DELETE takes no qualified columns in its WHERE").with("found", column));
         }
         if let Some(op) = comparison(cursor)? {
-            return Ok(Predicate::Compare { column, op, value: literal(cursor)? });
+            return Ok(Predicate::Compare { column, op, value: self.literal(cursor)? });
         }
         if cursor.take_word("IS") {
             let not = cursor.take_word("NOT");
@@ -99,9 +174,9 @@ impl Reader {
         }
         let not = cursor.take_word("NOT");
         if cursor.take_word("BETWEEN") {
-            let low = literal(cursor)?;
+            let low = self.literal(cursor)?;
             cursor.expect_word("AND")?;
-            let high = literal(cursor)?;
+            let high = self.literal(cursor)?;
             let at_least = Predicate::Compare { column: column.clone(), op: Comparison::GreaterOrEqual, value: low };
             let at_most = Predicate::Compare { column, op: Comparison::LessOrEqual, value: high };
             return Ok(negated(not, Predicate::And(vec![at_least, at_most])));
@@ -111,7 +186,7 @@ impl Reader {
             let mut values = Vec::new();
             loop {
                 self.count()?;
-                values.push(literal(cursor)?);
+                values.push(self.literal(cursor)?);
                 if !cursor.take(b',') {
                     cursor.expect(b')')?;
                     return Ok(negated(not, Predicate::In { column, values }));
@@ -119,7 +194,10 @@ impl Reader {
             }
         }
         if cursor.take_word("LIKE") {
-            let Literal::Text(pattern) = literal(cursor)? else { return Err(cursor.unexpected("a pattern in quotes")) };
+            let pattern = self.literal(cursor)?;
+            if !matches!(pattern, Literal::Text(_) | Literal::Parameter(_)) {
+                return Err(cursor.unexpected("a pattern in quotes"));
+            }
             return Ok(negated(not, Predicate::Like { column, pattern }));
         }
         Err(cursor.unexpected("=, <>, <, <=, >, >=, BETWEEN, IN, LIKE or IS NULL"))

@@ -4,6 +4,7 @@
 //! table, or a supertable whose `tbname` or tags are among the columns. The statement counts as a whole: the first
 //! fault refuses all of it.
 
+mod describe;
 mod row;
 
 use std::sync::Arc;
@@ -17,10 +18,12 @@ use tidelake_format::{
     types::Type,
 };
 
+pub use describe::{Described, insert_parameters};
+
 use super::{
     ddl::name_list,
-    lexer::{Cursor, Value},
-    parameters::Parameters,
+    lexer::{Cursor, DoubleQuotes, Value},
+    parameters::{Parameters, unbound},
     statement::{CreateSubtable, Insert, Literal, TableName},
     typed::Clock,
 };
@@ -49,6 +52,13 @@ pub enum Inserted {
     /// Nothing yet: these series are neither tables nor known to [`Lookup::subtable`]. Find them and read again, or
     /// say that they do not exist.
     Unresolved(Vec<(DatabaseId, String)>),
+}
+
+impl<'a> Insert<'a> {
+    /// Where its first table name stands.
+    fn cursor(&self) -> Cursor<'a> {
+        Cursor { sql: self.sql, at: self.at, quotes: self.quotes }
+    }
 }
 
 /// Reads an INSERT as a whole: its rows, or the first fault. With parameters it is read once for each of their rows;
@@ -100,7 +110,9 @@ pub fn create_subtables(subtables: &[CreateSubtable], lookup: &dyn Lookup, sessi
         for literal in &subtable.values {
             values.push(match literal {
                 Literal::Text(text) => ("", Value::Text(text.as_str().into())),
-                Literal::Bare(text) => (text.as_str(), Cursor::new(text).value()?),
+                Literal::Bare(text) => (text.as_str(), Cursor::new(text, DoubleQuotes::default()).value()?),
+                Literal::Instant(nanos) => ("", Value::Instant(*nanos)),
+                Literal::Parameter(_) => return Err(unbound()),
             });
         }
         reader.declare(target, name, &tags, values)?;
@@ -178,7 +190,7 @@ impl<'a> Reader<'a> {
 
     /// Reads the clauses of the statement.
     fn statement(&mut self, insert: &Insert<'a>, mut parameters: Option<Parameters<'a>>) -> Result<()> {
-        let mut cursor = Cursor { sql: insert.sql, at: insert.at };
+        let mut cursor = insert.cursor();
         loop {
             self.clause(&mut cursor, &mut parameters)?;
             cursor.skip();
@@ -218,14 +230,16 @@ impl<'a> Reader<'a> {
 
     /// The database of a name.
     fn database(&self, name: &TableName) -> Result<Arc<Database>> {
-        match (&name.database, self.session.database) {
+        let database = match (&name.database, self.session.database) {
             (Some(database), _) => self
                 .lookup
                 .database(database)
-                .ok_or_else(|| Error::not_found(format!("Database not exist: {database}"))),
-            (None, Some(database)) => Ok(Arc::new(database.clone())),
-            (None, None) => Err(Error::invalid("Database not specified").with("table", &name.name)),
-        }
+                .ok_or_else(|| Error::not_found(format!("Database not exist: {database}")))?,
+            (None, Some(database)) => Arc::new(database.clone()),
+            (None, None) => return Err(Error::invalid("Database not specified").with("table", &name.name)),
+        };
+        self.lookup.check(&database)?;
+        Ok(database)
     }
 
     /// The place of a supertable among the targets.
@@ -467,8 +481,9 @@ impl<'a> Reader<'a> {
 
 /// Takes the name of a table, or the text bound to a `?`, as it is.
 fn table_name(cursor: &mut Cursor<'_>, parameters: &mut Option<Parameters<'_>>) -> Result<TableName> {
-    if cursor.take(b'?') {
-        return match parameter(parameters)? {
+    cursor.skip();
+    if matches!(cursor.byte(), b'?' | b'$') {
+        return match parameter(cursor.parameter()?, parameters)? {
             Value::Text(name) => Ok(TableName { database: None, name: name.into_owned() }),
             other => Err(Error::invalid("expected the name of a table").with("found", other.describe())),
         };
@@ -479,25 +494,23 @@ fn table_name(cursor: &mut Cursor<'_>, parameters: &mut Option<Parameters<'_>>) 
 /// Takes a literal, or what is bound to a `?`.
 fn bound<'a>(cursor: &mut Cursor<'a>, parameters: &mut Option<Parameters<'a>>) -> Result<Value<'a>> {
     match cursor.value()? {
-        Value::Parameter => parameter(parameters),
+        Value::Parameter(number) => parameter(number, parameters),
         value => Ok(value),
     }
 }
 
-fn parameter<'a>(parameters: &mut Option<Parameters<'a>>) -> Result<Value<'a>> {
+fn parameter<'a>(number: Option<usize>, parameters: &mut Option<Parameters<'a>>) -> Result<Value<'a>> {
     match parameters {
-        Some(parameters) => parameters.take(),
-        None => Err(Error::invalid("the statement has parameters, but none are bound")),
+        Some(parameters) => parameters.take(number),
+        None => Err(unbound()),
     }
 }
 
 /// Passes over `(…)(…)` of a series that is not known yet.
-fn skip_rows(cursor: &mut Cursor<'_>, parameters: &mut Option<Parameters<'_>>) -> Result<()> {
+fn skip_rows<'a>(cursor: &mut Cursor<'a>, parameters: &mut Option<Parameters<'a>>) -> Result<()> {
     while cursor.take(b'(') {
         loop {
-            if matches!(cursor.value()?, Value::Parameter) {
-                parameter(parameters)?;
-            }
+            bound(cursor, parameters)?;
             if !cursor.take(b',') {
                 cursor.expect(b')')?;
                 break;

@@ -7,11 +7,22 @@ use tidelake_format::{Error, Result};
 use super::statement::TableName;
 use crate::decode::number::Number;
 
+/// What text in double quotes means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DoubleQuotes {
+    /// A text, as in TDengine; backslash escapes hold in all texts.
+    #[default]
+    Text,
+    /// A name, as in standard SQL; texts stand in single quotes, and a backslash is one.
+    Identifier,
+}
+
 /// A place in a statement, moved forward by reading.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a> {
     pub(super) sql: &'a str,
     pub(super) at: usize,
+    pub(super) quotes: DoubleQuotes,
 }
 
 /// One literal of a statement.
@@ -35,8 +46,8 @@ pub(in crate::decode) enum Value<'a> {
     Instant(i128),
     /// A number of ticks, plus nanoseconds: `1563249700000 + 1s`.
     Shifted(i128, i128),
-    /// `?`
-    Parameter,
+    /// `?`, or `$n` with n - 1.
+    Parameter(Option<usize>),
     /// NOW, plus nanoseconds.
     Now(i128),
     /// TODAY(), plus nanoseconds.
@@ -44,8 +55,8 @@ pub(in crate::decode) enum Value<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(sql: &'a str) -> Self {
-        Self { sql, at: 0 }
+    pub(super) fn new(sql: &'a str, quotes: DoubleQuotes) -> Self {
+        Self { sql, at: 0, quotes }
     }
 
     #[inline]
@@ -154,28 +165,35 @@ impl<'a> Cursor<'a> {
         Ok(is)
     }
 
-    /// Takes a name: a word, in lower case then, or anything in backticks, as it is.
+    /// Whether a quoted text is next; in double quotes it may be a name instead.
+    pub(super) fn is_text(&self) -> bool {
+        self.byte() == b'\'' || (self.byte() == b'"' && self.quotes == DoubleQuotes::Text)
+    }
+
+    /// Takes a name: a word, in lower case then, or anything in backticks (or double quotes, where these hold names), as
+    /// it is.
     pub(super) fn name(&mut self, what: &str) -> Result<String> {
         let word = self.peek_word();
         if !word.is_empty() {
             self.at += word.len();
             return Ok(word.to_ascii_lowercase());
         }
-        if self.byte() != b'`' {
+        let quote = self.byte();
+        if quote != b'`' && (quote != b'"' || self.quotes == DoubleQuotes::Text) {
             return Err(self.unexpected(what));
         }
         let (start, mut name) = (self.at, String::new());
         loop {
-            let Some(n) = memchr::memchr(b'`', &self.bytes()[self.at + 1..]) else {
+            let Some(n) = memchr::memchr(quote, &self.bytes()[self.at + 1..]) else {
                 self.at = start;
-                return Err(self.unexpected("a closing '`'"));
+                return Err(self.unexpected(&format!("a closing '{}'", quote as char)));
             };
             name.push_str(&self.sql[self.at + 1..self.at + 1 + n]);
             self.at += n + 2;
-            if self.byte() != b'`' {
+            if self.byte() != quote {
                 break;
             }
-            name.push('`');
+            name.push(quote as char);
         }
         if name.is_empty() {
             self.at = start;
@@ -197,10 +215,13 @@ impl<'a> Cursor<'a> {
 
     /// Takes a quoted text, its escapes resolved.
     pub(super) fn text(&mut self) -> Result<Cow<'a, str>> {
+        if !self.is_text() {
+            return Err(self.unexpected("a text in single quotes"));
+        }
         let quote = self.byte();
         let start = self.at + 1;
         let bytes = self.bytes();
-        let Some(n) = memchr::memchr2(quote, b'\\', &bytes[start..]) else {
+        let Some(n) = memchr::memchr2(quote, self.escape(quote), &bytes[start..]) else {
             return Err(self.unexpected("a closing quote"));
         };
         if bytes[start + n] == quote && bytes.get(start + n + 1) != Some(&quote) {
@@ -210,11 +231,19 @@ impl<'a> Cursor<'a> {
         self.escaped_text(quote, start).map(Cow::Owned)
     }
 
+    /// What begins an escape in a text, beside the quote itself.
+    fn escape(&self, quote: u8) -> u8 {
+        match self.quotes {
+            DoubleQuotes::Text => b'\\',
+            DoubleQuotes::Identifier => quote,
+        }
+    }
+
     fn escaped_text(&mut self, quote: u8, start: usize) -> Result<String> {
-        let bytes = self.bytes();
+        let (bytes, escape) = (self.bytes(), self.escape(quote));
         let (mut out, mut at) = (String::new(), start);
         loop {
-            let Some(n) = memchr::memchr2(quote, b'\\', &bytes[at..]) else {
+            let Some(n) = memchr::memchr2(quote, escape, &bytes[at..]) else {
                 return Err(self.unexpected("a closing quote"));
             };
             out.push_str(&self.sql[at..at + n]);
@@ -248,11 +277,8 @@ impl<'a> Cursor<'a> {
         self.skip();
         let start = self.at;
         let value = match self.byte() {
-            b'\'' | b'"' => return Ok(Value::Text(self.text()?)),
-            b'?' => {
-                self.at += 1;
-                return Ok(Value::Parameter);
-            }
+            b'\'' | b'"' => return self.text().map(Value::Text),
+            b'?' | b'$' => return self.parameter().map(Value::Parameter),
             b'0'..=b'9' | b'-' | b'+' | b'.' => self.number()?,
             _ => match self.peek_word() {
                 word if word.eq_ignore_ascii_case("null") => Value::Null,
@@ -279,6 +305,23 @@ impl<'a> Cursor<'a> {
                 _ => Ok(value),
             },
             value => Ok(value),
+        }
+    }
+
+    /// Takes `?`, or `$n`: n - 1.
+    pub(super) fn parameter(&mut self) -> Result<Option<usize>> {
+        if self.byte() == b'?' {
+            self.at += 1;
+            return Ok(None);
+        }
+        let digits = &self.bytes()[self.at + 1..];
+        let len = digits.iter().take_while(|b| b.is_ascii_digit()).count();
+        match self.sql[self.at + 1..self.at + 1 + len].parse() {
+            Ok(n @ 1..=65_535_usize) => {
+                self.at += 1 + len;
+                Ok(Some(n - 1))
+            }
+            _ => Err(self.unexpected("a parameter, '?' or '$1' to '$65535'")),
         }
     }
 

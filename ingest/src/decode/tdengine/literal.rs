@@ -8,7 +8,8 @@ use tidelake_format::{
 
 use super::{
     insert::tag_fault,
-    lexer::{Cursor, Value},
+    lexer::{Cursor, DoubleQuotes, Value},
+    parameters::{Parameters, unbound},
     statement::Literal,
     typed::Clock,
 };
@@ -85,8 +86,33 @@ impl Literal {
     fn read(&self) -> Result<(&str, Value<'_>)> {
         Ok(match self {
             Literal::Text(text) => ("", Value::Text(text.as_str().into())),
-            Literal::Bare(text) => (text.as_str(), Cursor::new(text).value()?),
+            Literal::Bare(text) => (text.as_str(), Cursor::new(text, DoubleQuotes::default()).value()?),
+            Literal::Instant(nanos) => ("", Value::Instant(*nanos)),
+            Literal::Parameter(_) => return Err(unbound()),
         })
+    }
+}
+
+impl Parameters<'_> {
+    /// A literal of a statement that was read without its parameters: the value of the parameter that it is, or itself.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) when it has none, or one of a type that nothing is compared with.
+    pub(super) fn literal(&mut self, literal: &Literal) -> Result<Literal> {
+        let Literal::Parameter(at) = literal else { return Ok(literal.clone()) };
+        let bare = |text: &str| Ok(Literal::Bare(text.to_owned()));
+        match self.take(Some(*at))? {
+            Value::Null => bare("NULL"),
+            Value::Bool(true) => bare("TRUE"),
+            Value::Bool(false) => bare("FALSE"),
+            Value::Integer(number) => bare(&number.to_string()),
+            Value::Float(number) if number.is_finite() => bare(&format!("{number:?}")),
+            Value::Instant(nanos) => Ok(Literal::Instant(nanos)),
+            Value::Text(text) => Ok(Literal::Text(text.into_owned())),
+            other => Err(Error::invalid("a parameter that nothing is compared with")
+                .with("parameter", at + 1)
+                .with("found", other.describe())),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! TDengine's statements that write: DDL into values, INSERT straight into columns.
 //!
 //! Names are compared and stored in lower case unless they stand in backticks. Texts stand in `'…'` or `"…"`, with
-//! `\'` and doubled quotes; a timestamp is an integer in the database's precision, a text in the session's zone or
+//! `\'` and doubled quotes; where [`DoubleQuotes`] hold names, in `'…'` alone and without escapes; a timestamp is an integer in the database's precision, a text in the session's zone or
 //! with an offset, or `now`, `today()` and either plus or minus a duration.
 
 mod access;
@@ -15,7 +15,8 @@ mod parameters;
 pub mod statement;
 mod typed;
 
-pub use insert::{Inserted, Session, create_subtables, insert};
+pub use insert::{Described, Inserted, Session, create_subtables, insert, insert_parameters};
+pub use lexer::DoubleQuotes;
 pub use statement::{
     AccessStatement, Alter, AlterAction, AlterDatabase, Comparison, CreateDatabase, CreateSubtable, CreateTable,
     Delete, DropTables, Granted, Insert, Literal, On, Predicate, Statement, TableName, UserChange, parse, writes,

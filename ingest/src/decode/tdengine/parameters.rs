@@ -19,26 +19,51 @@ use super::lexer::Value;
 pub(super) struct Parameters<'a> {
     batch: &'a RecordBatch,
     row: usize,
-    next: usize,
+    numbers: Numbers,
+}
+
+/// Which parameter is which: `?` counts, `$n` says so.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Numbers {
+    /// How many there are as far as they were read.
+    pub(super) count: usize,
+    unnamed: bool,
+    numbered: bool,
+}
+
+impl Numbers {
+    /// The place of the next one, from 0.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for a statement with both kinds.
+    pub(super) fn place(&mut self, number: Option<usize>) -> Result<usize> {
+        self.unnamed |= number.is_none();
+        self.numbered |= number.is_some();
+        if self.unnamed && self.numbered {
+            return Err(Error::invalid("parameters are either all '?' or all '$n'").with("found", "both"));
+        }
+        let place = number.unwrap_or(self.count);
+        self.count = self.count.max(place + 1);
+        Ok(place)
+    }
 }
 
 impl<'a> Parameters<'a> {
     pub(super) fn new(batch: &'a RecordBatch, row: usize) -> Self {
-        Self { batch, row, next: 0 }
+        Self { batch, row, numbers: Numbers::default() }
     }
 
-    /// The next value.
+    /// The value of the next one, or of the one of a number.
     ///
     /// # Errors
     /// [`Kind::Invalid`](crate::Kind::Invalid) when there are no more, or it is of a type that no column has.
-    pub(super) fn take(&mut self) -> Result<Value<'a>> {
-        let at = self.next;
+    pub(super) fn take(&mut self, number: Option<usize>) -> Result<Value<'a>> {
+        let at = self.numbers.place(number)?;
         if at >= self.batch.num_columns() {
             return Err(Error::invalid("the statement has more parameters than are bound")
                 .with("expected", format!("at least {}", at + 1))
                 .with("found", self.batch.num_columns()));
         }
-        self.next += 1;
         value(self.batch.column(at), self.row).map_err(|e| e.with("parameter", at + 1))
     }
 
@@ -47,13 +72,18 @@ impl<'a> Parameters<'a> {
     /// # Errors
     /// [`Kind::Invalid`](crate::Kind::Invalid) when some were not.
     pub(super) fn finish(&self) -> Result<()> {
-        if self.next == self.batch.num_columns() {
+        if self.numbers.count == self.batch.num_columns() {
             return Ok(());
         }
         Err(Error::invalid("more parameters are bound than the statement has")
-            .with("expected", self.next)
+            .with("expected", self.numbers.count)
             .with("found", self.batch.num_columns()))
     }
+}
+
+/// The error of a statement with parameters that nobody gave values for.
+pub(super) fn unbound() -> Error {
+    Error::invalid("the statement has parameters, but none are bound")
 }
 
 /// One value of an array.
@@ -128,6 +158,6 @@ fn owned(value: Value<'_>) -> Value<'static> {
         Value::Now(v) => Value::Now(v),
         Value::Today(v) => Value::Today(v),
         // An array holds no text of a statement.
-        Value::Number(..) | Value::Parameter => Value::Null,
+        Value::Number(..) | Value::Parameter(_) => Value::Null,
     }
 }

@@ -7,7 +7,10 @@ use tidelake_format::{
     types::{Precision, Type},
 };
 
-use super::{access, alter, ddl, delete, lexer::Cursor};
+use super::{
+    access, alter, ddl, delete,
+    lexer::{Cursor, DoubleQuotes},
+};
 
 /// One statement.
 #[derive(Debug, Clone, PartialEq)]
@@ -278,6 +281,8 @@ pub struct Delete {
     pub table: TableName,
     /// WHERE; `None` = every row.
     pub filter: Option<Predicate>,
+    /// How many parameters it has.
+    pub parameters: usize,
 }
 
 /// A condition of WHERE, not yet typed.
@@ -309,8 +314,8 @@ pub enum Predicate {
     Like {
         /// Its name.
         column: String,
-        /// `%` is any text, `_` any character, `\` takes what follows as it is.
-        pattern: String,
+        /// A text: `%` is any text, `_` any character, `\` takes what follows as it is.
+        pattern: Literal,
     },
     /// `column IS NULL`.
     IsNull {
@@ -343,6 +348,10 @@ pub enum Literal {
     Text(String),
     /// Anything else, as written: a number, NULL, TRUE, a time expression.
     Bare(String),
+    /// An instant that was bound, in nanoseconds since the epoch.
+    Instant(i128),
+    /// The parameter of this place, from 0.
+    Parameter(usize),
 }
 
 /// An INSERT statement; [`insert`](super::insert()) reads it against the catalog in one pass.
@@ -352,6 +361,8 @@ pub struct Insert<'a> {
     pub(crate) sql: &'a str,
     /// Where the first table name stands.
     pub(crate) at: usize,
+    /// What its double quotes mean.
+    pub(crate) quotes: DoubleQuotes,
 }
 
 /// Whether the first word of a statement is one that changes data, schema or session, and so is for [`parse`].
@@ -362,7 +373,7 @@ pub struct Insert<'a> {
 /// assert!(!writes("select 1") && !writes("show databases") && !writes(""));
 /// ```
 pub fn writes(sql: &str) -> bool {
-    let word = Cursor::new(sql).peek_word();
+    let word = Cursor::new(sql, DoubleQuotes::default()).peek_word();
     const WRITING: [&str; 20] = [
         "ALTER",
         "BALANCE",
@@ -391,16 +402,17 @@ pub fn writes(sql: &str) -> bool {
 /// Parses one statement.
 ///
 /// ```
-/// use tidelake_ingest::decode::tdengine::{Statement, parse};
-/// assert_eq!(parse("USE Power;").unwrap(), Statement::Use("power".into()));
-/// assert_eq!(parse("select 1").unwrap(), Statement::Query);
+/// use tidelake_ingest::decode::tdengine::{DoubleQuotes, Statement, parse};
+/// assert_eq!(parse("USE Power;", DoubleQuotes::Text).unwrap(), Statement::Use("power".into()));
+/// assert_eq!(parse("USE \"Power\"", DoubleQuotes::Identifier).unwrap(), Statement::Use("Power".into()));
+/// assert_eq!(parse("select 1", DoubleQuotes::Text).unwrap(), Statement::Query);
 /// ```
 ///
 /// # Errors
 /// [`Kind::Invalid`](crate::Kind::Invalid) for a syntax error, naming the text where it lies;
 /// [`Kind::Unsupported`](crate::Kind::Unsupported) for a statement of TDengine's that is not done here.
-pub fn parse(sql: &str) -> Result<Statement<'_>> {
-    let mut cursor = Cursor::new(sql);
+pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Statement<'_>> {
+    let mut cursor = Cursor::new(sql, quotes);
     let first = cursor.peek_word().to_ascii_uppercase();
     if first.is_empty() {
         cursor.skip();
@@ -415,7 +427,7 @@ pub fn parse(sql: &str) -> Result<Statement<'_>> {
         "INSERT" => {
             cursor.expect_word("INTO")?;
             cursor.skip();
-            return Ok(Statement::Insert(Insert { sql, at: cursor.at }));
+            return Ok(Statement::Insert(Insert { sql, at: cursor.at, quotes }));
         }
         "CREATE" => ddl::create(&mut cursor)?,
         "DROP" => ddl::drop(&mut cursor)?,

@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod ddl;
+mod parameters;
+mod quotes;
 mod values;
 
 use std::sync::Arc;
@@ -22,6 +24,10 @@ use crate::decode::{Decoded, Subtable, fixture::Fixture};
 
 /// 2026-11-20 00:00:00 UTC.
 const NOW: i64 = 1_795_132_800_000_000_000;
+
+fn parse(sql: &str) -> Result<Statement<'_>, Error> {
+    super::parse(sql, DoubleQuotes::Text)
+}
 
 fn session(fixture: &Fixture) -> Session<'_> {
     Session { database: Some(&fixture.database), time_zone: Tz::UTC, now_ns: NOW }
@@ -220,71 +226,6 @@ fn a_row_older_than_the_database_keeps_refuses_the_statement() {
     let sql = |ts: &str| format!("insert into d using devices tags(1,'a',1) values({ts},2,3)");
     assert!(refused(&fixture, &sql("now-25h")).message().starts_with("Timestamp data out of range"));
     assert_eq!(rows(&fixture, &sql("now-23h")).len(), 1);
-}
-
-#[test]
-fn parameters_fill_values_tags_and_names_row_by_row() {
-    let fixture = Fixture::devices();
-    let batch = RecordBatch::try_from_iter([
-        ("0", Arc::new(StringArray::from(vec!["d1", "D 2"])) as ArrayRef),
-        ("1", Arc::new(Int64Array::from(vec![1, 2])) as ArrayRef),
-        ("2", Arc::new(StringArray::from(vec![Some("a"), None])) as ArrayRef),
-        (
-            "3",
-            Arc::new(arrow::array::TimestampMicrosecondArray::from(vec![5_000, 6_000]).with_timezone("UTC"))
-                as ArrayRef,
-        ),
-        ("4", Arc::new(Float64Array::from(vec![Some(1.0), None])) as ArrayRef),
-    ])
-    .unwrap();
-    let sql = "insert into ? using devices tags(?, ?, 7) (ts, temperature) values (?, ?)";
-    let Inserted::Ready(decoded) = read_with(&fixture, sql, Some(&batch)).unwrap() else { panic!() };
-    assert_eq!(
-        fixture.rows(&decoded.blocks),
-        ["devices|d1|devgroup=7 devid=1 devname=a|5|temperature=1", "devices|D 2|devgroup=7 devid=2|6|"]
-    );
-    for (sql, what) in [
-        ("insert into ? using devices tags(?,?,7) (ts) values (?)", "more parameters are bound"),
-        ("insert into ? using devices tags(?,?,7) values (?,?,?)", "more parameters than are bound"),
-    ] {
-        let error = read_with(&fixture, sql, Some(&batch)).unwrap_err();
-        assert!(error.to_string().contains(what), "{error}");
-    }
-}
-
-#[test]
-fn parameters_of_union_dictionary_and_date_are_read() {
-    use arrow::{
-        array::{Date32Array, DictionaryArray, UnionArray},
-        buffer::ScalarBuffer,
-        datatypes::{DataType, Field, UnionFields},
-    };
-    let fields = UnionFields::try_new(
-        [0, 1],
-        [Field::new("int", DataType::Int64, true), Field::new("text", DataType::Utf8, true)],
-    )
-    .unwrap();
-    let union = UnionArray::try_new(
-        fields,
-        ScalarBuffer::from(vec![1_i8, 0]),
-        Some(ScalarBuffer::from(vec![0_i32, 0])),
-        vec![Arc::new(Int64Array::from(vec![9])), Arc::new(StringArray::from(vec!["8"]))],
-    )
-    .unwrap();
-    let names: DictionaryArray<UInt32Type> = [Some("a"), None].into_iter().collect();
-    let batch = RecordBatch::try_from_iter([
-        ("0", Arc::new(names) as ArrayRef),
-        ("1", Arc::new(Date32Array::from(vec![1, -1])) as ArrayRef),
-        ("2", Arc::new(union) as ArrayRef),
-    ])
-    .unwrap();
-    let fixture = Fixture::devices();
-    let sql = "insert into d using devices (devname) tags(?) (ts, temperature) values (?, ?)";
-    let Inserted::Ready(decoded) = read_with(&fixture, sql, Some(&batch)).unwrap() else { panic!() };
-    assert_eq!(
-        fixture.rows(&decoded.blocks),
-        ["devices|d|devname=a|86400000|temperature=8", "devices|d|devname=a|-86400000|temperature=9"]
-    );
 }
 
 #[test]

@@ -125,7 +125,7 @@ impl<'a> Value<'a> {
             Value::Bytes(bytes) => format!("{} bytes", bytes.len()),
             Value::Instant(nanos) => format!("a time of {nanos} ns"),
             Value::Shifted(ticks, shift) => format!("{ticks} plus {shift} ns"),
-            Value::Parameter => "?".to_owned(),
+            Value::Parameter(_) => "?".to_owned(),
             Value::Now(shift) => format!("now plus {shift} ns"),
             Value::Today(shift) => format!("today plus {shift} ns"),
         }

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use arrow::{array::AsArray, datatypes::UInt32Type};
+use arrow::{
+    array::{AsArray, RecordBatch},
+    datatypes::UInt32Type,
+};
 use tidelake_format::{
     Error, Kind, Result,
     ids::{Position, TableId, Token, Version},
@@ -39,7 +42,29 @@ pub(super) struct Reach {
 }
 
 impl Ingest {
-    pub(super) async fn delete(&self, database: Option<&str>, delete: Delete, start: Instant) -> Result<Executed> {
+    /// Runs a DELETE once for each row of its parameters, or once when it has none.
+    pub(super) async fn delete_each(
+        &self,
+        database: Option<&str>,
+        delete: Delete,
+        parameters: Option<&RecordBatch>,
+        start: Instant,
+    ) -> Result<Executed> {
+        let Some(batch) = parameters.filter(|batch| batch.num_columns() > 0) else {
+            return self.delete(database, delete, start).await;
+        };
+        // All of them first: a value that is wrong deletes nothing.
+        let deletes = (0..batch.num_rows()).map(|row| delete.bound(batch, row)).collect::<Result<Vec<_>>>()?;
+        let mut all = Executed::default();
+        for delete in deletes {
+            let done = self.delete(database, delete, start).await?;
+            all.affected_rows += done.affected_rows;
+            all.token = done.token.or(all.token);
+        }
+        Ok(all)
+    }
+
+    async fn delete(&self, database: Option<&str>, delete: Delete, start: Instant) -> Result<Executed> {
         let mut attempt = 0;
         loop {
             match self.delete_once(database, &delete, start).await {

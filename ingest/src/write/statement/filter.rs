@@ -87,7 +87,7 @@ impl Filter {
     }
 }
 
-fn is_time(table: &Supertable, column: &str) -> bool {
+pub(super) fn is_time(table: &Supertable, column: &str) -> bool {
     column.eq_ignore_ascii_case("_rowts") || table.column(column).is_some_and(|c| c.role == Role::Time)
 }
 
@@ -131,6 +131,9 @@ fn condition(predicate: &Predicate, table: &Supertable, clock: Clock) -> Result<
             if !matches!(column.ty, Type::Binary(_) | Type::NChar(_) | Type::Json) {
                 return Err(Error::invalid("LIKE is for texts").with("column", column.name).with("found", column.ty));
             }
+            let Literal::Text(pattern) = pattern else {
+                return Err(Error::invalid("LIKE takes a pattern").with("column", column.name));
+            };
             Condition::Like { tag, pattern: pieces(pattern) }
         }
         Predicate::IsNull { column } => Condition::IsNull(tag(table, column)?.0),

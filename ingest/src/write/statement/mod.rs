@@ -5,6 +5,7 @@ mod count;
 mod define;
 mod delete;
 mod filter;
+mod parameters;
 mod tags;
 
 use std::{
@@ -58,7 +59,7 @@ impl Ingest {
         parameters: Option<&RecordBatch>,
     ) -> Result<Executed> {
         let start = Instant::now();
-        let statement = tdengine::parse(sql)?;
+        let statement = tdengine::parse(sql, self.double_quotes)?;
         let is_audited = !matches!(statement, Statement::Insert(_) | Statement::Use(_) | Statement::Query);
         // As it was understood, without the passwords in it: in a text they may stand anywhere.
         let access = match &statement {
@@ -92,7 +93,7 @@ impl Ingest {
             Statement::DropTables(drop) => self.drop_tables(database, drop, start).await,
             Statement::Alter(alter) => self.alter(database, alter, start).await,
             Statement::AlterDatabase(alter) => self.alter_database(alter, start).await,
-            Statement::Delete(delete) => self.delete(database, delete, start).await,
+            Statement::Delete(delete) => self.delete_each(database, delete, parameters, start).await,
             Statement::Access(statement) => self.access(statement, start).await,
             Statement::Use(name) => {
                 let (_, found) = self.find_database(&name, start).await?;
@@ -196,7 +197,8 @@ impl Ingest {
         start: Instant,
     ) -> Result<(Inserted, Arc<Catalog>)> {
         let (large, sql, parameters) = (sql.len() > READ_INLINE, Arc::<str>::from(sql), parameters.cloned());
-        let read = move |view: &View, session: &Session<'_>| match tdengine::parse(&sql)? {
+        let quotes = self.double_quotes;
+        let read = move |view: &View, session: &Session<'_>| match tdengine::parse(&sql, quotes)? {
             Statement::Insert(insert) => tdengine::insert(&insert, view, session, parameters.as_ref()),
             _ => Err(Error::internal("a statement was an INSERT and is none any more")),
         };
@@ -214,7 +216,11 @@ impl Ingest {
         // A series that is known here may have been dropped elsewhere: a DROP waits for as long as this may be old.
         let mut catalog = self.shared.probe.catalog(PROBE_AGE).await?;
         loop {
-            let view = View { catalog: catalog.clone(), directory: self.shared.directory.clone() };
+            let view = View {
+                catalog: catalog.clone(),
+                directory: self.shared.directory.clone(),
+                principal: self.principal.clone(),
+            };
             let (name, time_zone, now_ns) =
                 (database.map(str::to_owned), self.time_zone, self.shared.ambient().wall_ns());
             let read = read.clone();

@@ -2,14 +2,20 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, TimestampMillisecondArray};
 use futures::{StreamExt, stream};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tidelake_format::{
     Kind,
+    access::{Principal, Rights},
     meta::Root,
     snapshot::{SnapshotOptions, SnapshotReader},
+    types::Type,
 };
 
 use crate::{
@@ -220,6 +226,64 @@ async fn random_run(seed: u64) {
 async fn random_statements_leave_what_a_model_says_in_every_state() {
     // A drop waits for two seconds: some runs go side by side.
     stream::iter((0..50).map(random_run)).buffer_unordered(25).collect::<Vec<_>>().await;
+}
+
+#[tokio::test]
+async fn a_delete_takes_its_values_from_parameters_one_execution_a_row() {
+    let (_, ingest) = memory().await;
+    run(&ingest, "create database db keep 73000d").await;
+    run(&ingest, "create stable s(ts timestamp, v int) tags(site int)").await;
+    run(&ingest, "insert into d1 using s tags(1) values (1, 1)(2, 2)(3, 3) d2 using s tags(2) values (1, 1)(2, 2)")
+        .await;
+    let sql = "delete from s where ts >= ? and site = ?";
+    let text = Some(Type::Binary(None));
+    let (time, int) = (Some(Type::Timestamp), Some(Type::Int));
+    assert_eq!(ingest.parameters(Some("db"), sql).await.unwrap(), [time, int]);
+    assert_eq!(ingest.parameters(None, "delete from db.d1 where ? = tbname").await.unwrap(), [text]);
+    assert_eq!(ingest.parameters(Some("db"), "insert into d1 values ($2, $1)").await.unwrap(), [int, time]);
+    assert_eq!(ingest.parameters(Some("db"), "drop table d1").await.unwrap(), []);
+    for (sql, kind) in [
+        ("insert into d3 values (?, ?)", Kind::NotFound),
+        ("delete from d3 where ts < ?", Kind::NotFound),
+        ("create table d3 using s tags (?)", Kind::Invalid),
+    ] {
+        assert_eq!(ingest.parameters(Some("db"), sql).await.unwrap_err().kind(), kind, "{sql}");
+    }
+    let bound = RecordBatch::try_from_iter([
+        ("1", Arc::new(TimestampMillisecondArray::from(vec![2, 1])) as ArrayRef),
+        ("2", Arc::new(Int64Array::from(vec![1, 7])) as ArrayRef),
+    ])
+    .unwrap();
+    assert_eq!(ingest.execute(Some("db"), sql, Some(&bound)).await.unwrap().affected_rows, 2);
+    assert_eq!(run(&ingest, "delete from s where ts >= 0").await, 3);
+    let error = ingest.execute(Some("db"), sql, None).await.unwrap_err();
+    assert!(error.to_string().contains("none are bound"), "{error}");
+}
+
+#[tokio::test]
+async fn an_insert_tells_nothing_of_a_database_that_its_user_may_not_write_to() {
+    let (_, ingest) = memory().await;
+    run(&ingest, "create database db keep 73000d").await;
+    run(&ingest, "create stable s(ts timestamp, v int) tags(site int)").await;
+    run(&ingest, "insert into d1 using s tags(1) values (1, 1)").await;
+    let stranger = ingest.for_principal(Principal::new("mallory", Rights::Granted(Default::default())));
+    for sql in [
+        "insert into db.d1 values (2, 2)",
+        "insert into db.nope values (2, 2)",
+        "insert into db.d1 (ts, nope) values (2, 2)",
+        "insert into db.d9 using db.nope tags(1) values (2, 2)",
+        "insert into db.d9 using db.s tags('wrong') values (2, 2)",
+    ] {
+        let (refused, asked) = (stranger.execute(None, sql, None).await, stranger.parameters(None, sql).await);
+        for error in [refused.unwrap_err(), asked.unwrap_err()] {
+            assert_eq!(error.kind(), Kind::Forbidden, "{sql}: {error}");
+            assert!(!error.to_string().contains("nope"), "{sql}: {error}");
+        }
+    }
+    assert_eq!(
+        stranger.parameters(Some("db"), "delete from s where ts < ?").await.unwrap_err().kind(),
+        Kind::Forbidden
+    );
 }
 
 #[tokio::test]

@@ -1,0 +1,80 @@
+//! What the parameters of a statement are for.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use tidelake_format::{
+    Error, Result,
+    ids::DatabaseId,
+    schema::{Supertable, TBNAME},
+    types::Type,
+};
+use tokio::time::Instant;
+
+use super::{READ_INLINE, ROUNDS, filter::is_time};
+use crate::{
+    decode::tdengine::{self, Delete, Described, Session, Statement},
+    write::{Ingest, series::View},
+};
+
+impl Ingest {
+    /// The type of each parameter of a writing statement, in order: that of the column that its values are for or are
+    /// compared with. `None` where the statement does not say which: in an INSERT into `?`.
+    ///
+    /// # Errors
+    /// As [`Ingest::execute`], but for what values may be wrong in.
+    pub async fn parameters(&self, database: Option<&str>, sql: &str) -> Result<Vec<Option<Type>>> {
+        let start = Instant::now();
+        match tdengine::parse(sql, self.double_quotes)? {
+            Statement::Insert(_) => self.insert_parameters(database, sql, start).await,
+            Statement::Delete(delete) => self.delete_parameters(database, &delete, start).await,
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    async fn insert_parameters(&self, database: Option<&str>, sql: &str, start: Instant) -> Result<Vec<Option<Type>>> {
+        let (large, sql, quotes) = (sql.len() > READ_INLINE, Arc::<str>::from(sql), self.double_quotes);
+        let read = move |view: &View, session: &Session<'_>| match tdengine::parse(&sql, quotes)? {
+            Statement::Insert(insert) => tdengine::insert_parameters(&insert, view, session),
+            _ => Err(Error::internal("a statement was an INSERT and is none any more")),
+        };
+        let mut asked: BTreeSet<(DatabaseId, String)> = BTreeSet::new();
+        for _ in 0..ROUNDS {
+            let names = match self.read(database, start, large, read.clone()).await?.0 {
+                Described::Types(types) => return Ok(types),
+                Described::Unresolved(names) => names,
+            };
+            if let Some((_, name)) = names.iter().find(|name| asked.contains(*name)) {
+                return Err(Error::not_found("Table does not exist").with("table", name));
+            }
+            self.find(&names).await?;
+            asked.extend(names);
+        }
+        Err(Error::unavailable("other requests keep changing the same tables"))
+    }
+
+    async fn delete_parameters(
+        &self,
+        database: Option<&str>,
+        delete: &Delete,
+        start: Instant,
+    ) -> Result<Vec<Option<Type>>> {
+        let (catalog, database) = self.database_of(&delete.table, database, start).await?;
+        let name = &delete.table.name;
+        let table = match catalog.table(database.id, name) {
+            Some(table) => Some(table.clone()),
+            None => self.supertable_of(database.id, name).await?,
+        };
+        let table = table.ok_or_else(|| Error::not_found("Table does not exist").with("table", name))?;
+        Ok(delete.compared().into_iter().map(|column| column.and_then(|column| type_of(&table, column))).collect())
+    }
+}
+
+fn type_of(table: &Supertable, column: &str) -> Option<Type> {
+    if column.eq_ignore_ascii_case(TBNAME) {
+        return Some(Type::Binary(None));
+    }
+    if is_time(table, column) {
+        return Some(Type::Timestamp);
+    }
+    table.column(column).map(|column| column.ty)
+}
