@@ -29,3 +29,16 @@ fn the_document_of_the_routes_of_http_is_true() {
 fn every_statement_and_macro_of_grafana_is_answered() {
     python("grafana.py");
 }
+
+#[test]
+fn the_sample_of_rust_prints_what_its_page_shows() {
+    let page = include_str!("../../docs/clients/rust.md");
+    let block = |language: &str| page.split_once(&format!("```{language}\n")).unwrap().1.split_once("```").unwrap().0;
+    assert!(include_str!("../examples/flight_sql.rs").ends_with(block("rust")), "the example is not the page's");
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path().to_str().unwrap(), ["--log", "error"]);
+    let example = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("examples/flight_sql");
+    let output = Command::new(example).arg(server.url()).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), block("text"));
+    server.stop();
+}

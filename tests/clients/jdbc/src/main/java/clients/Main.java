@@ -29,6 +29,7 @@ public final class Main {
       Target.update(connection, "create database jdbc");
     }
     new Metadata(target, steps).run();
+    new Browser(target, steps).run();
     new Types(target, steps).run();
     new Statements(target, steps).run();
     new Prepared(target, steps).run();
