@@ -7,6 +7,7 @@ mod admit;
 mod authenticate;
 mod credentials;
 mod failures;
+mod hashing;
 mod rights;
 mod secret;
 #[cfg(test)]
@@ -16,6 +17,7 @@ mod user;
 pub use admit::Peer;
 pub use authenticate::{Authenticator, LoggedIn};
 pub use credentials::Credentials;
+pub use hashing::hash_in_turn;
 pub use rights::{Grants, Principal, Privilege, Privileges, Rights, Scope};
 pub use secret::{MAX_PASSWORD, MIN_PASSWORD, Secret, hash_password, new_token};
 pub use user::{ApiToken, User, Users};

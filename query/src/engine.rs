@@ -3,6 +3,7 @@
 mod admission;
 mod guard;
 mod plans;
+mod spans;
 mod state;
 mod template;
 
@@ -29,7 +30,10 @@ use tidelake_format::{
     steps::stepped,
 };
 
-pub use self::template::{Plan, Template};
+pub use self::{
+    spans::keep_spans,
+    template::{Plan, Template},
+};
 
 use self::{
     admission::{Admission, Permit},

@@ -149,11 +149,13 @@ fn ask_password(user: &str) -> anyhow::Result<String> {
         .context("no password: set TIDELAKE_PASSWORD, or run this at a terminal")
 }
 
-/// The server's own words, without the client library's wrapping.
+/// The server's own words, without the client library's wrapping: `…message: "words"`, of which details may follow.
 fn explain(error: impl std::fmt::Display) -> anyhow::Error {
     let text = error.to_string();
-    let message = text.split_once("message: \"").and_then(|(_, rest)| rest.split_once("\", details"));
-    anyhow::anyhow!("{}", message.map_or(text.as_str(), |(m, _)| m).replace("\\\"", "\"").replace("\\n", "\n"))
+    let quoted = text.split_once("message: \"").map(|(_, rest)| rest);
+    let end = |rest: &str| rest.find("\", details").or_else(|| rest.rfind('"'));
+    let message = quoted.and_then(|rest| rest.get(..end(rest)?)).unwrap_or(&text);
+    anyhow::anyhow!("{}", message.replace("\\\"", "\"").replace("\\n", "\n"))
 }
 
 fn explain_flight(error: FlightError) -> anyhow::Error {

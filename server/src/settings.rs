@@ -137,6 +137,12 @@ pub(crate) struct Layer {
     /// What is logged, such as info or tidelake_ingest=debug [default: info]
     #[arg(long, env = "TIDELAKE_LOG", value_name = "FILTER")]
     pub(crate) log: Option<Text>,
+    /// Collector of OpenTelemetry that traces are sent to, by OTLP over gRPC, such as http://localhost:4317 [default: none]
+    #[arg(long, env = "TIDELAKE_TRACE_ENDPOINT", value_name = "URL")]
+    pub(crate) trace_endpoint: Option<Text>,
+    /// The part of the requests that are traced where the caller does not say, 0 to 1 [default: 1]
+    #[arg(long, env = "TIDELAKE_TRACE_RATIO", value_name = "RATIO")]
+    pub(crate) trace_ratio: Option<Text>,
 }
 
 /// A setting as written: text, or a TOML number or boolean.
@@ -220,6 +226,8 @@ pub(crate) struct Settings {
     pub(crate) allow_quarantined: bool,
     pub(crate) log_format: LogFormat,
     pub(crate) log: String,
+    pub(crate) trace_endpoint: Option<String>,
+    pub(crate) trace_ratio: f64,
 }
 
 /// A value as SHOW VARIABLES tells it; nothing for what is not set.
@@ -243,7 +251,7 @@ macro_rules! told_as {
     };
 }
 
-told_as!("{}": String, usize, bool, SocketAddr);
+told_as!("{}": String, usize, f64, bool, SocketAddr);
 told_as!("{:?}": Duration);
 
 impl Told for PathBuf {
@@ -386,6 +394,10 @@ impl Settings {
             allow_quarantined: setting!(allow_quarantined, "false", boolean),
             log_format: setting!(log_format, "text", log_format),
             log: pick(&flags.log, &below.log).unwrap_or_else(|| "info".to_owned()),
+            trace_endpoint: pick(&flags.trace_endpoint, &below.trace_endpoint)
+                .filter(|url| !url.is_empty())
+                .map(|v| check.or("trace_endpoint", Some(v), "http://localhost:4317", endpoint)),
+            trace_ratio: setting!(trace_ratio, "1", ratio),
         };
         if faults.is_empty() { Ok(settings) } else { Err(Faults(faults)) }
     }
@@ -429,6 +441,8 @@ impl Settings {
             allow_quarantined,
             log_format,
             log,
+            trace_endpoint,
+            trace_ratio,
         ];
         let tls = self.tls.as_ref();
         told.push(("tls_certificate".to_owned(), tls.map(|tls| tls.certificate.clone()).told()));
@@ -529,6 +543,15 @@ fn count(s: &str) -> Result<usize, &'static str> {
     s.parse().ok().filter(|n| *n > 0).ok_or("a whole number above 0")
 }
 
+fn ratio(s: &str) -> Result<f64, &'static str> {
+    s.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio)).ok_or("a number from 0 to 1")
+}
+
+fn endpoint(s: &str) -> Result<String, &'static str> {
+    let url = url::Url::parse(s).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    url.map(|_| s.to_owned()).ok_or("a URL such as http://localhost:4317")
+}
+
 fn name(s: &str) -> Result<String, &'static str> {
     if s.is_empty() { Err("a name") } else { Ok(s.to_owned()) }
 }
@@ -555,101 +578,4 @@ fn log_format(s: &str) -> Result<LogFormat, &'static str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write;
-
-    use super::*;
-
-    #[test]
-    fn flags_stand_above_the_file_and_the_file_above_defaults() {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        writeln!(file, "listen = '127.0.0.1:1'\nquery_concurrency = 3\n[store_options]\nendpoint = 'http://e'")
-            .unwrap();
-        let flags = Layer { listen: Some(Text("127.0.0.1:2".into())), ..Layer::default() };
-        let s = Settings::resolve(Some(file.path()), flags).unwrap();
-        assert_eq!((s.listen.port(), s.query_concurrency, s.max_body), (2, 3, 64 << 20));
-        assert_eq!(s.store_options, [("endpoint".to_owned(), "http://e".to_owned())]);
-        assert_eq!((s.disk_cache, s.disk_cache_size), (None, 10 << 30));
-        assert_eq!(s.tls, None);
-    }
-
-    #[test]
-    fn every_setting_is_told_and_stands_in_the_reference() {
-        let reference = include_str!("../../docs/configuration.md");
-        let options = ["--store-option", "endpoint=e", "--store-option", "secret_access_key=hidden"];
-        #[derive(clap::Parser)]
-        struct Flags {
-            #[command(flatten)]
-            layer: Layer,
-        }
-        let flags = <Flags as clap::Parser>::parse_from(["x"].into_iter().chain(options)).layer;
-        let told = Settings::resolve(None, flags).unwrap().variables();
-        let command = <Layer as clap::Args>::augment_args(clap::Command::new("x"));
-        for name in command.get_arguments().map(|a| a.get_id().as_str()).filter(|name| *name != "store_option") {
-            assert!(told.iter().any(|(told, _)| told == name), "SHOW VARIABLES lacks {name}");
-            assert!(reference.contains(&format!("`{name}`")), "docs/configuration.md lacks {name}");
-        }
-        let option = |name: &str| told.iter().find(|(told, _)| told == name).map(|(_, value)| value.as_str());
-        assert_eq!(option("store_options.endpoint"), Some("e"));
-        assert_eq!(option("store_options.secret_access_key"), Some("…"));
-        assert_eq!((option("slow_query"), option("auth"), option("udp_listen")), (Some("10s"), Some("auto"), Some("")));
-    }
-
-    #[test]
-    fn whoever_is_not_on_this_machine_is_asked_who_they_are() {
-        let asks = |listen: &str, flight: Option<&str>, auth: Option<&str>| {
-            let text = |text: &str| Text(text.to_owned());
-            let layer = Layer {
-                listen: Some(text(listen)),
-                flight_listen: flight.map(text),
-                auth: auth.map(text),
-                ..Layer::default()
-            };
-            Settings::resolve(None, layer).unwrap().asks_who()
-        };
-        for own in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
-            assert!(!asks(own, None, None) && asks(own, None, Some("on")), "{own}");
-            assert!(asks(own, Some("0.0.0.0:2"), None), "{own}");
-        }
-        for other in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1"] {
-            assert!(asks(other, None, None) && !asks(other, None, Some("off")), "{other}");
-        }
-    }
-
-    #[test]
-    fn tls_needs_a_certificate_and_its_key() {
-        let layer = |[certificate, key, ca]: [Option<&str>; 3]| Layer {
-            tls_certificate: certificate.map(|s| Text(s.into())),
-            tls_key: key.map(|s| Text(s.into())),
-            tls_client_ca: ca.map(|s| Text(s.into())),
-            ..Layer::default()
-        };
-        let files = TlsFiles { certificate: "c".into(), key: "k".into(), client_ca: None };
-        let found = |given| Settings::resolve(None, layer(given)).map(|s| s.tls);
-        assert_eq!(found([Some("c"), Some("k"), None]).unwrap(), Some(files));
-        assert_eq!(found([Some(""), None, None]).unwrap(), None);
-        for (given, lacking) in [
-            ([Some("c"), None, None], "tls_key"),
-            ([None, Some("k"), Some("a")], "tls_certificate"),
-            ([None, None, Some("a")], "tls_certificate"),
-        ] {
-            let fault = found(given).unwrap_err().to_string();
-            assert!(fault.contains(&format!("{lacking}: expected a file")), "{given:?}: {fault}");
-        }
-    }
-
-    #[test]
-    fn every_fault_is_listed_at_once() {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        writeln!(file, "lissten = 'x'\nfold_interval = '5 parsecs'\nmax_body = [1]\nflush_interval = '11s'").unwrap();
-        let flags = Layer {
-            query_memory: Some(Text("lots".into())),
-            disk_cache_size: Some(Text("1MiB".into())),
-            ..Layer::default()
-        };
-        let faults = Settings::resolve(Some(file.path()), flags).unwrap_err().to_string();
-        for name in ["lissten", "fold_interval", "flush_interval", "max_body", "query_memory", "disk_cache_size"] {
-            assert!(faults.contains(name), "{name} is missing in: {faults}");
-        }
-    }
-}
+mod tests;

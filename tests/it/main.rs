@@ -21,5 +21,6 @@ mod statements;
 mod store_contract;
 mod system;
 mod tls;
+mod traces;
 mod w1;
 mod writers;

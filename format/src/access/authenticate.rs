@@ -9,17 +9,11 @@ use std::{
 
 use parking_lot::Mutex;
 use ring::hmac;
-use tokio::sync::Semaphore;
 
-use super::{
-    Credentials, Principal, User, Users,
-    failures::Failures,
-    secret::{self, is_password},
-};
+use super::{Credentials, Principal, User, Users, failures::Failures, hashing::verify_in_turn, secret};
 use crate::{
     error::{Error, Kind, Result},
     meta::{PROBE_AGE, Probe, Root},
-    offload::offload,
 };
 
 /// How long a session lasts.
@@ -28,10 +22,6 @@ const SESSION: Duration = Duration::from_secs(12 * 3_600);
 const KNOWN: Duration = Duration::from_secs(600);
 /// The most passwords that are known.
 const MOST_KNOWN: usize = 10_000;
-/// Hashes made at once: each takes a core and 19 MiB.
-const HASHES: usize = 2;
-/// How long a request waits for its password's hash.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Decides who requests are from, by the users in a root's catalog. Cheap to clone.
 ///
@@ -47,7 +37,8 @@ struct Inner {
     /// Passwords that were right lately, by a keyed hash of user and password: the hash that they were right for.
     known: Mutex<HashMap<[u8; 32], (Instant, String)>>,
     key: hmac::Key,
-    hashing: Semaphore,
+    /// Whose a token is, by its id, and of which users that is so.
+    owners: Mutex<(Arc<Users>, HashMap<String, String>)>,
 }
 
 /// Who logged in.
@@ -73,9 +64,8 @@ impl Authenticator {
     pub fn new(root: Root) -> Result<Self> {
         let none = |_| Error::unavailable("the system has no random bytes");
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new()).map_err(none)?;
-        let (probe, hashing) = (Probe::new(root), Semaphore::new(HASHES));
-        let (failures, known) = (Failures::default(), Mutex::default());
-        Ok(Self(Arc::new(Inner { probe, failures, known, key, hashing })))
+        let (probe, failures, known) = (Probe::new(root), Failures::default(), Mutex::default());
+        Ok(Self(Arc::new(Inner { probe, failures, known, key, owners: Mutex::default() })))
     }
 
     /// Who brings these credentials; `peer` is where from.
@@ -142,21 +132,33 @@ impl Authenticator {
         }
     }
 
-    fn by_token(&self, users: &Users, text: &str) -> Result<Principal> {
+    /// Whose token has an id: one look, however many users there are.
+    fn owner(&self, users: &Arc<Users>, id: &str) -> Option<String> {
+        let (of, owners) = &mut *self.0.owners.lock();
+        if !Arc::ptr_eq(of, users) {
+            let tokens = users.iter().flat_map(|(name, user)| user.tokens.keys().map(move |id| (id, name)));
+            *owners = tokens.map(|(id, name)| (id.clone(), name.to_owned())).collect();
+            *of = users.clone();
+        }
+        owners.get(id).cloned()
+    }
+
+    fn by_token(&self, users: &Arc<Users>, text: &str) -> Result<Principal> {
         let now_ms = self.now_ms();
         if let Some((name, generation)) = users.key.user_of(text, now_ms) {
             let user = users.get(&name).filter(|user| user.generation == generation).ok_or_else(wrong)?;
             return admitted(&name, user);
         }
-        let (name, user, token) = users.by_token(text).ok_or_else(wrong)?;
+        let name = secret::token_id(text).and_then(|id| self.owner(users, id)).ok_or_else(wrong)?;
+        let (user, token) = users.by_token(&name, text).ok_or_else(wrong)?;
         if token.expires_ms.is_some_and(|at| at <= now_ms) {
             return Err(Error::unauthenticated("this token has expired"));
         }
-        admitted(name, user)?;
+        admitted(&name, user)?;
         let rights = user.rights_of(token);
         match token.grants.is_none() && token.expires_ms.is_none() {
-            true => Ok(Principal::new(name, rights)),
-            false => Ok(Principal::narrowed(name, rights)),
+            true => Ok(Principal::new(&name, rights)),
+            false => Ok(Principal::narrowed(&name, rights)),
         }
     }
 
@@ -206,13 +208,7 @@ impl Authenticator {
         if let Some(wait) = failures.begin(peer, name, Instant::now()) {
             return Err(Error::unauthenticated("too many wrong passwords; wait").with("seconds", wait.as_secs().max(1)));
         }
-        let turn = tokio::time::timeout(PATIENCE, self.0.hashing.acquire()).await;
-        let _turn = turn
-            .ok()
-            .and_then(Result::ok)
-            .ok_or_else(|| Error::unavailable("too many passwords are being checked; try again, or use a token"))?;
-        let password = password.to_owned();
-        if offload(move || Ok(is_password(&password, hash.as_deref()))).await? {
+        if verify_in_turn(password.to_owned(), hash).await? {
             failures.forgive(peer, name);
             return Ok(());
         }

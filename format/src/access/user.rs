@@ -215,12 +215,10 @@ impl Users {
         }
     }
 
-    /// The user and the token that a token's text is of.
-    pub(super) fn by_token(&self, text: &str) -> Option<(&str, &User, &ApiToken)> {
-        let id = secret::token_id(text)?;
-        let found = self.users.iter().find_map(|(name, user)| Some((name.as_str(), user, user.tokens.get(id)?)));
-        let digest = Digest::of(text);
-        let (name, user, token) = found?;
-        token.digest.equals(&digest).then_some((name, user, token))
+    /// The user and the token that a token's text is of, where it is that user's.
+    pub(super) fn by_token(&self, name: &str, text: &str) -> Option<(&User, &ApiToken)> {
+        let user = self.users.get(name)?;
+        let token = user.tokens.get(secret::token_id(text)?)?;
+        token.digest.equals(&Digest::of(text)).then_some((user, token))
     }
 }

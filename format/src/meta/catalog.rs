@@ -99,7 +99,7 @@ impl Catalog {
     }
 
     /// Who may come in, and what they may do.
-    pub fn users(&self) -> &Users {
+    pub fn users(&self) -> &Arc<Users> {
         &self.users
     }
 

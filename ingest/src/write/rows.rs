@@ -13,6 +13,8 @@ use tidelake_format::{
     offload::offload,
     rows::{Block, batch_bytes},
     schema::Database,
+    step,
+    steps::stepped,
 };
 use tokio::{sync::oneshot, time::Instant};
 
@@ -255,11 +257,14 @@ impl Ingest {
             return Ok(None);
         }
         let unknown = || Error::unavailable("the store did not confirm the rows in time; they may be written yet");
-        match tokio::time::timeout(millis(self.shared.config.confirm_ms), answer).await {
-            Ok(Ok(position)) => Ok(Some(Token::Position(position?))),
-            Ok(Err(_)) => Err(unknown().with("reason", "the write path ended")),
-            Err(_) => Err(unknown().with("waited_ms", self.shared.config.confirm_ms)),
-        }
+        let waited = async {
+            match tokio::time::timeout(millis(self.shared.config.confirm_ms), answer).await {
+                Ok(Ok(position)) => Ok(Some(Token::Position(position?))),
+                Ok(Err(_)) => Err(unknown().with("reason", "the write path ended")),
+                Err(_) => Err(unknown().with("waited_ms", self.shared.config.confirm_ms)),
+            }
+        };
+        stepped(step!("confirm"), waited).await
     }
 
     /// The database of this name in a catalog that has it, for whoever may write to it.

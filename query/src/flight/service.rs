@@ -49,6 +49,9 @@ const PREPARED_BYTES: usize = 256 << 20;
 /// How long a prepared statement that nobody uses is kept; afterwards its parameters must be bound again.
 pub(super) const KEEP: Duration = Duration::from_secs(3_600);
 
+/// The longest that a handshake's reply waits for the end of its request.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+
 type BoxStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// The Flight SQL service over one engine; cheap to clone.
@@ -196,16 +199,26 @@ impl FlightService for FlightSql {
     type DoExchangeStream = BoxStream<FlightData>;
 
     /// Whoever let the call in made a token for the session, which the reply brings; where nobody is asked who they are, any
-    /// token will do. The request stream is left alone: drivers send nothing in it.
+    /// token will do. What the request stream holds is not looked at, but the reply ends after it: a client that writes into a
+    /// call that is over may wait for ever.
     async fn handshake(
         &self,
         request: Request<Streaming<HandshakeRequest>>,
     ) -> Result<Response<Self::HandshakeStream>, Status> {
         let given = request.metadata().get("authorization").and_then(|v| v.to_str().ok());
         let given = given.and_then(|v| v.strip_prefix("Bearer ")).filter(|t| *t != "None").unwrap_or("anonymous");
-        let token = request.extensions().get().map_or(given, |session: &LoggedIn| session.token.as_str());
+        let token = request.extensions().get().map_or(given, |session: &LoggedIn| session.token.as_str()).to_owned();
         let header = format!("Bearer {token}").parse();
-        let mut response = one(HandshakeResponse { protocol_version: 0, payload: token.to_owned().into() });
+        let reply = HandshakeResponse { protocol_version: 0, payload: token.into() };
+        let mut requests = request.into_inner();
+        let end = async move {
+            let all = async { while let Ok(Some(_)) = requests.message().await {} };
+            let _ = tokio::time::timeout(HANDSHAKE, all).await;
+            None
+        };
+        let body: BoxStream<_> =
+            stream::iter([Ok(reply)]).chain(stream::once(end).filter_map(std::future::ready)).boxed();
+        let mut response = Response::new(body);
         if let Ok(header) = header {
             response.metadata_mut().insert("authorization", header);
         }

@@ -36,7 +36,7 @@ use tokio::{
 };
 use tower::Service as _;
 
-use super::tls::Tls;
+use super::{tls::Tls, traces};
 
 /// What clients may take of this process.
 #[derive(Debug, Clone, Copy)]
@@ -199,15 +199,15 @@ async fn connection(
         // Who streams to Flight may compute what it sends.
         let patience = if request.uri().path().starts_with(FLIGHT) { PATIENCE } else { 1 };
         let pause = limits.body_timeout.saturating_mul(patience);
-        router.clone().call(request.map(|body| Body::new(Patient::new(body, pause))))
+        let span = traces::request(&request);
+        traces::answered(span, router.clone().call(request.map(|body| Body::new(Patient::new(body, pause)))))
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)
-        .max_buf_size(limits.header_bytes)
-        .pipeline_flush(true);
+        .max_buf_size(limits.header_bytes);
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -5,8 +5,9 @@ use std::{io::IsTerminal, sync::OnceLock};
 use anyhow::Context;
 use parking_lot::Mutex;
 use tidelake_format::{Error, Result};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, Layer as _, fmt, layer::SubscriberExt as _, reload, util::SubscriberInitExt as _};
 
+use super::traces;
 use crate::settings::{LogFormat, Settings};
 
 /// What the log is filtered by, and how to have it filtered by something else.
@@ -29,32 +30,22 @@ fn filter(text: &str) -> Result<EnvFilter> {
     )
 }
 
-/// Sends log lines to standard error as the settings say; a second call changes nothing.
+/// Sends log lines to standard error and traces to their collector as the settings say; a second call changes nothing.
 ///
 /// # Errors
-/// When the filter is none.
+/// When the filter is none, or traces cannot be sent to such an address.
 pub(crate) fn start(settings: &Settings) -> anyhow::Result<()> {
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter(&settings.log).context("log")?)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
-    let text = Mutex::new(settings.log.clone());
+    let (filter, handle) = reload::Layer::new(filter(&settings.log).context("log")?);
+    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let lines = match settings.log_format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().boxed(),
+    };
+    let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter)).with(traces::layer(settings)?);
     // The only error is that a subscriber is set already.
-    match settings.log_format {
-        LogFormat::Text => {
-            let builder = builder.with_filter_reloading();
-            let handle = builder.reload_handle();
-            if builder.try_init().is_ok() {
-                let _ = LOG.set(Log { filter: text, put: Box::new(move |filter| handle.reload(filter).is_ok()) });
-            }
-        }
-        LogFormat::Json => {
-            let builder = builder.json().with_filter_reloading();
-            let handle = builder.reload_handle();
-            if builder.try_init().is_ok() {
-                let _ = LOG.set(Log { filter: text, put: Box::new(move |filter| handle.reload(filter).is_ok()) });
-            }
-        }
+    if subscriber.try_init().is_ok() {
+        let put = Box::new(move |filter| handle.reload(filter).is_ok());
+        let _ = LOG.set(Log { filter: Mutex::new(settings.log.clone()), put });
     }
     Ok(())
 }

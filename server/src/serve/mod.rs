@@ -5,6 +5,7 @@ mod listen;
 pub(crate) mod logging;
 mod operations;
 mod tls;
+mod traces;
 mod writer;
 
 use std::{future::Future, io::Write as _, net::SocketAddr, sync::Arc};
@@ -37,7 +38,9 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         tracing::info!("stopping: finishing requests and flushing");
         stop.send_replace(true);
     });
-    server.wait().await
+    let ended = server.wait().await;
+    traces::stop().await;
+    ended
 }
 
 /// Says where to connect, to the person who started this; where nobody listens, the server serves all the same.

@@ -4,9 +4,8 @@
 
 use tidelake_format::{
     Error, Result,
-    access::{ApiToken, Grants, Principal, Privileges, Scope, Secret, User, Users, hash_password, new_token},
+    access::{ApiToken, Grants, Principal, Privileges, Scope, Secret, User, Users, hash_in_turn, new_token},
     meta::Draft,
-    offload::offload,
 };
 use tokio::time::Instant;
 
@@ -145,7 +144,7 @@ impl Ingest {
 async fn hashed(password: Option<Secret>) -> Result<Option<String>> {
     match password {
         None => Ok(None),
-        Some(password) => offload(move || hash_password(password.expose())).await.map(Some),
+        Some(password) => hash_in_turn(password).await.map(Some),
     }
 }
 

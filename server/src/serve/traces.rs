@@ -1,0 +1,139 @@
+//! Traces: [steps](tidelake_format::steps) of requests and of what goes on behind them, sent to a collector as spans of
+//! OpenTelemetry.
+//!
+//! A request continues the trace that its `traceparent` header names (<https://www.w3.org/TR/trace-context/>). Spans leave
+//! in batches from a thread of their own; a collector that is not there loses them, and nothing waits for it.
+
+use std::{future::Future, sync::OnceLock, time::Duration};
+
+use anyhow::Context as _;
+use axum::{http::HeaderMap, response::Response};
+use opentelemetry::{
+    Key,
+    propagation::{Extractor, TextMapPropagator},
+    trace::{Status, TracerProvider as _},
+};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig};
+use opentelemetry_sdk::{
+    Resource,
+    error::OTelSdkResult,
+    propagation::TraceContextPropagator,
+    trace::{Sampler, SdkTracerProvider, SpanData},
+};
+use tidelake_format::{step, steps::TARGET};
+use tracing::{Instrument as _, Metadata, Span, Subscriber, level_filters::LevelFilter};
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
+
+use crate::settings::Settings;
+
+/// What sends the traces of this process, where it sends any.
+static PROVIDER: OnceLock<SdkTracerProvider> = OnceLock::new();
+
+/// How long a stop waits for the collector to take what is left.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// The layer that hears of steps, where the settings name a collector.
+///
+/// # Errors
+/// When spans cannot be sent to such an address.
+pub(super) fn layer<S>(settings: &Settings) -> anyhow::Result<Option<impl Layer<S> + Send + Sync + use<S>>>
+where
+    S: Subscriber + for<'s> LookupSpan<'s> + Send + Sync,
+{
+    let Some(endpoint) = &settings.trace_endpoint else { return Ok(None) };
+    let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint);
+    let exporter = exporter.build().with_context(|| format!("trace_endpoint {endpoint}"))?;
+    let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(settings.trace_ratio)));
+    let provider = SdkTracerProvider::builder()
+        .with_batch_exporter(Marked(exporter))
+        .with_sampler(sampler)
+        .with_resource(Resource::builder().with_service_name("tidelake").build())
+        .build();
+    let tracer = provider.tracer("tidelake");
+    let _ = PROVIDER.set(provider);
+    tidelake_query::engine::keep_spans();
+    let is_step = |metadata: &Metadata<'_>| metadata.is_span() && metadata.target() == TARGET;
+    let spans = tracing_opentelemetry::layer().with_tracer(tracer).with_location(false).with_threads(false);
+    Ok(Some(spans.with_filter(filter_fn(is_step).with_max_level_hint(LevelFilter::TRACE))))
+}
+
+/// Sends what is left.
+pub(super) async fn stop() {
+    let Some(provider) = PROVIDER.get() else { return };
+    let last = tokio::task::spawn_blocking(|| provider.shutdown_with_timeout(LAST_WORDS));
+    if let Ok(Err(error)) = last.await {
+        tracing::warn!(%error, "the last traces were not sent");
+    }
+}
+
+/// The step of a request, within the trace that it says it belongs to.
+pub(super) fn request<B>(request: &hyper::Request<B>) -> Span {
+    let (method, path) = (request.method().as_str(), request.uri().path());
+    let span = step!(
+        "request",
+        otel.name = format!("{method} {path}"),
+        otel.kind = "server",
+        http.request.method = method,
+        url.path = path,
+        http.response.status_code = tracing::field::Empty,
+    );
+    if !span.is_disabled() {
+        let caller = TraceContextPropagator::new().extract(&Headers(request.headers()));
+        // The only error is a span that nobody takes.
+        let _ = span.set_parent(caller);
+    }
+    span
+}
+
+/// A request's answer, within its step.
+pub(super) async fn answered<E>(span: Span, answer: impl Future<Output = Result<Response, E>>) -> Result<Response, E> {
+    let answer = answer.instrument(span.clone()).await;
+    if let Ok(response) = &answer {
+        span.record("http.response.status_code", response.status().as_u16());
+        if response.status().is_server_error() {
+            span.record("error", response.status().as_str());
+        }
+    }
+    answer
+}
+
+struct Headers<'a>(&'a HeaderMap);
+
+impl Extractor for Headers<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).and_then(|value| value.to_str().ok())
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        self.0.keys().map(|key| key.as_str()).collect()
+    }
+}
+
+/// Says of spans with an `error` that they failed, as collectors expect it.
+#[derive(Debug)]
+struct Marked(SpanExporter);
+
+impl opentelemetry_sdk::trace::SpanExporter for Marked {
+    async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
+        const ERROR: Key = Key::from_static_str("error");
+        for span in &mut batch {
+            if let Some(error) = span.attributes.iter().find(|attribute| attribute.key == ERROR) {
+                span.status = Status::error(error.value.as_str().into_owned());
+            }
+        }
+        self.0.export(batch).await
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.0.shutdown_with_timeout(timeout)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.0.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.0.set_resource(resource);
+    }
+}
