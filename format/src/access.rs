@@ -18,6 +18,6 @@ pub use admit::Peer;
 pub use authenticate::{Authenticator, LoggedIn};
 pub use credentials::Credentials;
 pub use hashing::hash_in_turn;
-pub use rights::{Grants, Principal, Privilege, Privileges, Rights, Scope};
+pub use rights::{Grants, Limits, Principal, Privilege, Privileges, Rights, Scope};
 pub use secret::{MAX_PASSWORD, MIN_PASSWORD, Secret, hash_password, new_token};
 pub use user::{ApiToken, User, Users};

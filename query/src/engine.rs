@@ -2,6 +2,7 @@
 
 mod admission;
 mod guard;
+mod memory;
 mod plans;
 mod spans;
 mod state;
@@ -15,7 +16,7 @@ use arrow::{
 };
 use datafusion::{
     common::ScalarValue,
-    execution::{SendableRecordBatchStream, SessionState, context::SQLOptions},
+    execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, context::SQLOptions},
     logical_expr::LogicalPlan,
     physical_plan::{execute_stream, execution_plan::reset_plan_states},
 };
@@ -36,7 +37,8 @@ pub use self::{
 };
 
 use self::{
-    admission::{Admission, Permit},
+    admission::{Admission, Permit, Who},
+    memory::Shares,
     plans::{Executable, Plans},
 };
 use crate::{
@@ -138,11 +140,14 @@ struct Inner {
     plans: Plans,
     system: System,
     admission: Admission,
+    stalled: guard::Stalled,
+    shares: Shares,
 }
 
 /// The place of a statement among those that run.
 struct Place {
-    _permit: Permit,
+    /// None while its client takes nothing: then others have their turn.
+    permit: Option<Permit>,
     underway: Underway,
 }
 
@@ -186,8 +191,22 @@ impl Engine {
         let reader = Arc::new(Reader::new(root, config.memory_bytes / 4));
         let plans = Plans::new(config.memory_bytes / PLANS_SHARE);
         let admission = Admission::new(config.concurrency, config.waiting);
+        let stalled = guard::Stalled::new(config.waiting);
         let system = System::new(Queries::new(config.slow), config.variables.clone());
-        Self { inner: Arc::new(Inner { reader, snapshots, writer, config, base, plans, system, admission }) }
+        Self {
+            inner: Arc::new(Inner {
+                reader,
+                snapshots,
+                writer,
+                config,
+                base,
+                plans,
+                system,
+                admission,
+                stalled,
+                shares: Shares::default(),
+            }),
+        }
     }
 
     /// The door to the write path for the session.
@@ -253,7 +272,7 @@ impl Engine {
         let permit = underway.unless_killed(self.permit(session)).await?;
         underway.runs();
         let snapshot = underway.unless_killed(self.snapshot(session)).await?;
-        let place = Place { _permit: permit, underway };
+        let place = Place { permit: Some(permit), underway };
         if snapshot.catalog.version == statement.version && session.principal == statement.principal {
             return self.execute(session, snapshot, statement, parameters, place).await;
         }
@@ -283,7 +302,8 @@ impl Engine {
         underway.runs();
         let snapshot = underway.unless_killed(self.snapshot(session)).await?;
         let prepared = underway.unless_killed(self.plan(session, sql, text, &snapshot)).await?;
-        let outcome = self.execute(session, snapshot, &prepared, None, Place { _permit: permit, underway }).await?;
+        let outcome =
+            self.execute(session, snapshot, &prepared, None, Place { permit: Some(permit), underway }).await?;
         Ok((prepared, outcome))
     }
 
@@ -410,7 +430,8 @@ impl Engine {
         let Statement::Query { schema, .. } = &statement.kind else {
             return Err(Error::internal("only a statement that reads is executed here"));
         };
-        let timeout = self.inner.config.timeout;
+        let own = session.principal.limits().time_ms.map(std::time::Duration::from_millis);
+        let timeout = own.map_or(self.inner.config.timeout, |own| own.min(self.inner.config.timeout));
         let deadline = tokio::time::Instant::now() + timeout;
         let step = step!("query");
         let executable = self.executable(session, snapshot, statement, parameters);
@@ -419,7 +440,12 @@ impl Engine {
         let executable = executable.await.map_err(|_| guard::too_long(timeout))??;
         let plan = reset_plan_states(executable.plan).map_err(from_datafusion)?;
         let stream = step.in_scope(|| execute_stream(plan, executable.context)).map_err(from_datafusion)?;
-        let guard = guard::Guard::new(stream, schema.clone(), place, step, deadline, timeout);
+        let turns = guard::Turns {
+            admission: self.inner.admission.clone(),
+            stalled: self.inner.stalled.clone(),
+            principal: session.principal.clone(),
+        };
+        let guard = guard::Guard::new(stream, schema.clone(), place, step, guard::Until { deadline, timeout }, turns);
         Ok(Outcome::Rows(Box::pin(guard)))
     }
 
@@ -505,13 +531,16 @@ impl Engine {
     /// The state of one statement on one snapshot.
     fn state(&self, session: &Session, snapshot: Arc<Snapshot>) -> (Arc<View>, SessionState) {
         let view = Arc::new(View::new(snapshot, self.inner.reader.clone(), session.principal.clone()));
-        let state = state::of_statement(&self.inner.base, session, &view, &self.inner.system);
+        let mut state = state::of_statement(&self.inner.base, session, &view, &self.inner.system);
+        if let Some(limited) = self.inner.shares.limited(&session.principal, state.runtime_env()) {
+            state = SessionStateBuilder::new_from_existing(state).with_runtime_env(limited).build();
+        }
         (view, state)
     }
 
     /// Waits for a place among the running queries; refuses when too many wait already.
     async fn permit(&self, session: &Session) -> Result<Permit> {
-        let entered = self.inner.admission.enter(session.principal.user(), self.inner.config.timeout).await;
+        let entered = self.inner.admission.enter(Who::of(&session.principal), self.inner.config.timeout).await;
         if entered.is_err() {
             counter!(REFUSED).increment(1);
         }

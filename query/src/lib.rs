@@ -14,6 +14,7 @@ pub mod http;
 mod libc;
 pub mod metrics;
 mod optimize;
+mod pace;
 pub(crate) mod request;
 pub mod session;
 pub mod system;

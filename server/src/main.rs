@@ -20,6 +20,9 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::Parser;
 
+/// After so many tasks a thread looks whether the network has something for it: between them a query may compute for some
+/// milliseconds each.
+const TASKS_A_LOOK: u32 = 5;
 /// How long a thread for blocking work waits for more of it: what it keeps of freed memory goes with it.
 const IDLE_THREAD: Duration = Duration::from_secs(1);
 
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         .enable_all()
         .max_blocking_threads(blocking_threads())
         .thread_keep_alive(IDLE_THREAD)
+        .event_interval(TASKS_A_LOOK)
         .build();
     let runtime = match runtime {
         Ok(runtime) => runtime,

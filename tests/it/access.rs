@@ -445,6 +445,57 @@ async fn what_one_node_changed_holds_on_another_as_soon_as_it_was_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_queries_of_a_user_take_no_more_than_the_users_limits() {
+    const ENDLESS: &str =
+        "select sum(a.value * b.value) from generate_series(1, 300000) a cross join generate_series(1, 300000) b";
+    const LARGE: &str = "select cardinality(array_agg(value)) from generate_series(1, 2000000)";
+    let directory = tempfile::tempdir().unwrap();
+    let node = Node::start(directory.path().join("root").to_str().unwrap(), directory.path(), &[]);
+    node.rows(ADA, "create user bob password 'bob''s own'").await;
+    let bob = Who::Basic("bob", "bob's own");
+    let limits =
+        "select max_queries, max_query_memory, max_query_ms from information_schema.ins_users where name = 'bob'";
+    assert_eq!(node.rows(bob, limits).await, [serde_json::json!([null, null, null])]);
+    for wrong in
+        ["limit", "limit queries", "limit queries four", "limit memory '5XB'", "limit time 3 parsecs", "limit cpu 1"]
+    {
+        let reply = node.sql(ADA, &format!("alter user bob {wrong}")).await;
+        assert!(reply.status == 400 && reply.body.contains("expected"), "{wrong}: {reply:?}");
+    }
+    assert_eq!(node.sql(bob, "alter user bob limit queries 9").await.status, 403);
+    assert_eq!(node.rows(bob, LARGE).await, [serde_json::json!([2_000_000])]);
+    node.rows(ADA, "alter user bob limit queries 1, memory '4MiB', time 2s").await;
+    assert_eq!(node.rows(ADA, limits).await, [serde_json::json!([1, 4 << 20, 2_000])]);
+    // Memory: bob's, and nobody else's.
+    let reply = node.sql(bob, LARGE).await;
+    assert!(reply.status != 200 && reply.body.contains("bob") && reply.body.contains("4194304"), "{reply:?}");
+    assert_eq!(node.rows(ADA, LARGE).await, [serde_json::json!([2_000_000])]);
+    // Time, and one at once: the other one waits, though there are places.
+    let watch = async {
+        let mut seen = Vec::new();
+        for _ in 0..40 {
+            let states = node.rows(ADA, "select state from system.queries where \"user\" = 'bob' order by state").await;
+            let states: Vec<String> = states.iter().map(|row| row[0].as_str().unwrap().to_owned()).collect();
+            seen.push(states);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        seen
+    };
+    let (one, other, seen) = tokio::join!(node.sql(bob, ENDLESS), node.sql(bob, ENDLESS), watch);
+    for reply in [one, other] {
+        assert!(reply.status == 503 && reply.body.contains("longer than a query may (limit: 2s)"), "{reply:?}");
+    }
+    let both = ["running".to_owned(), "waiting".to_owned()];
+    assert!(seen.iter().any(|states| *states == both), "{seen:?}");
+    assert!(seen.iter().all(|states| states.iter().filter(|state| *state == "running").count() <= 1), "{seen:?}");
+    // Taken away one by one.
+    node.rows(ADA, "alter user bob limit memory 0").await;
+    assert_eq!(node.rows(ADA, limits).await, [serde_json::json!([1, null, 2_000])]);
+    assert_eq!(node.rows(bob, LARGE).await, [serde_json::json!([2_000_000])]);
+    node.server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn no_secret_is_told_by_any_log_error_metric_or_table() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("root").to_str().unwrap().to_owned();

@@ -157,8 +157,8 @@ impl Authenticator {
         admitted(&name, user)?;
         let rights = user.rights_of(token);
         match token.grants.is_none() && token.expires_ms.is_none() {
-            true => Ok(Principal::new(&name, rights)),
-            false => Ok(Principal::narrowed(&name, rights)),
+            true => Ok(Principal::new(&name, rights).limited(user.limits)),
+            false => Ok(Principal::narrowed(&name, rights).limited(user.limits)),
         }
     }
 
@@ -224,5 +224,5 @@ fn admitted(name: &str, user: &User) -> Result<Principal> {
     if user.disabled {
         return Err(Error::unauthenticated("this user is disabled").with("user", name));
     }
-    Ok(Principal::new(name, user.rights()))
+    Ok(Principal::new(name, user.rights()).limited(user.limits))
 }

@@ -150,6 +150,43 @@ impl Rights {
     }
 }
 
+/// The most that a user's queries may take on a node; `None` is what the node has for all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Limits {
+    /// Queries that run at once; more wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queries: Option<u32>,
+    /// Memory of all of them together, in bytes; they spill beyond it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
+    /// The longest that one may take, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_ms: Option<u64>,
+}
+
+impl Limits {
+    /// Whether there is none.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// These, with those of `change` in place of their own; zero takes a limit away.
+    #[must_use]
+    pub fn changed(self, change: Limits) -> Self {
+        fn of<T: Default + PartialEq>(own: Option<T>, change: Option<T>) -> Option<T> {
+            match change {
+                None => own,
+                Some(limit) => Some(limit).filter(|limit| *limit != T::default()),
+            }
+        }
+        Self {
+            queries: of(self.queries, change.queries),
+            memory: of(self.memory, change.memory),
+            time_ms: of(self.time_ms, change.time_ms),
+        }
+    }
+}
+
 /// Who asks, and what that one may do. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Principal(Option<Arc<Known>>);
@@ -159,6 +196,7 @@ struct Known {
     user: String,
     rights: Rights,
     is_whole: bool,
+    limits: Limits,
 }
 
 impl fmt::Debug for Principal {
@@ -180,12 +218,32 @@ impl Principal {
 
     /// A user.
     pub fn new(user: &str, rights: Rights) -> Self {
-        Self(Some(Arc::new(Known { user: user.to_owned(), rights, is_whole: true })))
+        Self(Some(Arc::new(Known { user: user.to_owned(), rights, is_whole: true, limits: Limits::default() })))
     }
 
     /// A user by a token that has less than its user, or will end.
     pub fn narrowed(user: &str, rights: Rights) -> Self {
-        Self(Some(Arc::new(Known { user: user.to_owned(), rights, is_whole: false })))
+        Self(Some(Arc::new(Known { user: user.to_owned(), rights, is_whole: false, limits: Limits::default() })))
+    }
+
+    /// The same one, whose queries may take so much.
+    #[must_use]
+    pub fn limited(mut self, limits: Limits) -> Self {
+        if let Some(known) = &mut self.0 {
+            match Arc::get_mut(known) {
+                Some(known) => known.limits = limits,
+                None => {
+                    let (user, rights) = (known.user.clone(), known.rights.clone());
+                    *known = Arc::new(Known { user, rights, is_whole: known.is_whole, limits });
+                }
+            }
+        }
+        self
+    }
+
+    /// The most that their queries may take.
+    pub fn limits(&self) -> Limits {
+        self.0.as_ref().map_or_else(Limits::default, |known| known.limits)
     }
 
     /// Whether they came with all that is theirs: then they may change their own password and make tokens.

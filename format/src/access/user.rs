@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Privileges, Rights, Scope,
+    Limits, Privileges, Rights, Scope,
     rights::Grants,
     secret::{self, Digest, SigningKey},
 };
@@ -43,11 +43,14 @@ pub struct User {
     /// By id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tokens: BTreeMap<String, ApiToken>,
+    /// What queries of the user may take.
+    #[serde(default, skip_serializing_if = "Limits::is_none")]
+    pub limits: Limits,
 }
 
 impl fmt::Debug for User {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { password, generation, admin, disabled, grants, tokens } = self;
+        let Self { password, generation, admin, disabled, grants, tokens, limits } = self;
         f.debug_struct("User")
             .field("has_password", &password.is_some())
             .field("generation", generation)
@@ -55,6 +58,7 @@ impl fmt::Debug for User {
             .field("disabled", disabled)
             .field("grants", grants)
             .field("tokens", tokens)
+            .field("limits", limits)
             .finish()
     }
 }
@@ -84,8 +88,8 @@ impl User {
     pub fn new(password: Option<String>, admin: bool) -> Result<Self> {
         // Not one that a user of the same name has had, who is gone: that one's sessions are not this one's.
         let generation = u64::from(u32::from_le_bytes(secret::random()?)) << 20;
-        let (grants, tokens) = (Grants::new(), BTreeMap::new());
-        Ok(Self { password, generation, admin, disabled: false, grants, tokens })
+        let (grants, tokens, limits) = (Grants::new(), BTreeMap::new(), Limits::default());
+        Ok(Self { password, generation, admin, disabled: false, grants, tokens, limits })
     }
 
     /// What the user may do.

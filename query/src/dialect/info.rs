@@ -459,7 +459,10 @@ impl InformationSchema {
     }
 
     fn users(&self) -> Rows {
-        let mut rows = Rows::new(["name"], []).with_numbers(["super", "enable", "password", "tokens"]);
+        let numbers = ["super", "enable", "password", "tokens", "max_queries", "max_query_memory", "max_query_ms"];
+        let mut rows = Rows::new(["name"], []).with_numbers(numbers);
+        let limit =
+            |limit: Option<u64>| limit.map_or(Cell::Null, |n| Cell::Number(i64::try_from(n).unwrap_or(i64::MAX)));
         for (name, user) in self.known_users() {
             let password = i64::from(user.password.is_some());
             let (admin, enabled) = (i64::from(user.admin), i64::from(!user.disabled));
@@ -469,6 +472,9 @@ impl InformationSchema {
                 enabled.into(),
                 password.into(),
                 (user.tokens.len() as i64).into(),
+                limit(user.limits.queries.map(u64::from)),
+                limit(user.limits.memory),
+                limit(user.limits.time_ms),
             ]);
         }
         rows

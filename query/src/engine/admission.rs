@@ -1,7 +1,8 @@
 //! Whose turn it is: so many statements run at once, so many wait, and users share both fairly.
 //!
 //! A place that becomes free goes to the user who has the fewest; among equals to the one who was served longest ago. When
-//! too many wait, the user with the most of them gives one up for another user's.
+//! too many wait, the user with the most of them gives one up for another user's. A user who has a limit of their own has no more
+//! places than that, whether or not others want them.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -10,7 +11,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tidelake_format::{Error, Result};
+use tidelake_format::{Error, Result, access::Principal};
 use tokio::sync::oneshot;
 
 /// Who may run. Cheap to clone.
@@ -37,8 +38,24 @@ type User = Option<Arc<str>>;
 #[derive(Default)]
 struct Queue {
     running: usize,
+    /// How many may run at once, by the last that asked.
+    most: usize,
     served: u64,
     waiting: VecDeque<(u64, oneshot::Sender<Result<Permit>>)>,
+}
+
+/// Who asks for a place, and how many they may have.
+#[derive(Clone, Copy)]
+pub(super) struct Who<'a> {
+    user: Option<&'a str>,
+    most: usize,
+}
+
+impl<'a> Who<'a> {
+    pub(super) fn of(principal: &'a Principal) -> Self {
+        let most = principal.limits().queries.map_or(usize::MAX, |most| most as usize);
+        Self { user: principal.user(), most: most.max(1) }
+    }
 }
 
 /// A place among those that run, until this is dropped.
@@ -63,9 +80,21 @@ impl Admission {
     ///
     /// # Errors
     /// Unavailable when too many wait already, or for longer than `patience`.
-    pub(super) async fn enter(&self, user: Option<&str>, patience: Duration) -> Result<Permit> {
-        let user: User = user.map(Arc::from);
-        let (waiting, turn) = match self.knock(&user)? {
+    pub(super) async fn enter(&self, user: Who<'_>, patience: Duration) -> Result<Permit> {
+        self.wait(user, patience, self.0.most_waiting).await
+    }
+
+    /// Waits for a place that was given away meanwhile: however many others wait.
+    ///
+    /// # Errors
+    /// Unavailable when that takes longer than `patience`.
+    pub(super) async fn enter_again(self, principal: Principal, patience: Duration) -> Result<Permit> {
+        self.wait(Who::of(&principal), patience, usize::MAX).await
+    }
+
+    async fn wait(&self, who: Who<'_>, patience: Duration, most_waiting: usize) -> Result<Permit> {
+        let user: User = who.user.map(Arc::from);
+        let (waiting, turn) = match self.knock(&user, who.most, most_waiting)? {
             Knocked::Enter(permit) => return Ok(permit),
             Knocked::Wait(ticket, turn) => (Waiting { admission: self, user, ticket }, turn),
         };
@@ -80,18 +109,24 @@ impl Admission {
         }
     }
 
-    fn knock(&self, user: &User) -> Result<Knocked> {
+    fn knock(&self, user: &User, most: usize, most_waiting: usize) -> Result<Knocked> {
         let inner = &self.0;
         let mut state = inner.state.lock();
-        if state.running < inner.concurrency && state.waiting == 0 {
+        let own = state.users.entry(user.clone()).or_default();
+        own.most = most;
+        // Who waits while there are places waits for one of their own.
+        if own.running < most && own.waiting.is_empty() && state.running < inner.concurrency {
             return Ok(Knocked::Enter(self.admit(&mut state, user)));
         }
         let too_many = || Error::unavailable("too many queries wait already").with("limit", inner.most_waiting);
         let mut given_up = None;
-        if state.waiting >= inner.most_waiting {
+        if state.waiting >= most_waiting {
             let own = state.users.get(user).map_or(0, |queue| queue.waiting.len());
             let most = state.users.values_mut().max_by_key(|queue| queue.waiting.len());
-            let most = most.filter(|queue| queue.waiting.len() > own + 1).ok_or_else(too_many)?;
+            let Some(most) = most.filter(|queue| queue.waiting.len() > own + 1) else {
+                self.forget(&mut state, user);
+                return Err(too_many());
+            };
             given_up = most.waiting.pop_back();
             state.waiting -= 1;
         }
@@ -124,8 +159,8 @@ impl Admission {
             return;
         }
         // Of those who were never served, who came first.
-        let waiting =
-            state.users.iter().filter_map(|(user, q)| Some((user, (q.running, q.served, q.waiting.front()?.0))));
+        let may = state.users.iter().filter(|(_, queue)| queue.running < queue.most);
+        let waiting = may.filter_map(|(user, q)| Some((user, (q.running, q.served, q.waiting.front()?.0))));
         let Some(user) = waiting.min_by_key(|(_, rank)| *rank).map(|(user, _)| user.clone()) else {
             return;
         };
@@ -184,6 +219,11 @@ mod tests {
     use super::*;
 
     const SOON: Duration = Duration::from_secs(60);
+    const NOBODY: Who<'static> = Who { user: None, most: usize::MAX };
+
+    fn who(user: &str) -> Who<'_> {
+        Who { user: Some(user), most: usize::MAX }
+    }
 
     /// Who got in, in order, when each place that becomes free is given back at once.
     async fn order(admission: &Admission, first: Permit, asked: &[&'static str]) -> Vec<&'static str> {
@@ -193,7 +233,7 @@ mod tests {
             .map(|user| {
                 let (admission, log, user) = (admission.clone(), log.clone(), *user);
                 tokio::spawn(async move {
-                    if let Ok(_permit) = admission.enter(Some(user), SOON).await {
+                    if let Ok(_permit) = admission.enter(who(user), SOON).await {
                         log.lock().push(user);
                     }
                 })
@@ -210,7 +250,7 @@ mod tests {
     #[tokio::test]
     async fn users_take_turns_however_many_one_of_them_sends() {
         let admission = Admission::new(1, 100);
-        let first = admission.enter(Some("a"), SOON).await.unwrap();
+        let first = admission.enter(who("a"), SOON).await.unwrap();
         let got = order(&admission, first, &["a", "a", "a", "a", "b", "b", "c"]).await;
         assert_eq!(got, ["b", "c", "a", "b", "a", "a", "a"]);
         assert!(admission.0.state.lock().users.is_empty(), "nobody is remembered");
@@ -221,10 +261,10 @@ mod tests {
         let admission = Admission::new(3, 100);
         let mut held: Vec<Permit> = Vec::new();
         for user in ["a", "a", "b"] {
-            held.push(admission.enter(Some(user), SOON).await.unwrap());
+            held.push(admission.enter(who(user), SOON).await.unwrap());
         }
-        let mut a = Box::pin(admission.enter(Some("a"), SOON));
-        let mut b = Box::pin(admission.enter(Some("b"), SOON));
+        let mut a = Box::pin(admission.enter(who("a"), SOON));
+        let mut b = Box::pin(admission.enter(who("b"), SOON));
         assert!((&mut a).now_or_never().is_none() && (&mut b).now_or_never().is_none());
         held.remove(0); // a has one left, and so has b, who was served later
         let of_a = (&mut a).now_or_never();
@@ -236,11 +276,11 @@ mod tests {
     #[tokio::test]
     async fn who_fills_the_queue_makes_room_for_others() {
         let admission = Admission::new(1, 3);
-        let running = admission.enter(Some("a"), SOON).await.unwrap();
-        let mut of_a: Vec<_> = (0..3).map(|_| Box::pin(admission.enter(Some("a"), SOON))).collect();
+        let running = admission.enter(who("a"), SOON).await.unwrap();
+        let mut of_a: Vec<_> = (0..3).map(|_| Box::pin(admission.enter(who("a"), SOON))).collect();
         of_a.iter_mut().for_each(|waits| assert!(waits.now_or_never().is_none()));
-        assert!(admission.enter(Some("a"), SOON).await.is_err_and(|e| e.to_string().contains("too many")));
-        let mut b = Box::pin(admission.enter(Some("b"), SOON));
+        assert!(admission.enter(who("a"), SOON).await.is_err_and(|e| e.to_string().contains("too many")));
+        let mut b = Box::pin(admission.enter(who("b"), SOON));
         assert!((&mut b).now_or_never().is_none(), "it waits");
         let given_up: Vec<bool> =
             of_a.iter_mut().map(|waits| waits.now_or_never().is_some_and(|r| r.is_err())).collect();
@@ -252,15 +292,40 @@ mod tests {
     #[tokio::test]
     async fn who_goes_away_or_waits_too_long_leaves_the_queue() {
         let admission = Admission::new(1, 2);
-        let running = admission.enter(None, SOON).await.unwrap();
-        let mut gone = Box::pin(admission.enter(None, SOON));
+        let running = admission.enter(NOBODY, SOON).await.unwrap();
+        let mut gone = Box::pin(admission.enter(NOBODY, SOON));
         assert!((&mut gone).now_or_never().is_none());
         drop(gone);
-        let late = admission.enter(None, Duration::from_millis(10)).await;
+        let late = admission.enter(NOBODY, Duration::from_millis(10)).await;
         assert!(late.is_err_and(|e| e.to_string().contains("too long")));
         assert_eq!(admission.0.state.lock().waiting, 0);
         drop(running);
-        drop(admission.enter(None, SOON).await.unwrap());
+        drop(admission.enter(NOBODY, SOON).await.unwrap());
         assert!(admission.0.state.lock().users.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_user_with_a_limit_has_no_more_places_though_some_are_free() {
+        let admission = Admission::new(4, 100);
+        let limited = Who { user: Some("a"), most: 2 };
+        let mut held: Vec<Permit> = Vec::new();
+        for _ in 0..2 {
+            held.push(admission.enter(limited, SOON).await.unwrap());
+        }
+        let mut third = Box::pin(admission.enter(limited, SOON));
+        assert!((&mut third).now_or_never().is_none());
+        // Others do not wait behind it.
+        for _ in 0..2 {
+            held.push(admission.enter(who("b"), SOON).await.unwrap());
+        }
+        let mut of_b = Box::pin(admission.enter(who("b"), SOON));
+        assert!((&mut of_b).now_or_never().is_none());
+        held.pop(); // one of b's: it is for b, who has fewer than a, and a may have no more
+        assert!((&mut third).now_or_never().is_none());
+        assert!((&mut of_b).now_or_never().is_some_and(|turn| turn.is_ok()));
+        held.remove(0);
+        assert!((&mut third).now_or_never().is_some_and(|turn| turn.is_ok()));
+        drop((third, of_b, held));
+        assert!(admission.0.state.lock().users.is_empty(), "nobody is remembered");
     }
 }

@@ -1,8 +1,13 @@
 //! The stream of a running query: its deadline, its end by KILL, its place among the running ones, its wire types.
+//!
+//! A client that takes nothing polls nothing, so a task of its own ends the query at its deadline or when it is killed, and
+//! gives its place to others when the client has taken nothing for a while.
 
 use std::{
+    collections::BTreeMap,
     pin::Pin,
-    task::{Context, Poll},
+    sync::{Arc, Weak},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -11,24 +16,62 @@ use datafusion::{
     common::Result,
     execution::{RecordBatchStream, SendableRecordBatchStream},
 };
-use futures::{Stream, StreamExt, future::BoxFuture};
-use tidelake_format::Error;
-use tokio::time::{Instant, Sleep, sleep_until};
-
+use futures::{FutureExt, Stream, StreamExt, future::BoxFuture};
+use parking_lot::Mutex;
+use tidelake_format::{Error, access::Principal};
+use tokio::{
+    task::AbortHandle,
+    time::{Instant, sleep, sleep_until},
+};
 use tracing::Span;
 
-use super::Place;
+use super::{
+    Place,
+    admission::{Admission, Permit},
+};
 use crate::{error::to_datafusion, system, wire::wire_batch};
+
+/// A query whose client takes nothing for this long gives its place away.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How soon a query that is just being polled is ended.
+const SOON: Duration = Duration::from_millis(5);
+
+/// When a query ends at the latest.
+#[derive(Clone, Copy)]
+pub(super) struct Until {
+    pub(super) deadline: Instant,
+    pub(super) timeout: Duration,
+}
+
+/// How a query gives its place away and comes by one again.
+pub(super) struct Turns {
+    pub(super) admission: Admission,
+    pub(super) stalled: Stalled,
+    pub(super) principal: Principal,
+}
 
 /// Batches in wire types until the end, an error, the deadline or a KILL; after that the query is gone and its place free.
 pub(super) struct Guard {
     schema: SchemaRef,
-    running: Option<(SendableRecordBatchStream, Place)>,
-    killed: BoxFuture<'static, ()>,
+    query: Arc<Mutex<Query>>,
     /// What it is in traces, from its plan to its last batch.
     step: Span,
-    deadline: Pin<Box<Sleep>>,
-    timeout: Duration,
+    until: Until,
+    turns: Turns,
+    entering: Option<BoxFuture<'static, tidelake_format::Result<Permit>>>,
+    watcher: AbortHandle,
+}
+
+/// What the client and the watcher share.
+struct Query {
+    running: Option<(SendableRecordBatchStream, Place)>,
+    /// Why the watcher ended it.
+    ended: Option<Error>,
+    /// Since when it waits for its client.
+    idle: Option<Instant>,
+    /// Its place among those that stand still.
+    stalled: Option<Stands>,
+    waker: Option<Waker>,
 }
 
 impl Guard {
@@ -37,12 +80,32 @@ impl Guard {
         schema: SchemaRef,
         place: Place,
         step: Span,
-        deadline: Instant,
-        timeout: Duration,
+        until: Until,
+        turns: Turns,
     ) -> Self {
-        let killed = Box::pin(place.underway.killed());
-        let deadline = Box::pin(sleep_until(deadline));
-        Self { schema, running: Some((stream, place)), killed, step, deadline, timeout }
+        let killed = place.underway.killed();
+        let query = Query {
+            running: Some((stream, place)),
+            ended: None,
+            idle: Some(Instant::now()),
+            stalled: None,
+            waker: None,
+        };
+        let query = Arc::new(Mutex::new(query));
+        let ends = async move {
+            tokio::select! {
+                () = killed => system::killed(),
+                () = sleep_until(until.deadline) => too_long(until.timeout),
+            }
+        };
+        let watcher = tokio::spawn(watch(Arc::downgrade(&query), ends, turns.stalled.clone())).abort_handle();
+        Self { schema, query, step, until, turns, entering: None, watcher }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.watcher.abort();
     }
 }
 
@@ -51,25 +114,85 @@ pub(super) fn too_long(timeout: Duration) -> Error {
     Error::unavailable("the query took longer than a query may").with("limit", format!("{timeout:?}"))
 }
 
+/// Ends a query when it has to end, and gives its place away while its client takes nothing.
+async fn watch(query: Weak<Mutex<Query>>, ends: impl Future<Output = Error>, stalled: Stalled) {
+    tokio::pin!(ends);
+    let error = loop {
+        tokio::select! {
+            biased;
+            error = &mut ends => break error,
+            () = sleep(PATIENCE / 2) => {
+                let Some(query) = query.upgrade() else { return };
+                stalled.give_way(&query);
+            }
+        }
+    };
+    while let Some(query) = query.upgrade() {
+        if let Some(mut query) = query.try_lock() {
+            query.end(error);
+            return;
+        }
+        drop(query);
+        sleep(SOON).await;
+    }
+}
+
+impl Query {
+    fn end(&mut self, error: Error) {
+        if self.running.take().is_some() {
+            self.ended = Some(error);
+        }
+        self.stalled = None;
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
 impl Stream for Guard {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        let Some((stream, place)) = &mut this.running else { return Poll::Ready(None) };
+        let mut query = this.query.lock();
+        let query = &mut *query;
+        if let Some(error) = query.ended.take() {
+            return Poll::Ready(Some(Err(to_datafusion(error))));
+        }
+        let Some((stream, place)) = &mut query.running else { return Poll::Ready(None) };
+        query.idle = None;
+        query.stalled = None;
+        if place.permit.is_none() {
+            let entering = this.entering.get_or_insert_with(|| {
+                let patience = this.until.deadline.saturating_duration_since(Instant::now());
+                this.turns.admission.clone().enter_again(this.turns.principal.clone(), patience).boxed()
+            });
+            let entered = match entering.poll_unpin(cx) {
+                Poll::Pending => {
+                    query.waker = Some(cx.waker().clone());
+                    return Poll::Pending;
+                }
+                Poll::Ready(entered) => entered,
+            };
+            this.entering = None;
+            match entered {
+                Ok(permit) => place.permit = Some(permit),
+                Err(error) => {
+                    query.running = None;
+                    return Poll::Ready(Some(Err(to_datafusion(error))));
+                }
+            }
+            place.underway.runs();
+        }
         let _in_step = this.step.enter();
-        if this.deadline.as_mut().poll(cx).is_ready() {
-            this.running = None;
-            return Poll::Ready(Some(Err(to_datafusion(too_long(this.timeout)))));
-        }
-        if this.killed.as_mut().poll(cx).is_ready() {
-            this.running = None;
-            return Poll::Ready(Some(Err(to_datafusion(system::killed()))));
-        }
         let next = match stream.poll_next_unpin(cx) {
-            Poll::Pending => return Poll::Pending,
+            Poll::Pending => {
+                query.waker = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
             Poll::Ready(Some(Ok(batch))) => {
                 place.underway.sent(batch.num_rows());
+                query.idle = Some(Instant::now());
                 Some(wire_batch(&batch, &this.schema).map_err(to_datafusion))
             }
             Poll::Ready(other) => other,
@@ -78,7 +201,7 @@ impl Stream for Guard {
             this.step.record("error", tracing::field::display(error));
         }
         if !matches!(next, Some(Ok(_))) {
-            this.running = None;
+            query.running = None;
         }
         Poll::Ready(next)
     }
@@ -89,3 +212,64 @@ impl RecordBatchStream for Guard {
         self.schema.clone()
     }
 }
+
+/// Queries that stand still, as their clients take nothing: so many at most, for each holds memory. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Stalled(Arc<Mutex<Still>>);
+
+struct Still {
+    most: usize,
+    next: u64,
+    /// In the order in which they stopped.
+    queries: BTreeMap<u64, Weak<Mutex<Query>>>,
+}
+
+/// A query among those that stand still, until this is dropped.
+struct Stands(Stalled, u64);
+
+impl Drop for Stands {
+    fn drop(&mut self) {
+        self.0.0.lock().queries.remove(&self.1);
+    }
+}
+
+impl Stalled {
+    pub(super) fn new(most: usize) -> Self {
+        Self(Arc::new(Mutex::new(Still { most, next: 0, queries: BTreeMap::new() })))
+    }
+
+    /// Takes a query's place away, if its client has taken nothing for [`PATIENCE`]; where too many stand still, the one that
+    /// does for longest is ended.
+    fn give_way(&self, query: &Arc<Mutex<Query>>) {
+        {
+            let Some(mut locked) = query.try_lock() else { return };
+            if locked.stalled.is_some() || locked.idle.is_none_or(|since| since.elapsed() < PATIENCE) {
+                return;
+            }
+            let Some((_, place)) = &mut locked.running else { return };
+            place.permit = None;
+            place.underway.stalls();
+            let mut still = self.0.lock();
+            still.next += 1;
+            let number = still.next;
+            still.queries.insert(number, Arc::downgrade(query));
+            drop(still);
+            locked.stalled = Some(Stands(self.clone(), number));
+        }
+        let longest = {
+            let mut still = self.0.lock();
+            if still.queries.len() <= still.most {
+                return;
+            }
+            still.queries.pop_first()
+        };
+        if let Some(longest) = longest.and_then(|(_, query)| query.upgrade()) {
+            longest
+                .lock()
+                .end(Error::unavailable("its client took nothing of the answer, and others had to have its memory"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

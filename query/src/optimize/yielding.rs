@@ -10,7 +10,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
@@ -32,13 +32,12 @@ use datafusion::{
 };
 use futures::{Stream, StreamExt};
 
+use crate::pace::SLICE;
+
 /// Makes every operator whose output can be many times its input give way between batches, and within what one batch of its
 /// input takes.
 #[derive(Debug)]
 pub(crate) struct YieldInJoins;
-
-/// What one slice of a join's input may take; a kill waits about as long.
-const SLICE: Duration = Duration::from_millis(10);
 
 fn multiplies(plan: &dyn ExecutionPlan) -> bool {
     plan.downcast_ref::<CrossJoinExec>().is_some()

@@ -6,7 +6,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -28,6 +28,9 @@ use crate::{
 
 /// The most bytes of a statement that are shown.
 const MOST_SQL: usize = 4 << 10;
+
+/// What a statement does: waits for its place, runs, or waits for its client.
+const STATES: [&str; 3] = ["waiting", "running", "stalled"];
 
 /// The statements under way. Cheap to clone.
 #[derive(Clone)]
@@ -51,8 +54,8 @@ struct Entry {
     principal: Principal,
     began: SystemTime,
     clock: Instant,
-    /// Whether it has its place among those that run.
-    runs: AtomicBool,
+    /// One of [`STATES`].
+    state: AtomicU8,
     /// Rows that went out so far.
     rows: AtomicU64,
     killed: CancellationToken,
@@ -109,7 +112,7 @@ impl Queries {
             principal: session.principal.clone(),
             began: SystemTime::now(),
             clock: Instant::now(),
-            runs: AtomicBool::new(false),
+            state: AtomicU8::new(0),
             rows: AtomicU64::new(0),
             killed: CancellationToken::new(),
         });
@@ -134,7 +137,7 @@ impl Queries {
     }
 
     /// One row for each that somebody may know.
-    pub(super) fn table(&self, by: &Principal) -> DfResult<RecordBatch> {
+    pub(crate) fn table(&self, by: &Principal) -> DfResult<RecordBatch> {
         let entries = self.0.entries.lock();
         let entries: Vec<Arc<Entry>> = entries.values().filter(|entry| entry.is_known_to(by)).cloned().collect();
         let texts = |of: fn(&Entry) -> Option<&str>| -> ArrayRef {
@@ -151,7 +154,7 @@ impl Queries {
         });
         let columns: Vec<ArrayRef> = vec![
             texts(|entry| Some(&entry.id)),
-            texts(|entry| Some(if entry.runs.load(Relaxed) { "running" } else { "waiting" })),
+            texts(|entry| STATES.get(usize::from(entry.state.load(Relaxed))).copied()),
             texts(|entry| entry.database.as_deref()),
             texts(|entry| entry.principal.user()),
             Arc::new(TimestampMillisecondArray::from_iter_values(started)),
@@ -183,7 +186,12 @@ impl Underway {
 
     /// It has its place among those that run.
     pub(crate) fn runs(&self) {
-        self.entry.runs.store(true, Relaxed);
+        self.entry.state.store(1, Relaxed);
+    }
+
+    /// It gave its place away, as its client takes nothing.
+    pub(crate) fn stalls(&self) {
+        self.entry.state.store(2, Relaxed);
     }
 
     /// Rows go out.

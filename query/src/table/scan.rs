@@ -24,7 +24,7 @@ use super::{
     spent::Spent,
     units::{Unit, deal},
 };
-use crate::error::to_datafusion;
+use crate::{error::to_datafusion, pace::paced};
 
 /// Reads the chunks of a [`Selection`](super::select::Selection): no order across or within partitions is promised.
 #[derive(Debug, Clone)]
@@ -185,7 +185,7 @@ impl ExecutionPlan for SeriesScan {
             }
             future::ready(batch)
         });
-        let batches = batches.try_filter(|b| future::ready(b.num_rows() > 0));
+        let batches = paced(batches.try_filter(|b| future::ready(b.num_rows() > 0)));
         let batches = match self.limit {
             None => batches.boxed(),
             Some(limit) => {

@@ -4,7 +4,10 @@ use std::{
     io,
     net::SocketAddr,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -192,7 +195,10 @@ async fn connection(
     mut stopped: watch::Receiver<bool>,
 ) {
     let (killed, of_request) = (listed.killed(), listed);
+    let spoke = Arc::new(AtomicBool::new(false));
+    let has_spoken = spoke.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
+        has_spoken.store(true, Relaxed);
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(of_request.clone());
         of_request.asked();
@@ -218,9 +224,20 @@ async fn connection(
         .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
         .keep_alive_interval(Duration::from_secs(30));
     let connection = builder.serve_connection(TokioIo::new(stream), service);
+    // The library bounds the headers of HTTP/1 alone, and not the time before it knows which HTTP this is.
+    let silent = async {
+        tokio::time::sleep(limits.header_timeout).await;
+        if spoke.load(Relaxed) {
+            std::future::pending().await
+        }
+    };
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        () = silent => {
+            tracing::debug!("a client connected and asked for nothing");
+            return;
+        }
         () = stop(&mut stopped) => {
             connection.as_mut().graceful_shutdown();
             connection.await

@@ -2,7 +2,7 @@
 
 use tidelake_format::{
     Error, Result,
-    access::{Privileges, Secret},
+    access::{Limits, Privileges, Secret},
 };
 
 use super::{
@@ -42,8 +42,10 @@ pub(super) fn alter_user<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
         UserChange::Enabled(switch(cursor)?)
     } else if cursor.take_word("ADMIN") {
         UserChange::Admin(switch(cursor)?)
+    } else if cursor.take_word("LIMIT") {
+        UserChange::Limits(limits(cursor)?)
     } else {
-        return Err(cursor.unexpected("PASSWORD 'text', ENABLE 0, ENABLE 1, ADMIN 0 or ADMIN 1"));
+        return Err(cursor.unexpected("PASSWORD 'text', ENABLE 0, ENABLE 1, ADMIN 0, ADMIN 1 or LIMIT"));
     };
     Ok(AccessStatement::AlterUser { name, change }.into())
 }
@@ -161,6 +163,58 @@ fn secret(cursor: &mut Cursor<'_>) -> Result<Secret> {
     let text = if cursor.is_text() { cursor.text().ok() } else { None };
     let text = text.ok_or_else(|| Error::invalid("a password stands in single quotes").with("offset", cursor.at))?;
     Ok(Secret::new(text.into_owned()))
+}
+
+/// `QUERIES 4, MEMORY '512MiB', TIME 30s`: at least one of them.
+fn limits(cursor: &mut Cursor<'_>) -> Result<Limits> {
+    let mut limits = Limits::default();
+    loop {
+        if cursor.take_word("QUERIES") {
+            limits.queries = Some(whole(cursor)?);
+        } else if cursor.take_word("MEMORY") {
+            limits.memory = Some(size(cursor)?);
+        } else if cursor.take_word("TIME") {
+            limits.time_ms = Some(u64::try_from(duration_ms(cursor)?).unwrap_or_default());
+        } else {
+            return Err(cursor.unexpected("QUERIES 4, MEMORY '512MiB' or TIME 30s (0 is no limit)"));
+        }
+        if !cursor.take(b',') {
+            return Ok(limits);
+        }
+    }
+}
+
+fn whole<T: std::str::FromStr>(cursor: &mut Cursor<'_>) -> Result<T> {
+    cursor.skip();
+    let len = cursor.bytes()[cursor.at..].iter().take_while(|b| b.is_ascii_digit()).count();
+    let Ok(number) = cursor.sql[cursor.at..cursor.at + len].parse() else {
+        return Err(cursor.unexpected("a whole number"));
+    };
+    cursor.at += len;
+    Ok(number)
+}
+
+/// Bytes, or a text such as `'512MiB'`.
+fn size(cursor: &mut Cursor<'_>) -> Result<u64> {
+    cursor.skip();
+    if !cursor.is_text() {
+        return whole(cursor);
+    }
+    let start = cursor.at;
+    let text = cursor.text()?;
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+    let unit = match text[digits.len()..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => Some(1_u64),
+        "kib" | "k" => Some(1 << 10),
+        "mib" | "m" => Some(1 << 20),
+        "gib" | "g" => Some(1 << 30),
+        _ => None,
+    };
+    let bytes = digits.parse::<u64>().ok().zip(unit).and_then(|(count, unit)| count.checked_mul(unit));
+    bytes.ok_or_else(|| {
+        cursor.at = start;
+        cursor.unexpected("a size such as '512MiB', with KiB, MiB or GiB")
+    })
 }
 
 fn switch(cursor: &mut Cursor<'_>) -> Result<bool> {

@@ -2,7 +2,7 @@
 
 use tidelake_format::{
     Error, Result,
-    access::{Privileges, Secret},
+    access::{Limits, Privileges, Secret},
     schema::Role,
     types::{Precision, Type},
 };
@@ -125,6 +125,8 @@ pub enum UserChange {
     Enabled(bool),
     /// Whether the user may do everything.
     Admin(bool),
+    /// What the user's queries may take, where it is given; zero takes a limit away.
+    Limits(Limits),
 }
 
 /// What a GRANT or REVOKE is about.

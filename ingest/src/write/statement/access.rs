@@ -69,6 +69,7 @@ impl Ingest {
                         user.generation += 1;
                     }
                     UserChange::Admin(admin) => user.admin = admin,
+                    UserChange::Limits(change) => user.limits = user.limits.changed(change),
                     UserChange::Password(_) => {}
                 }
                 draft.users_mut().check().map(|()| true)

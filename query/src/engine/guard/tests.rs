@@ -1,0 +1,113 @@
+//! Clients that read, that stop, and that go on.
+
+use arrow::{
+    array::Int64Array,
+    datatypes::{DataType, Field, Schema},
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::stream;
+
+use super::{super::admission::Who, *};
+use crate::{session::Session, system::Queries};
+
+/// What queries run in.
+struct Node {
+    admission: Admission,
+    stalled: Stalled,
+    queries: Queries,
+}
+
+impl Node {
+    /// One place, and room for so many that stand still.
+    fn new(most: usize) -> Self {
+        Self { admission: Admission::new(1, 100), stalled: Stalled::new(most), queries: Queries::new(None) }
+    }
+
+    /// A query of ten batches that has its place.
+    async fn query(&self, name: &str, timeout: Duration) -> Guard {
+        let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, false)]));
+        let batch = |v| RecordBatch::try_new(schema.clone(), vec![Arc::new(Int64Array::from(vec![v]))]).unwrap();
+        let batches: Vec<_> = (0..10).map(|v| Ok(batch(v))).collect();
+        let rows = Box::pin(RecordBatchStreamAdapter::new(schema.clone(), stream::iter(batches)));
+        let permit = self.admission.enter(Who::of(&Principal::ANYONE), timeout).await.unwrap();
+        let underway = self.queries.begin(&Session { query_id: Some(name.into()), ..Session::default() }, name);
+        underway.runs();
+        let place = Place { permit: Some(permit), underway };
+        let turns =
+            Turns { admission: self.admission.clone(), stalled: self.stalled.clone(), principal: Principal::ANYONE };
+        let until = Until { deadline: Instant::now() + timeout, timeout };
+        Guard::new(rows, schema, place, Span::none(), until, turns)
+    }
+
+    /// Name and state of each query under way.
+    fn states(&self) -> Vec<(String, String)> {
+        use arrow::array::AsArray as _;
+        let table = self.queries.table(&Principal::ANYONE).unwrap();
+        let text = |column: usize, row: usize| table.column(column).as_string::<i32>().value(row).to_owned();
+        (0..table.num_rows()).map(|row| (text(0, row), text(1, row))).collect()
+    }
+}
+
+const LONG: Duration = Duration::from_secs(600);
+
+fn state(name: &str, state: &str) -> (String, String) {
+    (name.to_owned(), state.to_owned())
+}
+
+#[tokio::test]
+async fn a_query_whose_client_stops_gives_its_place_away_and_goes_on_with_another() {
+    let node = Node::new(8);
+    let mut slow = node.query("slow", LONG).await;
+    assert!(slow.next().await.unwrap().is_ok());
+    // There is one place: this comes in when the other one has stood still for long enough.
+    let before = Instant::now();
+    let mut other = node.query("other", LONG).await;
+    let waited = before.elapsed();
+    assert!(waited >= PATIENCE && waited <= 10 * PATIENCE, "{waited:?}");
+    assert_eq!(node.states(), [state("slow", "stalled"), state("other", "running")]);
+    // It goes on once the place is free again, and gives all that it has.
+    assert!(slow.next().now_or_never().is_none(), "it waits for a place");
+    for _ in 0..10 {
+        assert!(other.next().await.unwrap().is_ok());
+    }
+    assert!(other.next().await.is_none());
+    assert_eq!(slow.by_ref().count().await, 9);
+    assert_eq!(node.states(), []);
+    drop(node.query("third", LONG).await);
+}
+
+#[tokio::test]
+async fn a_deadline_and_a_kill_end_a_query_that_nobody_polls() {
+    let node = Node::new(8);
+    let mut late = node.query("late", Duration::from_secs(2)).await;
+    let never = node.query("never", LONG).await;
+    assert_eq!(node.states(), [state("late", "stalled"), state("never", "running")]);
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(node.states(), [state("never", "stalled")]);
+    let error = late.next().await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("took longer"), "{error}");
+    assert!(late.next().await.is_none());
+    node.queries.kill("never", &Principal::ANYONE).unwrap();
+    sleep(Duration::from_millis(50)).await;
+    assert_eq!(node.states(), []);
+    drop(never);
+    // The places are free.
+    drop(node.query("third", LONG).await);
+}
+
+#[tokio::test]
+async fn of_too_many_that_stand_still_the_one_that_does_for_longest_is_ended() {
+    let node = Node::new(2);
+    let mut guards = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        guards.push(node.query(name, LONG).await);
+    }
+    sleep(2 * PATIENCE).await;
+    assert_eq!(node.states(), [state("c", "stalled"), state("d", "stalled")]);
+    let error = guards[0].next().await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("took nothing"), "{error}");
+    assert_eq!(guards[3].by_ref().count().await, 10);
+    assert_eq!(guards[2].by_ref().count().await, 10);
+    guards.clear();
+    assert!(node.stalled.0.lock().queries.is_empty());
+}

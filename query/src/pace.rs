@@ -1,0 +1,77 @@
+//! How long a query computes before it gives way: its threads also answer the network.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use futures::{Stream, StreamExt};
+
+/// How long a query computes before others have their turn; a kill waits about as long.
+pub(crate) const SLICE: Duration = Duration::from_millis(10);
+
+/// Batches that a plan reads, between which it gives way when it has computed for [`SLICE`]: DataFusion gives way after a
+/// number of them, whatever is computed of each.
+pub(crate) fn paced<S: Stream + Send + Unpin>(batches: S) -> impl Stream<Item = S::Item> + Send {
+    Paced { batches, since: None }
+}
+
+struct Paced<S> {
+    batches: S,
+    /// When its task had its turn.
+    since: Option<Instant>,
+}
+
+impl<S: Stream + Unpin> Stream for Paced<S> {
+    type Item = S::Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let now = Instant::now();
+        if now.saturating_duration_since(*self.since.get_or_insert(now)) > SLICE {
+            self.since = None;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let next = self.batches.poll_next_unpin(cx);
+        if next.is_pending() {
+            self.since = None;
+        }
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_computes_for_long_gives_way_and_loses_nothing() {
+        let computes = stream::iter(0..40).map(|n| {
+            let until = Instant::now() + SLICE / 4;
+            while Instant::now() < until {
+                std::hint::spin_loop();
+            }
+            n
+        });
+        let mut batches = paced(computes);
+        let (mut got, mut gave_way) = (Vec::new(), 0);
+        std::future::poll_fn(|cx| {
+            loop {
+                match batches.poll_next_unpin(cx) {
+                    Poll::Ready(Some(n)) => got.push(n),
+                    Poll::Ready(None) => return Poll::Ready(()),
+                    Poll::Pending => {
+                        gave_way += 1;
+                        return Poll::Pending;
+                    }
+                }
+            }
+        })
+        .await;
+        assert_eq!(got, (0..40).collect::<Vec<_>>());
+        assert!(gave_way >= 5, "{gave_way} times in ten slices");
+    }
+}
