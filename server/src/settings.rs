@@ -100,6 +100,10 @@ pub(crate) struct Layer {
     /// at most 256MiB]
     #[arg(long, env = "TIDELAKE_INGEST_BUFFER", value_name = "SIZE")]
     pub(crate) ingest_buffer: Option<Text>,
+    /// Bodies of statements and messages of Flight that are being read, at most; beyond it clients are told to come back
+    /// [default: an eighth of the memory, at most 256MiB]
+    #[arg(long, env = "TIDELAKE_STATEMENT_BUFFER", value_name = "SIZE")]
+    pub(crate) statement_buffer: Option<Text>,
     /// How long requests that keep coming share a log segment, and wait for it [default: 0s on a directory, 1s
     /// elsewhere]
     #[arg(long, env = "TIDELAKE_FLUSH_INTERVAL", value_name = "DURATION")]
@@ -214,6 +218,7 @@ pub(crate) struct Settings {
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
     pub(crate) ingest_buffer: usize,
+    pub(crate) statement_buffer: usize,
     pub(crate) flush_interval: Option<Duration>,
     pub(crate) fold_interval: Duration,
     pub(crate) query_memory: usize,
@@ -383,6 +388,7 @@ impl Settings {
             auto_create_database: setting!(auto_create_database, "true", boolean),
             max_body: setting!(max_body, "64MiB", units::size),
             ingest_buffer: setting!(ingest_buffer, &memory.share(1, 8, 256 << 20).to_string(), units::size),
+            statement_buffer: setting!(statement_buffer, &memory.share(1, 8, 256 << 20).to_string(), units::size),
             flush_interval,
             fold_interval: setting!(fold_interval, "5s", units::duration),
             query_memory: setting!(query_memory, &memory.share(3, 8, usize::MAX).to_string(), units::size),
@@ -429,6 +435,7 @@ impl Settings {
             header_timeout,
             body_timeout,
             ingest_buffer,
+            statement_buffer,
             flush_interval,
             fold_interval,
             query_memory,

@@ -47,9 +47,7 @@ pub(super) fn from_flight(error: FlightError) -> Error {
                 Error::invalid("the stream of batches cannot be read").with("reason", status.message())
             }
             // So tonic tells of bytes that are no message.
-            Code::Internal if status.message().contains("failed to decode Protobuf message") => {
-                Error::invalid("the stream of batches cannot be read").with("reason", status.message())
-            }
+            Code::Internal => Error::invalid("the stream of batches cannot be read").with("reason", status.message()),
             _ => Error::unavailable("the stream of batches broke off").with("reason", status.message()),
         },
         other => Error::invalid("the stream is not one of Arrow batches").with("reason", &other).source(other),

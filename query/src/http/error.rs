@@ -8,6 +8,7 @@ use axum::{
 };
 use serde_json::json;
 use tidelake_format::{Error, Kind};
+use tonic::{Code, Status};
 
 /// The status of an error's kind: 4xx is for the client to fix, 503 to try again.
 pub fn status_of(kind: Kind) -> StatusCode {
@@ -65,8 +66,15 @@ pub(super) fn log(error: &Error) {
     }
 }
 
-/// A body that could not be read: too large, or broken off.
+/// A body that could not be read: too large, or broken off, by the server itself where a status of gRPC says why.
 pub(super) fn of_body(rejection: &BytesRejection) -> (StatusCode, Error) {
+    let mut cause: Option<&dyn std::error::Error> = Some(rejection);
+    while let Some(error) = cause {
+        if let Some(status) = error.downcast_ref::<Status>().filter(|status| status.code() == Code::Unavailable) {
+            return (StatusCode::SERVICE_UNAVAILABLE, Error::unavailable(status.message().to_owned()));
+        }
+        cause = error.source();
+    }
     let error = Error::invalid("the request body cannot be read")
         .with("reason", rejection.body_text())
         .with("limit", format!("{} bytes", super::MAX_STATEMENT_BYTES));

@@ -6,7 +6,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -37,6 +37,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, Sleep, sleep_until, timeout},
 };
+use tonic::Status;
 use tower::Service as _;
 
 use super::{tls::Tls, traces};
@@ -74,8 +75,54 @@ pub(super) fn flight_router(engine: &Engine) -> Router {
     Router::new().route_service(&format!("{FLIGHT}{{*method}}"), service)
 }
 
+/// What bodies of statements and messages of Flight take while they are read: they are held whole. Cheap to clone. What is
+/// written as it comes has a buffer of its own.
+#[derive(Clone)]
+pub(super) struct Bodies(Arc<(AtomicUsize, usize)>);
+
+impl Bodies {
+    pub(super) fn new(most: usize) -> Self {
+        Self(Arc::new((AtomicUsize::new(0), most)))
+    }
+
+    /// A body that comes to a path, where it is one of those.
+    fn begin(&self, path: &str) -> Option<Arc<Held>> {
+        let is_held = match path.strip_prefix(FLIGHT) {
+            Some(method) => !matches!(method, "DoPut" | "DoExchange"),
+            None => path == "/api/v1/sql" || path.starts_with("/rest/sql"),
+        };
+        is_held.then(|| Arc::new(Held { bodies: self.clone(), bytes: AtomicUsize::new(0) }))
+    }
+}
+
+/// What a body takes, until its request has been answered.
+struct Held {
+    bodies: Bodies,
+    bytes: AtomicUsize,
+}
+
+impl Held {
+    /// # Errors
+    /// Unavailable when all of them together take too much.
+    fn take(&self, bytes: usize) -> Result<(), Status> {
+        let (held, most) = &*self.bodies.0;
+        self.bytes.fetch_add(bytes, Relaxed);
+        if held.fetch_add(bytes, Relaxed) + bytes > *most {
+            return Err(Status::unavailable("too many large statements come at once; try again"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.bodies.0.0.fetch_sub(self.bytes.load(Relaxed), Relaxed);
+    }
+}
+
 /// A body whose client may be slow, but not silent: it breaks off after a pause that is too long.
 struct Patient {
+    held: Option<Arc<Held>>,
     body: Incoming,
     pause: Duration,
     /// When all of it has to be there, from its first pause on.
@@ -86,8 +133,8 @@ struct Patient {
 }
 
 impl Patient {
-    fn new(body: Incoming, pause: Duration) -> Self {
-        Self { body, pause, until: None, waiting: None, is_over: false }
+    fn new(body: Incoming, held: Option<Arc<Held>>, pause: Duration) -> Self {
+        Self { held, body, pause, until: None, waiting: None, is_over: false }
     }
 }
 
@@ -102,6 +149,12 @@ impl hyper::body::Body for Patient {
         }
         if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
             this.waiting = None;
+            if let (Some(held), Some(Ok(frame))) = (&this.held, &frame)
+                && let Err(full) = held.take(frame.data_ref().map_or(0, Bytes::len))
+            {
+                this.is_over = true;
+                return Poll::Ready(Some(Err(full.into())));
+            }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
         let (pause, until) = (this.pause, &mut this.until);
@@ -141,6 +194,7 @@ pub(super) async fn serve(
     router: Router,
     tls: Option<Arc<Tls>>,
     limits: Limits,
+    bodies: Bodies,
     connected: Connections,
     mut stopped: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
@@ -162,15 +216,17 @@ pub(super) async fn serve(
         };
         // Small replies must not wait for an acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
-        let (router, stopped) = (router.clone(), stopped.clone());
+        let (router, bodies, stopped) = (router.clone(), bodies.clone(), stopped.clone());
         let acceptor = tls.as_ref().map(|tls| tls.acceptor());
         let listed = connected.begin(peer);
         connections.spawn(async move {
             let _slot = slot;
             match acceptor {
-                None => connection(stream, Peer(peer.ip()), listed, router, limits, stopped).await,
+                None => connection(stream, Peer(peer.ip()), listed, router, limits, bodies, stopped).await,
                 Some(acceptor) => match timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => connection(stream, Peer(peer.ip()), listed, router, limits, stopped).await,
+                    Ok(Ok(stream)) => {
+                        connection(stream, Peer(peer.ip()), listed, router, limits, bodies, stopped).await
+                    }
                     Ok(Err(error)) => tracing::debug!(%error, "a client did not agree on TLS"),
                     Err(_) => tracing::debug!("a client took too long to agree on TLS"),
                 },
@@ -192,6 +248,7 @@ async fn connection(
     listed: Connection,
     router: Router,
     limits: Limits,
+    bodies: Bodies,
     mut stopped: watch::Receiver<bool>,
 ) {
     let (killed, of_request) = (listed.killed(), listed);
@@ -205,8 +262,15 @@ async fn connection(
         // Who streams to Flight may compute what it sends.
         let patience = if request.uri().path().starts_with(FLIGHT) { PATIENCE } else { 1 };
         let pause = limits.body_timeout.saturating_mul(patience);
+        let held = bodies.begin(request.uri().path());
         let span = traces::request(&request);
-        traces::answered(span, router.clone().call(request.map(|body| Body::new(Patient::new(body, pause)))))
+        let of_body = held.clone();
+        let answer = router.clone().call(request.map(|body| Body::new(Patient::new(body, of_body, pause))));
+        traces::answered(span, async move {
+            let answer = answer.await;
+            drop(held);
+            answer
+        })
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder

@@ -127,6 +127,7 @@ impl Server {
         };
         let flight = guard(listen::flight_router(&engine));
         let connections = engine.connections().clone();
+        let bodies = listen::Bodies::new(settings.statement_buffer);
         let (stop, stopped) = watch::channel(false);
         let http = Router::new()
             .merge(tidelake_ingest::http::router(ingest.clone()))
@@ -155,6 +156,7 @@ impl Server {
                 flight.clone(),
                 tls.clone(),
                 limits,
+                bodies.clone(),
                 connections.clone(),
                 stopped.clone(),
             )));
@@ -163,7 +165,15 @@ impl Server {
             tasks.push(tokio::spawn(tls.clone().watch(stopped.clone())));
         }
         let is_encrypted = tls.is_some();
-        tasks.push(tokio::spawn(listen::serve(listener, http.merge(flight), tls, limits, connections, stopped)));
+        tasks.push(tokio::spawn(listen::serve(
+            listener,
+            http.merge(flight),
+            tls,
+            limits,
+            bodies,
+            connections,
+            stopped,
+        )));
         Ok(Self { address, is_encrypted, udp, ingest, store: store_name, stop, tasks })
     }
 

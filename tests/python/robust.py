@@ -1,0 +1,60 @@
+"""Gives servers what hostile clients and crowds send: robust.py BINARY [--rows N] [--only PART].
+
+Starts servers of its own on 127.0.0.1 over a directory that is deleted at the end, and ends them whatever happens. Prints a line for each
+check and ends with 1 when one has failed, saying what was seen. A server has to answer others meanwhile, to stay within its memory, to say
+why it refuses, and to never panic; rows are compared with those that were sent, answers with those of DuckDB."""
+
+import argparse
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+import traceback
+
+from robust import cancel, crowds, ending, garbage, heavy
+from robust.server import Fault
+
+PARTS = {"garbage": garbage.run, "crowds": crowds.run, "heavy": heavy.run, "ending": ending.run, "cancel": cancel.run}
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("binary")
+    arguments.add_argument("--only", action="append", choices=list(PARTS), help="only this part; may repeat")
+    arguments.add_argument("--rows", type=int, default=5_000_000, help="rows of the queries that are cancelled")
+    chosen = arguments.parse_args()
+    binary = os.path.abspath(chosen.binary)
+    # What is begun is ended also when this program is asked to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # For connections of ours; servers inherit it.
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    began, failed = time.monotonic(), []
+    for name, part in PARTS.items():
+        if chosen.only and name not in chosen.only:
+            continue
+
+        def check(what, run, part=name):
+            """Runs one check and prints what it found; the next ones run whatever comes of it."""
+            since = time.monotonic()
+            try:
+                print(f"ok      {part}: {what}: {run()} ({time.monotonic() - since:.1f} s)", flush=True)
+            except Exception as error:
+                failed.append(what)
+                found = error if isinstance(error, Fault) else traceback.format_exc()
+                print(f"FAILED  {part}: {what}: {found} ({time.monotonic() - since:.1f} s)", flush=True)
+
+        with tempfile.TemporaryDirectory(prefix="tidelake-robust.") as directory:
+            try:
+                part(binary, directory, check, chosen)
+            except Exception as error:
+                failed.append(name)
+                print(f"FAILED  {name}: {error if isinstance(error, Fault) else traceback.format_exc()}", flush=True)
+    print(f"{len(failed)} failed, {time.monotonic() - began:.0f} s", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What tests/python/robust.py does to servers, a module for each kind of trouble."""
