@@ -1,7 +1,8 @@
 // The Flight SQL client of Go and its driver of database/sql against the server that CLIENT_URL names.
 //
 // CLIENT_USER and CLIENT_PASSWORD say that the server asks who comes, CLIENT_TOKEN is a token of that user, CLIENT_CA a
-// file with who signed the server's certificate. The exit status is 1 when a step failed.
+// file with who signed the server's certificate. The exit status is 1 when a step failed. With the argument throughput it
+// measures how fast a large answer comes.
 package main
 
 import (
@@ -43,6 +44,13 @@ func target() (server, error) {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "throughput" {
+		if err := throughput(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	s, err := target()
 	if err == nil {
 		err = databaseSQL(s)
