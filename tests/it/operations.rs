@@ -251,3 +251,27 @@ async fn a_backup_beside_a_writer_holds_what_was_acknowledged_before_it_and_is_r
     later.stop();
     server.stop();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mistake_in_a_request_is_told_as_json_with_what_was_expected() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path().join("root").to_str().unwrap(), [] as [&str; 0]);
+    let client = reqwest::Client::new();
+    for (method, path, body, status, told) in [
+        ("GET", "/api/v1/querys", &b""[..], 404, "GET /api/v1/querys"),
+        ("POST", "/api/v2/query", b"", 404, "openapi.json"),
+        ("GET", "/api/v1/files", b"", 400, "table=database.table"),
+        ("GET", "/api/v1/files?table=a.b&limit=3", b"", 400, "limit"),
+        ("GET", "/api/v1/files?table=a", b"", 400, "database.table"),
+        ("POST", "/api/v1/compact?until=never", b"", 400, "fold, due or full"),
+        ("POST", "/api/v1/compact?untill=fold", b"", 400, "untill"),
+        ("PUT", "/api/v1/log", b"\xff", 400, "UTF-8"),
+    ] {
+        let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
+        let reply = client.request(method, format!("{}{path}", server.url())).body(body).send().await.unwrap();
+        assert_eq!(reply.status().as_u16(), status, "{path}");
+        let reply: serde_json::Value = reply.json().await.unwrap();
+        let message = reply["error"]["message"].as_str().unwrap();
+        assert!(message.contains(told), "{path}: {message}");
+    }
+}

@@ -1,6 +1,7 @@
 //! From programs to zips.
 
 use std::{
+    ffi::OsString,
     fs::{self, File},
     io::Write as _,
     path::{Path, PathBuf},
@@ -37,13 +38,57 @@ const GLIBC: (u32, u32) = (2, 34);
 pub(crate) struct Build {
     workspace: PathBuf,
     target: Option<String>,
+    tools: Tools,
+}
+
+/// What builds and starts programs of a target.
+struct Tools {
+    /// Another machine's linker, as it is known to Debian.
+    linker: Option<(String, String)>,
+    strip: OsString,
+    /// What starts programs of another machine, where it is installed.
+    emulator: Option<Vec<String>>,
+}
+
+impl Tools {
+    /// Those of this machine, or of Debian's packages `gcc-aarch64-linux-gnu` and `qemu-user` and the like. Cargo's own
+    /// variables and STRIP come first.
+    fn of(target: Option<&str>) -> Self {
+        let chosen = std::env::var_os("STRIP");
+        let machine = target.and_then(|target| target.split('-').next()).filter(|of| *of != std::env::consts::ARCH);
+        let (Some(target), Some(machine)) = (target, machine) else {
+            return Self { linker: None, strip: chosen.unwrap_or_else(|| "strip".into()), emulator: Some(Vec::new()) };
+        };
+        let variable = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
+        let linker = std::env::var_os(&variable).is_none();
+        let emulator = format!("qemu-{machine}");
+        let is_installed = Command::new(&emulator).arg("--version").output().is_ok_and(|done| done.status.success());
+        Self {
+            linker: linker.then(|| (variable, format!("{machine}-linux-gnu-gcc"))),
+            strip: chosen.unwrap_or_else(|| format!("{machine}-linux-gnu-strip").into()),
+            emulator: is_installed.then(|| vec![emulator, "-L".to_owned(), format!("/usr/{machine}-linux-gnu")]),
+        }
+    }
+
+    /// A program's process, or nothing where its machine's programs do not start here.
+    fn start(&self, program: &Path) -> Option<Command> {
+        Some(match self.emulator.as_ref()?.split_first() {
+            None => Command::new(program),
+            Some((emulator, arguments)) => {
+                let mut command = Command::new(emulator);
+                command.args(arguments).arg(program);
+                command
+            }
+        })
+    }
 }
 
 impl Build {
     pub(crate) fn new(target: Option<String>) -> Result<Self> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let workspace = here.ancestors().nth(2).context("the workspace is above this package")?.to_owned();
-        Ok(Self { workspace, target })
+        let tools = Tools::of(target.as_deref());
+        Ok(Self { workspace, target, tools })
     }
 
     /// Builds all programs.
@@ -56,6 +101,9 @@ impl Build {
             }
             if let Some(target) = &self.target {
                 cargo.args(["--target", target]);
+            }
+            if let Some((variable, linker)) = &self.tools.linker {
+                cargo.env(variable, linker);
             }
             let status = cargo.status().context("start cargo")?;
             ensure!(status.success(), "cargo build --profile {profile} ended with {status}");
@@ -78,35 +126,37 @@ impl Build {
             let directory = out.join(function.program);
             let bootstrap = directory.join("bootstrap");
             fs::create_dir_all(&directory).with_context(|| format!("make {}", directory.display()))?;
-            strip(&programs.join(function.profile).join(function.program), &bootstrap)?;
+            self.strip(&programs.join(function.profile).join(function.program), &bootstrap)?;
             let needs = check_glibc(&bootstrap)?;
-            if self.target.is_none() {
-                check_start(&bootstrap)?;
-            }
+            let started = match self.tools.start(&bootstrap) {
+                Some(start) => check_start(start, &bootstrap).map(|()| "starts")?,
+                None => "not started: no emulator is here",
+            };
             let zip = out.join(format!("{}.zip", function.program));
             let bytes = zipped(&bootstrap, &zip)?;
             let most = function.most;
             ensure!(bytes <= most, "{}: expected at most {most} bytes, found {bytes}", zip.display());
-            println!("{}: {bytes} bytes, glibc {}.{}", zip.display(), needs.0, needs.1);
+            println!("{}: {bytes} bytes, glibc {}.{}, {started}", zip.display(), needs.0, needs.1);
         }
         let image = out.join("image");
         fs::create_dir_all(&image).with_context(|| format!("make {}", image.display()))?;
-        strip(&programs.join("release/tidelake"), &image.join("tidelake"))?;
+        self.strip(&programs.join("release/tidelake"), &image.join("tidelake"))?;
         check_glibc(&image.join("tidelake"))?;
         let dockerfile = self.workspace.join("infra/image/Dockerfile");
         fs::copy(&dockerfile, image.join("Dockerfile")).with_context(|| format!("copy {}", dockerfile.display()))?;
         println!("{}: docker build {0}", image.display());
         Ok(())
     }
-}
 
-/// A copy of a program without symbols.
-fn strip(from: &Path, to: &Path) -> Result<()> {
-    let strip = std::env::var_os("STRIP").unwrap_or_else(|| "strip".into());
-    let status = Command::new(&strip).arg("-o").arg(to).arg(from).status();
-    let status = status.with_context(|| format!("start {} (of binutils; STRIP names another one)", strip.display()))?;
-    ensure!(status.success(), "{} {} ended with {status}", strip.display(), from.display());
-    Ok(())
+    /// A copy of a program without symbols.
+    fn strip(&self, from: &Path, to: &Path) -> Result<()> {
+        let strip = &self.tools.strip;
+        let status = Command::new(strip).arg("-o").arg(to).arg(from).status();
+        let status =
+            status.with_context(|| format!("start {} (of binutils; STRIP names another one)", strip.display()))?;
+        ensure!(status.success(), "{} {} ended with {status}", strip.display(), from.display());
+        Ok(())
+    }
 }
 
 /// The newest version of the C library that a program asks for.
@@ -134,9 +184,10 @@ fn newest_glibc(names: &[u8]) -> Option<(u32, u32)> {
 }
 
 /// Whether a function starts at all: without settings it ends, and says which it lacks.
-fn check_start(bootstrap: &Path) -> Result<()> {
-    let output =
-        Command::new(bootstrap).env_clear().output().with_context(|| format!("start {}", bootstrap.display()))?;
+fn check_start(mut start: Command, bootstrap: &Path) -> Result<()> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let output = start.env_clear().env("PATH", path).output();
+    let output = output.with_context(|| format!("start {}", bootstrap.display()))?;
     let told = String::from_utf8_lossy(&output.stderr);
     ensure!(told.contains("TIDELAKE_STORE"), "{} does not start: {told}", bootstrap.display());
     Ok(())

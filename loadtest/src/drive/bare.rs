@@ -22,7 +22,10 @@ use arrow_flight::{
     HandshakeResponse, IpcMessage, PollInfo, PutResult, Result as ActionResult, SchemaAsIpc, SchemaResult, Ticket,
     encode::FlightDataEncoderBuilder,
     flight_service_server::{FlightService, FlightServiceServer},
-    sql::{ActionCreatePreparedStatementResult, DoPutUpdateResult, ProstMessageExt},
+    sql::{
+        ActionCreatePreparedStatementResult, Any, CommandPreparedStatementQuery, CommandStatementQuery,
+        DoPutUpdateResult, ProstMessageExt,
+    },
 };
 use futures::{Stream, TryStreamExt, stream};
 use prost::Message;
@@ -208,6 +211,12 @@ impl FlightService for Bare {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
+        // What drivers ask about the server itself is no statement.
+        let command =
+            Any::decode(request.get_ref().cmd.as_ref()).map_err(|e| Status::invalid_argument(e.to_string()))?;
+        if !(command.is::<CommandStatementQuery>() || command.is::<CommandPreparedStatementQuery>()) {
+            return unknown();
+        }
         let info = FlightInfo::new().try_with_schema(self.schema()?.as_ref());
         let info = info.map_err(|e| Status::internal(e.to_string()))?;
         let endpoint = FlightEndpoint::new().with_ticket(Ticket::new("all"));

@@ -59,6 +59,8 @@ pub(super) struct Limits {
 const PATIENCE: u32 = 10;
 /// A body may take this many times as long as the longest pause in it.
 const SLOWEST: u32 = 20;
+/// Most statements are far smaller.
+const SMALL_BODY: usize = 64 << 10;
 /// Bytes of datagrams that wait to be taken from a socket.
 const UDP_BUFFER: usize = 8 << 20;
 /// The longest that a client may take to agree on a key.
@@ -76,7 +78,7 @@ pub(super) fn flight_router(engine: &Engine) -> Router {
 }
 
 /// What bodies of statements and messages of Flight take while they are read: they are held whole. Cheap to clone. What is
-/// written as it comes has a buffer of its own.
+/// written as it comes has a buffer of its own. A quarter is for small ones alone, which large ones do not keep out.
 #[derive(Clone)]
 pub(super) struct Bodies(Arc<(AtomicUsize, usize)>);
 
@@ -106,8 +108,9 @@ impl Held {
     /// Unavailable when all of them together take too much.
     fn take(&self, bytes: usize) -> Result<(), Status> {
         let (held, most) = &*self.bodies.0;
-        self.bytes.fetch_add(bytes, Relaxed);
-        if held.fetch_add(bytes, Relaxed) + bytes > *most {
+        let is_small = self.bytes.fetch_add(bytes, Relaxed) + bytes <= SMALL_BODY;
+        let most = if is_small { *most } else { most / 4 * 3 };
+        if held.fetch_add(bytes, Relaxed) + bytes > most {
             return Err(Status::unavailable("too many large statements come at once; try again"));
         }
         Ok(())

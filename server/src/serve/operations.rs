@@ -8,8 +8,11 @@ use std::{
 use anyhow::Context;
 use axum::{
     Json, Router,
-    extract::{Query, State},
-    http::{HeaderValue, StatusCode, header},
+    extract::{
+        Query, State,
+        rejection::{QueryRejection, StringRejection},
+    },
+    http::{HeaderValue, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -61,7 +64,14 @@ pub(super) fn router(root: Root, ingest: Ingest, metrics: PrometheusHandle, stop
         .route("/api/v1/files", get(files))
         .route("/api/v1/log", get(log).put(change_log))
         .route("/api/v1/openapi.json", get(openapi))
+        .fallback(unknown)
         .with_state(Operations { root, ingest, metrics, stopped, asked: Arc::default() })
+}
+
+/// A path that no route has.
+async fn unknown(method: Method, uri: Uri) -> Response {
+    let error = Error::not_found("no such path; /api/v1/openapi.json lists all of them");
+    failure(&error.with("found", format!("{method} {}", uri.path())))
 }
 
 /// 200 while the process serves; says which version of the root it knows.
@@ -136,6 +146,7 @@ async fn render_metrics(State(state): State<Operations>) -> Response {
 }
 
 #[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Compact {
     #[serde(default)]
     until: Until,
@@ -153,7 +164,11 @@ enum Until {
 
 /// Folds what the log holds (`until=fold`), drops expired partitions and does the merges that are due (`due`) or merges
 /// every partition (`full`, the default) before it answers.
-async fn compact(State(state): State<Operations>, Query(query): Query<Compact>) -> Response {
+async fn compact(State(state): State<Operations>, query: Result<Query<Compact>, QueryRejection>) -> Response {
+    let query = match query {
+        Ok(Query(query)) => query,
+        Err(rejection) => return misled(&rejection, "until=fold, due or full"),
+    };
     let request = match query.until {
         Until::Fold => CompactRequest::Fold,
         Until::Due => CompactRequest::Due,
@@ -177,6 +192,7 @@ async fn compact(State(state): State<Operations>, Query(query): Query<Compact>) 
 }
 
 #[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Files {
     /// `database.table`
     table: String,
@@ -184,7 +200,11 @@ struct Files {
 
 /// The live data files of a table: what another engine reads to see its folded rows once each. Files that a merge
 /// replaced stay in the store for a while and are not among them.
-async fn files(State(state): State<Operations>, Query(query): Query<Files>) -> Response {
+async fn files(State(state): State<Operations>, query: Result<Query<Files>, QueryRejection>) -> Response {
+    let query = match query {
+        Ok(Query(query)) => query,
+        Err(rejection) => return misled(&rejection, "table=database.table"),
+    };
     match live_files(&state.root, &query.table).await {
         Ok(listed) => Json(listed).into_response(),
         Err(e) => failure(&e),
@@ -225,7 +245,13 @@ async fn log() -> Response {
 }
 
 /// Has the log filtered by what the body says, until the server ends.
-async fn change_log(body: String) -> Response {
+async fn change_log(body: Result<String, StringRejection>) -> Response {
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => {
+            return (rejection.status(), failure(&Error::invalid(rejection.body_text()))).into_response();
+        }
+    };
     let filter = body.trim();
     if filter.is_empty() {
         return failure(&Error::invalid("a filter of the log is a level, or target=level: info,tidelake_ingest=debug"));
@@ -234,6 +260,11 @@ async fn change_log(body: String) -> Response {
         Ok(()) => log().await,
         Err(e) => failure(&e),
     }
+}
+
+/// The answer to a query string that says something else than the route asks for.
+fn misled(rejection: &QueryRejection, expected: &str) -> Response {
+    failure(&Error::invalid(rejection.body_text()).with("expected", expected))
 }
 
 fn failure(error: &Error) -> Response {

@@ -15,7 +15,9 @@ def processes(localstack):
     found = []
     for process in psutil.Process(localstack).children(recursive=True):
         try:
-            if process.name() == "bootstrap":
+            command = process.cmdline()
+            # Where an emulator comes first, the program is its last argument.
+            if command and command[-1].endswith("/bootstrap"):
                 found.append((process, process.environ().get("AWS_LAMBDA_FUNCTION_NAME", "")))
         except psutil.Error:
             pass  # ended meanwhile

@@ -7,6 +7,7 @@ once there is one. A process that ended, or was killed because its time was over
 """
 
 import os
+import platform
 import queue
 import select
 import signal
@@ -47,6 +48,17 @@ class Outcome:
     peak_megabytes: int = 0
 
 
+def command(program):
+    """What starts a program: its machine's emulator (Debian's qemu-user) where it is none of this machine."""
+    machines = {0x3E: "x86_64", 0xB7: "aarch64"}
+    with open(program, "rb") as file:
+        head = file.read(20)
+    machine = machines.get(int.from_bytes(head[18:20], "little")) if head[:4] == b"\x7fELF" else None
+    if machine in (None, platform.machine()):
+        return [str(program)]
+    return [f"qemu-{machine}", "-L", f"/usr/{machine}-linux-gnu", str(program)]
+
+
 class Life:
     """One process of an environment, from its start to its end, with a Runtime API that no other process asks."""
 
@@ -59,7 +71,7 @@ class Life:
         self.api.life = self
         threading.Thread(target=self.api.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         self.process = subprocess.Popen(
-            [str(program)],
+            command(program),
             cwd=program.parent,
             env={**variables, "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{self.api.server_port}"},
             stdin=subprocess.DEVNULL,
