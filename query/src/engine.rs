@@ -73,6 +73,16 @@ pub struct Prepared {
     pub principal: Principal,
 }
 
+impl Prepared {
+    /// What the parameters take, about.
+    pub(crate) fn parameter_bytes(&self) -> usize {
+        PARAMETER_BYTES * self.parameters.len()
+    }
+}
+
+/// A field with its name.
+const PARAMETER_BYTES: usize = size_of::<Field>() + 64;
+
 /// What a prepared statement does.
 #[derive(Debug, Clone)]
 pub enum Statement {
@@ -536,10 +546,12 @@ impl Engine {
     /// The state of one statement on one snapshot.
     fn state(&self, session: &Session, snapshot: Arc<Snapshot>) -> (Arc<View>, SessionState) {
         let view = Arc::new(View::new(snapshot, self.inner.reader.clone(), session.principal.clone()));
-        let mut state = state::of_statement(&self.inner.base, session, &view, &self.inner.system);
-        if let Some(limited) = self.inner.shares.limited(&session.principal, state.runtime_env()) {
-            state = SessionStateBuilder::new_from_existing(state).with_runtime_env(limited).build();
-        }
+        let base = &self.inner.base;
+        // Before the session's own settings: building makes functions anew, with what they find.
+        let limited = self.inner.shares.limited(&session.principal, base.runtime_env());
+        let limited = limited
+            .map(|runtime| SessionStateBuilder::new_from_existing(base.clone()).with_runtime_env(runtime).build());
+        let state = state::of_statement(limited.as_ref().unwrap_or(base), session, &view, &self.inner.system);
         (view, state)
     }
 

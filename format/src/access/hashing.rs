@@ -28,12 +28,21 @@ async fn turn() -> Result<SemaphorePermit<'static>> {
 /// # Errors
 /// Those of [`hash_password`]; [`Kind::Unavailable`](crate::Kind::Unavailable) when too many wait.
 pub async fn hash_in_turn(password: Secret) -> Result<String> {
-    let _turn = turn().await?;
-    offload(move || hash_password(password.expose())).await
+    let turn = turn().await?;
+    // Who asks may go; the work does not.
+    offload(move || {
+        let _turn = turn;
+        hash_password(password.expose())
+    })
+    .await
 }
 
 /// Whether a password is the one of a hash, in its turn.
 pub(super) async fn verify_in_turn(password: String, hash: Option<String>) -> Result<bool> {
-    let _turn = turn().await?;
-    offload(move || Ok(is_password(&password, hash.as_deref()))).await
+    let turn = turn().await?;
+    offload(move || {
+        let _turn = turn;
+        Ok(is_password(&password, hash.as_deref()))
+    })
+    .await
 }

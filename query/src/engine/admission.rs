@@ -139,6 +139,8 @@ impl Admission {
         if let Some((_, sender)) = given_up {
             let _ = sender.send(Err(too_many()));
         }
+        // Where the user's limit was raised there are places for those who waited already.
+        while self.next() {}
         Ok(Knocked::Wait(ticket, turn))
     }
 
@@ -152,17 +154,17 @@ impl Admission {
         Permit { admission: self.clone(), user: user.clone() }
     }
 
-    /// Gives a free place to whose turn it is.
-    fn next(&self) {
+    /// Gives a free place to whose turn it is, if there are both.
+    fn next(&self) -> bool {
         let mut state = self.0.state.lock();
         if state.running >= self.0.concurrency {
-            return;
+            return false;
         }
         // Of those who were never served, who came first.
         let may = state.users.iter().filter(|(_, queue)| queue.running < queue.most);
         let waiting = may.filter_map(|(user, q)| Some((user, (q.running, q.served, q.waiting.front()?.0))));
         let Some(user) = waiting.min_by_key(|(_, rank)| *rank).map(|(user, _)| user.clone()) else {
-            return;
+            return false;
         };
         let sender = state.users.get_mut(&user).and_then(|queue| queue.waiting.pop_front());
         state.waiting -= 1;
@@ -172,6 +174,7 @@ impl Admission {
             // Who went away meanwhile gives it back, and that calls the next one.
             let _ = sender.send(Ok(permit));
         }
+        true
     }
 
     fn forget(&self, state: &mut State, user: &User) {

@@ -1,13 +1,14 @@
 //! The stream of a running query: its deadline, its end by KILL, its place among the running ones, its wire types.
 //!
 //! A client that takes nothing polls nothing, so a task of its own ends the query at its deadline or when it is killed, and
-//! gives its place to others when the client has taken nothing for a while.
+//! gives its place to others when the client has taken nothing for a while: no batch after the last one, or nothing of one that
+//! has been ready since.
 
 use std::{
     collections::BTreeMap,
     pin::Pin,
     sync::{Arc, Weak},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 
@@ -16,7 +17,7 @@ use datafusion::{
     common::Result,
     execution::{RecordBatchStream, SendableRecordBatchStream},
 };
-use futures::{FutureExt, Stream, StreamExt, future::BoxFuture};
+use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, task::AtomicWaker};
 use parking_lot::Mutex;
 use tidelake_format::{Error, access::Principal};
 use tokio::{
@@ -33,6 +34,8 @@ use crate::{error::to_datafusion, system, wire::wire_batch};
 
 /// A query whose client takes nothing for this long gives its place away.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// So does one that nobody looks at for this long after it woke its task: where all threads compute that may take a while.
+const LONG_PATIENCE: Duration = Duration::from_secs(5);
 /// How soon a query that is just being polled is ended.
 const SOON: Duration = Duration::from_millis(5);
 
@@ -58,8 +61,28 @@ pub(super) struct Guard {
     step: Span,
     until: Until,
     turns: Turns,
-    entering: Option<BoxFuture<'static, tidelake_format::Result<Permit>>>,
+    client: Arc<Client>,
+    waker: Waker,
     watcher: AbortHandle,
+}
+
+/// The task that takes the batches.
+#[derive(Default)]
+struct Client {
+    task: AtomicWaker,
+    /// Since when it has been awake, and has not looked.
+    woken: Mutex<Option<Instant>>,
+}
+
+impl Wake for Client {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.lock().get_or_insert_with(Instant::now);
+        self.task.wake();
+    }
 }
 
 /// What the client and the watcher share.
@@ -69,9 +92,11 @@ struct Query {
     ended: Option<Error>,
     /// Since when it waits for its client.
     idle: Option<Instant>,
+    client: Arc<Client>,
+    /// Its way to a place again.
+    entering: Option<BoxFuture<'static, tidelake_format::Result<Permit>>>,
     /// Its place among those that stand still.
     stalled: Option<Stands>,
-    waker: Option<Waker>,
 }
 
 impl Guard {
@@ -84,12 +109,14 @@ impl Guard {
         turns: Turns,
     ) -> Self {
         let killed = place.underway.killed();
+        let client = Arc::<Client>::default();
         let query = Query {
             running: Some((stream, place)),
             ended: None,
             idle: Some(Instant::now()),
+            client: client.clone(),
+            entering: None,
             stalled: None,
-            waker: None,
         };
         let query = Arc::new(Mutex::new(query));
         let ends = async move {
@@ -99,7 +126,8 @@ impl Guard {
             }
         };
         let watcher = tokio::spawn(watch(Arc::downgrade(&query), ends, turns.stalled.clone())).abort_handle();
-        Self { schema, query, step, until, turns, entering: None, watcher }
+        let waker = Waker::from(client.clone());
+        Self { schema, query, step, until, turns, client, waker, watcher }
     }
 }
 
@@ -142,10 +170,16 @@ impl Query {
         if self.running.take().is_some() {
             self.ended = Some(error);
         }
+        self.entering = None;
         self.stalled = None;
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
+        self.client.task.wake();
+    }
+
+    /// Whether its client has taken nothing for too long.
+    fn is_idle(&self) -> bool {
+        let woken = *self.client.woken.lock();
+        self.idle.is_some_and(|since| since.elapsed() >= PATIENCE)
+            || woken.is_some_and(|since| since.elapsed() >= LONG_PATIENCE)
     }
 }
 
@@ -154,8 +188,11 @@ impl Stream for Guard {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
+        this.client.task.register(cx.waker());
+        let cx = &mut Context::from_waker(&this.waker);
         let mut query = this.query.lock();
         let query = &mut *query;
+        *this.client.woken.lock() = None;
         if let Some(error) = query.ended.take() {
             return Poll::Ready(Some(Err(to_datafusion(error))));
         }
@@ -163,18 +200,15 @@ impl Stream for Guard {
         query.idle = None;
         query.stalled = None;
         if place.permit.is_none() {
-            let entering = this.entering.get_or_insert_with(|| {
+            let entering = query.entering.get_or_insert_with(|| {
                 let patience = this.until.deadline.saturating_duration_since(Instant::now());
                 this.turns.admission.clone().enter_again(this.turns.principal.clone(), patience).boxed()
             });
             let entered = match entering.poll_unpin(cx) {
-                Poll::Pending => {
-                    query.waker = Some(cx.waker().clone());
-                    return Poll::Pending;
-                }
+                Poll::Pending => return Poll::Pending,
                 Poll::Ready(entered) => entered,
             };
-            this.entering = None;
+            query.entering = None;
             match entered {
                 Ok(permit) => place.permit = Some(permit),
                 Err(error) => {
@@ -186,10 +220,7 @@ impl Stream for Guard {
         }
         let _in_step = this.step.enter();
         let next = match stream.poll_next_unpin(cx) {
-            Poll::Pending => {
-                query.waker = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
+            Poll::Pending => return Poll::Pending,
             Poll::Ready(Some(Ok(batch))) => {
                 place.underway.sent(batch.num_rows());
                 query.idle = Some(Instant::now());
@@ -243,7 +274,7 @@ impl Stalled {
     fn give_way(&self, query: &Arc<Mutex<Query>>) {
         {
             let Some(mut locked) = query.try_lock() else { return };
-            if locked.stalled.is_some() || locked.idle.is_none_or(|since| since.elapsed() < PATIENCE) {
+            if locked.stalled.is_some() || !locked.is_idle() {
                 return;
             }
             let Some((_, place)) = &mut locked.running else { return };
@@ -254,6 +285,8 @@ impl Stalled {
             let number = still.next;
             still.queries.insert(number, Arc::downgrade(query));
             drop(still);
+            // It may have a place that nobody has fetched.
+            locked.entering = None;
             locked.stalled = Some(Stands(self.clone(), number));
         }
         let longest = {

@@ -210,7 +210,7 @@ impl State {
 }
 
 fn logical_bytes(prepared: &Prepared) -> usize {
-    LOGICAL_BYTES + 16 * prepared.sql.len()
+    LOGICAL_BYTES + 16 * prepared.sql.len() + prepared.parameter_bytes()
 }
 
 /// The chunks that a plan names and the manifests and blocks that it keeps in memory, in bytes.

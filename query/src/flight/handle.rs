@@ -79,8 +79,10 @@ impl Handle {
         }
     }
 
-    /// The handle of a statement that wrote.
+    /// The handle of a statement that wrote, without its text: nobody executes it again, and it may be large or hold a
+    /// password.
     pub(super) fn with_outcome(mut self, outcome: &WriteOutcome) -> Self {
+        self.sql.clear();
         self.done = Some(Done {
             affected_rows: outcome.affected_rows,
             token: outcome.token.map(|token| token.to_string()),

@@ -188,7 +188,8 @@ impl FlightSql {
 
     fn keep(&self, handle: &Handle, kept: Kept) {
         let bound: usize = kept.bound.iter().map(RecordBatch::get_array_memory_size).sum();
-        self.prepared.insert(handle.key(), kept, plan_bytes(&handle.sql) + bound, self.now());
+        let bytes = plan_bytes(&kept.prepared) + bound;
+        self.prepared.insert(handle.key(), kept, bytes, self.now());
     }
 
     /// The session of a handle and what this node keeps for it; a statement that it does not know is prepared again.

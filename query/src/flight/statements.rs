@@ -75,7 +75,8 @@ impl FlightSql {
             return self.written_info(session, &prepared, Vec::new(), handle, descriptor).await;
         }
         let info = flight_info(&schema_of(&prepared), ticket(&handle), descriptor)?;
-        self.plans.insert(handle.key(), prepared, plan_bytes(&command.query), self.now());
+        let bytes = plan_bytes(&prepared);
+        self.plans.insert(handle.key(), prepared, bytes, self.now());
         Ok(Response::new(info))
     }
 
@@ -243,9 +244,9 @@ fn ticket(handle: &Handle) -> Bytes {
     TicketStatementQuery { statement_handle: handle.encode() }.as_any().encode_to_vec().into()
 }
 
-/// What a cached plan weighs: a guess, by its text.
-pub(super) fn plan_bytes(sql: &str) -> usize {
-    16_384 + 16 * sql.len()
+/// What a cached plan weighs: a guess, by its text and its parameters, of which a short text may have many.
+pub(super) fn plan_bytes(prepared: &Prepared) -> usize {
+    16_384 + 16 * prepared.sql.len() + prepared.parameter_bytes()
 }
 
 /// Ours, out of the engine's.

@@ -1,9 +1,10 @@
-//! Lets queries be stopped inside joins: they can put out for hours what took a moment to read, or put out nothing for as
-//! long.
+//! Lets queries be stopped in the middle of what they compute.
 //!
-//! DataFusion gives way to other work, and so to deadlines and cancellation, where a plan reads. A join or an unnest
-//! whose inputs are in memory reads nothing, and what consumes it loops; a join whose condition keeps nothing does not
-//! even come back before it has held a whole batch of one side against all of the other.
+//! DataFusion gives way to other work, and so to deadlines and cancellation, after a number of batches, whatever is computed of
+//! each: where a plan reads something else than our tables, and where batches come from another task, it does so by time here.
+//! Joins can put out for hours what took a moment to read, or put out nothing for as long. A join or an unnest whose inputs are
+//! in memory reads nothing, and what consumes it loops; a join whose condition keeps nothing does not even come back before it
+//! has held a whole batch of one side against all of the other.
 
 use std::{
     fmt,
@@ -25,19 +26,27 @@ use datafusion::{
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+        coalesce_partitions::CoalescePartitionsExec,
         coop::CooperativeExec,
         joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec},
+        repartition::RepartitionExec,
+        sorts::sort_preserving_merge::SortPreservingMergeExec,
+        stream::RecordBatchStreamAdapter,
         unnest::UnnestExec,
     },
 };
 use futures::{Stream, StreamExt};
 
-use crate::pace::SLICE;
+use super::SeriesAggregate;
+use crate::{
+    pace::{SLICE, paced},
+    table::SeriesScan,
+};
 
-/// Makes every operator whose output can be many times its input give way between batches, and within what one batch of its
-/// input takes.
+/// Makes every task of a plan give way between batches that take long, and every operator whose output can be many times its
+/// input within what one batch of its input takes as well.
 #[derive(Debug)]
-pub(crate) struct YieldInJoins;
+pub(crate) struct GiveWay;
 
 fn multiplies(plan: &dyn ExecutionPlan) -> bool {
     plan.downcast_ref::<CrossJoinExec>().is_some()
@@ -52,13 +61,28 @@ fn probes(plan: &dyn ExecutionPlan) -> bool {
     plan.downcast_ref::<NestedLoopJoinExec>().is_some() || plan.downcast_ref::<HashJoinExec>().is_some()
 }
 
-impl PhysicalOptimizerRule for YieldInJoins {
+fn paces_itself(plan: &dyn ExecutionPlan) -> bool {
+    plan.downcast_ref::<SeriesScan>().is_some() || plan.downcast_ref::<SeriesAggregate>().is_some()
+}
+
+/// Whether a task takes its batches from this: from another task, or from nowhere.
+fn begins(plan: &dyn ExecutionPlan) -> bool {
+    plan.downcast_ref::<RepartitionExec>().is_some()
+        || plan.downcast_ref::<CoalescePartitionsExec>().is_some()
+        || plan.downcast_ref::<SortPreservingMergeExec>().is_some()
+        || (plan.children().is_empty() && !paces_itself(plan))
+}
+
+impl PhysicalOptimizerRule for GiveWay {
     fn name(&self) -> &str {
-        "yield_in_joins"
+        "give_way"
     }
 
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let wrap = |plan: Arc<dyn ExecutionPlan>| {
+            if begins(plan.as_ref()) {
+                return Ok(Transformed::yes(Arc::new(InTime { input: plan, how: How::Paced }) as _));
+            }
             if !multiplies(plan.as_ref()) {
                 return Ok(Transformed::no(plan));
             }
@@ -66,7 +90,7 @@ impl PhysicalOptimizerRule for YieldInJoins {
             if probes(plan.as_ref()) {
                 let mut inputs: Vec<_> = plan.children().into_iter().cloned().collect();
                 if let Some(probe) = inputs.get_mut(1) {
-                    *probe = Arc::new(Sliced::new(probe.clone()));
+                    *probe = Arc::new(InTime { input: probe.clone(), how: How::Sliced });
                 }
                 plan = plan.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))?;
             }
@@ -80,27 +104,33 @@ impl PhysicalOptimizerRule for YieldInJoins {
     }
 }
 
-/// The input of a join in slices that take about [`SLICE`] each.
+/// What another operator gives, in pieces that take about [`SLICE`] each.
 #[derive(Debug)]
-struct Sliced {
+struct InTime {
     input: Arc<dyn ExecutionPlan>,
+    how: How,
 }
 
-impl Sliced {
-    fn new(input: Arc<dyn ExecutionPlan>) -> Self {
-        Self { input }
-    }
+#[derive(Debug, Clone, Copy)]
+enum How {
+    /// It gives way between its batches.
+    Paced,
+    /// Its batches are cut as well.
+    Sliced,
 }
 
-impl DisplayAs for Sliced {
+impl DisplayAs for InTime {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Sliced")
+        f.write_str(self.name())
     }
 }
 
-impl ExecutionPlan for Sliced {
+impl ExecutionPlan for InTime {
     fn name(&self) -> &str {
-        "Sliced"
+        match self.how {
+            How::Paced => "Paced",
+            How::Sliced => "Sliced",
+        }
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -123,12 +153,16 @@ impl ExecutionPlan for Sliced {
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::new(children.into_iter().next().unwrap_or_else(|| self.input.clone()))))
+        let input = children.into_iter().next().unwrap_or_else(|| self.input.clone());
+        Ok(Arc::new(Self { input, how: self.how }))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;
-        Ok(Box::pin(Slices { input, rest: None, rows: 1, given: None, yielded: Instant::now() }))
+        Ok(match self.how {
+            How::Paced => Box::pin(RecordBatchStreamAdapter::new(input.schema(), paced(input))),
+            How::Sliced => Box::pin(Slices { input, rest: None, rows: 1, given: None, yielded: Instant::now() }),
+        })
     }
 }
 

@@ -158,7 +158,9 @@ impl hyper::body::Body for Patient {
                 this.is_over = true;
                 return Poll::Ready(Some(Err(full.into())));
             }
-            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+            // Text alone: of a reset's own error tonic would make the clean end of a body that is not whole.
+            let broken = |e: hyper::Error| io::Error::new(io::ErrorKind::ConnectionAborted, e.to_string());
+            return Poll::Ready(frame.map(|frame| frame.map_err(|e| broken(e).into())));
         }
         let (pause, until) = (this.pause, &mut this.until);
         let waiting = this.waiting.get_or_insert_with(|| {

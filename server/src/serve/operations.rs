@@ -8,10 +8,7 @@ use std::{
 use anyhow::Context;
 use axum::{
     Json, Router,
-    extract::{
-        Query, State,
-        rejection::{QueryRejection, StringRejection},
-    },
+    extract::{RawQuery, State, rejection::StringRejection},
     http::{HeaderValue, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -145,34 +142,19 @@ async fn render_metrics(State(state): State<Operations>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Compact {
-    #[serde(default)]
-    until: Until,
-}
-
-/// How far `/api/v1/compact` goes.
-#[derive(Default, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Until {
-    Fold,
-    Due,
-    #[default]
-    Full,
-}
-
 /// Folds what the log holds (`until=fold`), drops expired partitions and does the merges that are due (`due`) or merges
 /// every partition (`full`, the default) before it answers.
-async fn compact(State(state): State<Operations>, query: Result<Query<Compact>, QueryRejection>) -> Response {
-    let query = match query {
-        Ok(Query(query)) => query,
-        Err(rejection) => return misled(&rejection, "until=fold, due or full"),
-    };
-    let request = match query.until {
-        Until::Fold => CompactRequest::Fold,
-        Until::Due => CompactRequest::Due,
-        Until::Full => CompactRequest::Full,
+async fn compact(State(state): State<Operations>, RawQuery(query): RawQuery) -> Response {
+    let expected = "until=fold, due or full";
+    let request = parameter(query.as_deref(), "until", expected).and_then(|until| match until.as_deref() {
+        Some("fold") => Ok(CompactRequest::Fold),
+        Some("due") => Ok(CompactRequest::Due),
+        None | Some("full") => Ok(CompactRequest::Full),
+        Some(other) => Err(unexpected(expected, &format!("until={other}"))),
+    });
+    let request = match request {
+        Ok(request) => request,
+        Err(e) => return failure(&e),
     };
     match state.ingest.compact(request).await {
         Ok(report) => Json(json!({
@@ -191,21 +173,14 @@ async fn compact(State(state): State<Operations>, query: Result<Query<Compact>, 
     }
 }
 
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Files {
-    /// `database.table`
-    table: String,
-}
-
 /// The live data files of a table: what another engine reads to see its folded rows once each. Files that a merge
 /// replaced stay in the store for a while and are not among them.
-async fn files(State(state): State<Operations>, query: Result<Query<Files>, QueryRejection>) -> Response {
-    let query = match query {
-        Ok(Query(query)) => query,
-        Err(rejection) => return misled(&rejection, "table=database.table"),
-    };
-    match live_files(&state.root, &query.table).await {
+async fn files(State(state): State<Operations>, RawQuery(query): RawQuery) -> Response {
+    let expected = "table=database.table";
+    let table = parameter(query.as_deref(), "table", expected);
+    let table = table.and_then(|table| table.ok_or_else(|| unexpected(expected, "no table")));
+    let listed = async { live_files(&state.root, &table?).await };
+    match listed.await {
         Ok(listed) => Json(listed).into_response(),
         Err(e) => failure(&e),
     }
@@ -262,9 +237,24 @@ async fn change_log(body: Result<String, StringRejection>) -> Response {
     }
 }
 
-/// The answer to a query string that says something else than the route asks for.
-fn misled(rejection: &QueryRejection, expected: &str) -> Response {
-    failure(&Error::invalid(rejection.body_text()).with("expected", expected))
+/// The one parameter that a route has; who asks may stand beside it.
+///
+/// # Errors
+/// Any other parameter: what a misspelt one was to change must not be done otherwise.
+fn parameter(query: Option<&str>, known: &str, expected: &str) -> tidelake_format::Result<Option<String>> {
+    let mut found = None;
+    for (name, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        match name.as_ref() {
+            name if name == known => found = Some(value.into_owned()),
+            "u" | "p" | "token" => {}
+            other => return Err(unexpected(expected, other)),
+        }
+    }
+    Ok(found)
+}
+
+fn unexpected(expected: &str, found: &str) -> Error {
+    Error::invalid("the query string is wrong").with("expected", expected).with("found", found)
 }
 
 fn failure(error: &Error) -> Response {

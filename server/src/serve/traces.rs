@@ -67,9 +67,14 @@ pub(super) async fn stop() {
     }
 }
 
+/// TDengine's login has a password in its path.
+fn without_secrets(path: &str) -> &str {
+    if path.starts_with("/rest/login/") { "/rest/login/{user}/{password}" } else { path }
+}
+
 /// The step of a request, within the trace that it says it belongs to.
 pub(super) fn request<B>(request: &hyper::Request<B>) -> Span {
-    let (method, path) = (request.method().as_str(), request.uri().path());
+    let (method, path) = (request.method().as_str(), without_secrets(request.uri().path()));
     let span = step!(
         "request",
         otel.name = format!("{method} {path}"),

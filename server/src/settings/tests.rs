@@ -38,6 +38,43 @@ fn every_setting_is_told_and_stands_in_the_reference() {
     assert_eq!((option("slow_query"), option("auth"), option("udp_listen")), (Some("10s"), Some("auto"), Some("")));
 }
 
+/// The page of all settings, as the command line knows them.
+fn page() -> String {
+    let mut page = "# All settings\n\n<!-- Written from server/src/settings.rs by its test; TIDELAKE_WRITE_DOCS=1 writes it anew. -->\n\n\
+        What `tidelake serve` takes, in the order of `tidelake serve --help`. [configuration.md](configuration.md) says more of each, by subject.\n\n\
+        | in the file | flag | variable | default | |\n|---|---|---|---|---|\n"
+        .to_owned();
+    let command = <Layer as clap::Args>::augment_args(clap::Command::new("x"));
+    for argument in command.get_arguments() {
+        let help = argument.get_help().unwrap().to_string().replace('|', "\\|");
+        let (what, default) = match help.split_once(" [default: ") {
+            Some((what, default)) => (what, default.strip_suffix(']').unwrap()),
+            None => (help.as_str(), "none"),
+        };
+        let name = match argument.get_id().as_str() {
+            "store_option" => "store_options",
+            name => name,
+        };
+        let value = argument.get_value_names().map_or(String::new(), |names| format!(" {}", names[0]));
+        let variable = argument.get_env().unwrap().to_str().unwrap();
+        page += &format!(
+            "| `{name}` | `--{}{value}` | `{variable}` | {default} | {what} |\n",
+            argument.get_long().unwrap()
+        );
+    }
+    page
+}
+
+#[test]
+fn the_page_of_all_settings_is_what_the_command_line_knows() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/settings.md");
+    if std::env::var_os("TIDELAKE_WRITE_DOCS").is_some() {
+        std::fs::write(path, page()).unwrap();
+    }
+    let found = std::fs::read_to_string(path).unwrap();
+    assert_eq!(found, page(), "docs/settings.md is older than the settings: TIDELAKE_WRITE_DOCS=1 writes it anew");
+}
+
 #[test]
 fn whoever_is_not_on_this_machine_is_asked_who_they_are() {
     let asks = |listen: &str, flight: Option<&str>, auth: Option<&str>| {

@@ -25,10 +25,17 @@ impl Node {
 
     /// A query of ten batches that has its place.
     async fn query(&self, name: &str, timeout: Duration) -> Guard {
-        let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, false)]));
-        let batch = |v| RecordBatch::try_new(schema.clone(), vec![Arc::new(Int64Array::from(vec![v]))]).unwrap();
-        let batches: Vec<_> = (0..10).map(|v| Ok(batch(v))).collect();
-        let rows = Box::pin(RecordBatchStreamAdapter::new(schema.clone(), stream::iter(batches)));
+        self.query_of(name, timeout, stream::iter((0..10).map(batch).map(Ok))).await
+    }
+
+    async fn query_of(
+        &self,
+        name: &str,
+        timeout: Duration,
+        batches: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
+    ) -> Guard {
+        let schema = batch(0).schema();
+        let rows = Box::pin(RecordBatchStreamAdapter::new(schema.clone(), batches));
         let permit = self.admission.enter(Who::of(&Principal::ANYONE), timeout).await.unwrap();
         let underway = self.queries.begin(&Session { query_id: Some(name.into()), ..Session::default() }, name);
         underway.runs();
@@ -46,6 +53,11 @@ impl Node {
         let text = |column: usize, row: usize| table.column(column).as_string::<i32>().value(row).to_owned();
         (0..table.num_rows()).map(|row| (text(0, row), text(1, row))).collect()
     }
+}
+
+fn batch(v: i64) -> RecordBatch {
+    let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, false)]));
+    RecordBatch::try_new(schema, vec![Arc::new(Int64Array::from(vec![v]))]).unwrap()
 }
 
 const LONG: Duration = Duration::from_secs(600);
@@ -93,6 +105,36 @@ async fn a_deadline_and_a_kill_end_a_query_that_nobody_polls() {
     drop(never);
     // The places are free.
     drop(node.query("third", LONG).await);
+}
+
+#[tokio::test]
+async fn a_query_whose_batch_is_ready_and_not_fetched_gives_its_place_away() {
+    let node = Node::new(8);
+    let (ready, is_ready) = tokio::sync::oneshot::channel::<()>();
+    let batches = stream::once(is_ready).map(|_| Ok(batch(0)));
+    let mut slow = node.query_of("slow", LONG, batches).await;
+    assert!(slow.next().now_or_never().is_none());
+    // It computes, as far as anybody knows.
+    sleep(3 * PATIENCE).await;
+    assert_eq!(node.states(), [state("slow", "running")]);
+    ready.send(()).unwrap();
+    let other = node.query("other", 10 * LONG_PATIENCE).await;
+    assert_eq!(node.states(), [state("slow", "stalled"), state("other", "running")]);
+    drop(other);
+    assert_eq!(slow.by_ref().count().await, 1);
+}
+
+#[tokio::test]
+async fn a_place_that_a_killed_query_did_not_fetch_is_free() {
+    let node = Node::new(8);
+    let mut slow = node.query("slow", LONG).await;
+    assert!(slow.next().await.unwrap().is_ok());
+    let other = node.query("other", LONG).await;
+    assert!(slow.next().now_or_never().is_none(), "it waits for a place");
+    drop(other); // it has one now
+    node.queries.kill("slow", &Principal::ANYONE).unwrap();
+    drop(node.query("third", Duration::from_secs(4)).await);
+    assert!(slow.next().await.unwrap().is_err());
 }
 
 #[tokio::test]
