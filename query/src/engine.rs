@@ -440,7 +440,8 @@ impl Engine {
         let Statement::Query { schema, .. } = &statement.kind else {
             return Err(Error::internal("only a statement that reads is executed here"));
         };
-        let timeout = self.timeout(session);
+        let own = session.principal.limits().time_ms.map(std::time::Duration::from_millis);
+        let timeout = own.map_or(self.inner.config.timeout, |own| own.min(self.inner.config.timeout));
         let deadline = tokio::time::Instant::now() + timeout;
         let step = step!("query");
         let executable = self.executable(session, snapshot, statement, parameters);
@@ -537,12 +538,6 @@ impl Engine {
         self.inner.snapshots.snapshot(&session.tokens).await
     }
 
-    /// How long a query of this session may wait for its turn, and how long it may take then.
-    fn timeout(&self, session: &Session) -> std::time::Duration {
-        let own = session.principal.limits().time_ms.map(std::time::Duration::from_millis);
-        own.map_or(self.inner.config.timeout, |own| own.min(self.inner.config.timeout))
-    }
-
     /// The state of one statement on one snapshot.
     fn state(&self, session: &Session, snapshot: Arc<Snapshot>) -> (Arc<View>, SessionState) {
         let view = Arc::new(View::new(snapshot, self.inner.reader.clone(), session.principal.clone()));
@@ -557,7 +552,7 @@ impl Engine {
 
     /// Waits for a place among the running queries; refuses when too many wait already.
     async fn permit(&self, session: &Session) -> Result<Permit> {
-        let entered = self.inner.admission.enter(Who::of(&session.principal), self.timeout(session)).await;
+        let entered = self.inner.admission.enter(Who::of(&session.principal), self.inner.config.timeout).await;
         if entered.is_err() {
             counter!(REFUSED).increment(1);
         }
