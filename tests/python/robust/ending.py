@@ -1,4 +1,7 @@
-"""SIGTERM while clients write and read: the server ends in time, and what it acknowledged is there after a restart, once."""
+"""SIGTERM while clients write and read: the server ends in time, and what it acknowledged is there after a restart, once.
+
+And a client that ends in the middle of what it writes: nothing of that is there.
+"""
 
 import http.client
 import threading
@@ -24,9 +27,41 @@ def run(binary, directory, check, _):
         Control.prepare(server)
         load(server, "rows", 400_000)
         server.sql("create database ending precision 'ns'")
+        check("a DoPut that its client gives up", lambda: given_up(server))
     for round in range(2):
         check("SIGTERM under load", lambda round=round: ended(binary, directory, round, QUIET_SECONDS))
     check("SIGTERM with connections and readers that do nothing", lambda: ended(binary, directory, 2, STALLED_SECONDS))
+
+
+def given_up(server):
+    """Batches of a stream that reaches its deadline, which resets it, beside a stream of the same that ends."""
+    client = flight.FlightClient(f"grpc://127.0.0.1:{server.port}")
+    batch = pyarrow.record_batch({"ts": pyarrow.array(range(FIRST, FIRST + 1_000), pyarrow.timestamp("ns")), "n": list(range(1_000))})
+    for table, is_whole in (("whole", True), ("broken", False)):
+        descriptor = flight.FlightDescriptor.for_command(ingest("ending", table))
+        writer, reader = client.do_put(descriptor, batch.schema, flight.FlightCallOptions(timeout=1.5))
+        for _ in range(3):
+            writer.write_batch(batch)
+        if is_whole:
+            writer.done_writing()
+            reader.read()
+            writer.close()
+            continue
+        time.sleep(2)
+        try:
+            writer.close()
+        except flight.FlightTimedOutError:
+            pass
+        else:
+            raise Fault("the stream did not reach its deadline")
+    client.close()
+    time.sleep(1)
+    expect(server.sql("select count(*) from ending.whole") == [[1_000]], "a whole stream is not there")
+    # The table is made with the first batch.
+    tables = server.sql("select table_name from information_schema.tables where table_schema = 'ending' and table_name = 'broken'")
+    rows = server.sql("select count(*) from ending.broken") if tables else [[0]]
+    expect(rows == [[0]], f"rows of a stream that was given up: {rows}")
+    return "nothing of it is there"
 
 
 class Writer(threading.Thread):
