@@ -38,7 +38,7 @@ use datafusion::{
 };
 
 use self::shape::Shape;
-pub(crate) use self::yielding::GiveWay;
+pub(crate) use self::yielding::YieldInJoins;
 pub(crate) use self::{leaf::SeriesAggregate, rescan::with_scan};
 use crate::session::Levels;
 

@@ -1,10 +1,9 @@
-//! Lets queries be stopped in the middle of what they compute.
+//! Lets queries be stopped inside joins: they can put out for hours what took a moment to read, or put out nothing for as
+//! long.
 //!
-//! DataFusion gives way to other work, and so to deadlines and cancellation, after a number of batches, whatever is computed of
-//! each: where a plan reads something else than our tables, and where batches come from another task, it does so by time here.
-//! Joins can put out for hours what took a moment to read, or put out nothing for as long. A join or an unnest whose inputs are
-//! in memory reads nothing, and what consumes it loops; a join whose condition keeps nothing does not even come back before it
-//! has held a whole batch of one side against all of the other.
+//! DataFusion gives way to other work, and so to deadlines and cancellation, where a plan reads. A join or an unnest
+//! whose inputs are in memory reads nothing, and what consumes it loops; a join whose condition keeps nothing does not
+//! even come back before it has held a whole batch of one side against all of the other.
 
 use std::{
     fmt,
@@ -26,27 +25,19 @@ use datafusion::{
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
-        coalesce_partitions::CoalescePartitionsExec,
         coop::CooperativeExec,
         joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec},
-        repartition::RepartitionExec,
-        sorts::sort_preserving_merge::SortPreservingMergeExec,
-        stream::RecordBatchStreamAdapter,
         unnest::UnnestExec,
     },
 };
 use futures::{Stream, StreamExt};
 
-use super::SeriesAggregate;
-use crate::{
-    pace::{SLICE, paced},
-    table::SeriesScan,
-};
+use crate::pace::SLICE;
 
-/// Makes every task of a plan give way between batches that take long, and every operator whose output can be many times its
-/// input within what one batch of its input takes as well.
+/// Makes every operator whose output can be many times its input give way between batches, and within what one batch of its
+/// input takes.
 #[derive(Debug)]
-pub(crate) struct GiveWay;
+pub(crate) struct YieldInJoins;
 
 fn multiplies(plan: &dyn ExecutionPlan) -> bool {
     plan.downcast_ref::<CrossJoinExec>().is_some()
@@ -61,28 +52,13 @@ fn probes(plan: &dyn ExecutionPlan) -> bool {
     plan.downcast_ref::<NestedLoopJoinExec>().is_some() || plan.downcast_ref::<HashJoinExec>().is_some()
 }
 
-fn paces_itself(plan: &dyn ExecutionPlan) -> bool {
-    plan.downcast_ref::<SeriesScan>().is_some() || plan.downcast_ref::<SeriesAggregate>().is_some()
-}
-
-/// Whether a task takes its batches from this: from another task, or from nowhere.
-fn begins(plan: &dyn ExecutionPlan) -> bool {
-    plan.downcast_ref::<RepartitionExec>().is_some()
-        || plan.downcast_ref::<CoalescePartitionsExec>().is_some()
-        || plan.downcast_ref::<SortPreservingMergeExec>().is_some()
-        || (plan.children().is_empty() && !paces_itself(plan))
-}
-
-impl PhysicalOptimizerRule for GiveWay {
+impl PhysicalOptimizerRule for YieldInJoins {
     fn name(&self) -> &str {
-        "give_way"
+        "yield_in_joins"
     }
 
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let wrap = |plan: Arc<dyn ExecutionPlan>| {
-            if begins(plan.as_ref()) {
-                return Ok(Transformed::yes(Arc::new(InTime { input: plan, how: How::Paced }) as _));
-            }
             if !multiplies(plan.as_ref()) {
                 return Ok(Transformed::no(plan));
             }
@@ -90,7 +66,7 @@ impl PhysicalOptimizerRule for GiveWay {
             if probes(plan.as_ref()) {
                 let mut inputs: Vec<_> = plan.children().into_iter().cloned().collect();
                 if let Some(probe) = inputs.get_mut(1) {
-                    *probe = Arc::new(InTime { input: probe.clone(), how: How::Sliced });
+                    *probe = Arc::new(Sliced::new(probe.clone()));
                 }
                 plan = plan.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))?;
             }
@@ -104,33 +80,27 @@ impl PhysicalOptimizerRule for GiveWay {
     }
 }
 
-/// What another operator gives, in pieces that take about [`SLICE`] each.
+/// The input of a join in slices that take about [`SLICE`] each.
 #[derive(Debug)]
-struct InTime {
+struct Sliced {
     input: Arc<dyn ExecutionPlan>,
-    how: How,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum How {
-    /// It gives way between its batches.
-    Paced,
-    /// Its batches are cut as well.
-    Sliced,
-}
-
-impl DisplayAs for InTime {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+impl Sliced {
+    fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+        Self { input }
     }
 }
 
-impl ExecutionPlan for InTime {
+impl DisplayAs for Sliced {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sliced")
+    }
+}
+
+impl ExecutionPlan for Sliced {
     fn name(&self) -> &str {
-        match self.how {
-            How::Paced => "Paced",
-            How::Sliced => "Sliced",
-        }
+        "Sliced"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -153,16 +123,12 @@ impl ExecutionPlan for InTime {
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        let input = children.into_iter().next().unwrap_or_else(|| self.input.clone());
-        Ok(Arc::new(Self { input, how: self.how }))
+        Ok(Arc::new(Self::new(children.into_iter().next().unwrap_or_else(|| self.input.clone()))))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;
-        Ok(match self.how {
-            How::Paced => Box::pin(RecordBatchStreamAdapter::new(input.schema(), paced(input))),
-            How::Sliced => Box::pin(Slices { input, rest: None, rows: 1, given: None, yielded: Instant::now() }),
-        })
+        Ok(Box::pin(Slices { input, rest: None, rows: 1, given: None, yielded: Instant::now() }))
     }
 }
 

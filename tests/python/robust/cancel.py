@@ -9,7 +9,7 @@ from .server import Server, expect, until
 
 # What a server without work uses in half a second, and what the clock of processors cannot tell.
 SLACK_SECONDS, WATCHED_SECONDS = 0.08, 0.5
-# Groups are held in a table that grows by one step of DataFusion's, which does not give way in it: known, and to be mended.
+# Millions of groups: why they take longer is not known yet, and it is to be mended.
 STEP_SECONDS = {"groups": 0.6}
 STOP_SECONDS = 0.1
 ROUNDS = 2
