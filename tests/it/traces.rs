@@ -105,6 +105,7 @@ async fn a_collector_sees_what_is_done_for_a_request_within_the_callers_trace() 
     let sum: f64 = rows["data"].as_array().unwrap().iter().map(|row| row[1].as_f64().unwrap()).sum();
     assert_eq!(sum, 500.0 * 501.0 / 2.0);
     assert_eq!(ask("/api/v1/sql", "select nope from db.m".into(), Some(3)).await.status(), 400);
+    ask("/rest/login/root/taosdata-is-secret", String::new(), Some(4)).await;
     server.stop(); // sends what is left
 
     let spans = collector.spans();
@@ -114,7 +115,7 @@ async fn a_collector_sees_what_is_done_for_a_request_within_the_callers_trace() 
         let of = spans.iter().filter(|span| trace_of(span) == trace);
         of.map(|span| (span.name.clone(), above(span, &all))).collect()
     };
-    assert!(spans.iter().all(|span| (1..=3).contains(&trace_of(span))), "{:?}", spans.iter().map(trace_of));
+    assert!(spans.iter().all(|span| (1..=4).contains(&trace_of(span))), "{:?}", spans.iter().map(trace_of));
     let caller = "00000000000000aa".to_owned();
     let path = |parts: &[&str]| -> Vec<String> {
         parts.iter().map(|part| (*part).to_owned()).chain([caller.clone()]).collect()
@@ -139,6 +140,9 @@ async fn a_collector_sees_what_is_done_for_a_request_within_the_callers_trace() 
     let status = failed.status.clone().unwrap();
     assert_eq!(status.code(), StatusCode::Error);
     assert!(status.message.contains("nope"), "{}", status.message);
+    let login = spans.iter().find(|span| trace_of(span) == 4).unwrap();
+    assert_eq!(attribute(login, "url.path").as_deref(), Some("/rest/login/{user}/{password}"));
+    assert!(!format!("{spans:?}").contains("taosdata"), "a collector learns no password");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -331,4 +331,20 @@ mod tests {
         drop((third, of_b, held));
         assert!(admission.0.state.lock().users.is_empty(), "nobody is remembered");
     }
+
+    #[tokio::test]
+    async fn a_limit_that_was_raised_lets_in_who_waited_under_the_old_one() {
+        let admission = Admission::new(4, 100);
+        let (few, more) = (Who { user: Some("a"), most: 1 }, Who { user: Some("a"), most: 3 });
+        let first = admission.enter(few, SOON).await.unwrap();
+        let mut waited: Vec<_> = (0..2).map(|_| Box::pin(admission.enter(few, SOON))).collect();
+        waited.iter_mut().for_each(|waits| assert!(waits.now_or_never().is_none()));
+        let mut fourth = Box::pin(admission.enter(more, SOON));
+        assert!((&mut fourth).now_or_never().is_none(), "three may run, and two waited for longer");
+        let mut held: Vec<_> = waited.iter_mut().filter_map(|waits| waits.now_or_never()).collect();
+        assert!(held.len() == 2 && held.iter().all(Result::is_ok));
+        held.pop();
+        assert!((&mut fourth).now_or_never().is_some_and(|turn| turn.is_ok()));
+        drop(first);
+    }
 }

@@ -5,7 +5,8 @@
 //! has been ready since.
 
 use std::{
-    collections::BTreeMap,
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll, Wake, Waker},
@@ -125,7 +126,8 @@ impl Guard {
                 () = sleep_until(until.deadline) => too_long(until.timeout),
             }
         };
-        let watcher = tokio::spawn(watch(Arc::downgrade(&query), ends, turns.stalled.clone())).abort_handle();
+        let gives_way = (turns.stalled.clone(), turns.principal.user().map(Arc::from));
+        let watcher = tokio::spawn(watch(Arc::downgrade(&query), ends, gives_way)).abort_handle();
         let waker = Waker::from(client.clone());
         Self { schema, query, step, until, turns, client, waker, watcher }
     }
@@ -143,7 +145,7 @@ pub(super) fn too_long(timeout: Duration) -> Error {
 }
 
 /// Ends a query when it has to end, and gives its place away while its client takes nothing.
-async fn watch(query: Weak<Mutex<Query>>, ends: impl Future<Output = Error>, stalled: Stalled) {
+async fn watch(query: Weak<Mutex<Query>>, ends: impl Future<Output = Error>, (stalled, user): (Stalled, User)) {
     tokio::pin!(ends);
     let error = loop {
         tokio::select! {
@@ -151,7 +153,7 @@ async fn watch(query: Weak<Mutex<Query>>, ends: impl Future<Output = Error>, sta
             error = &mut ends => break error,
             () = sleep(PATIENCE / 2) => {
                 let Some(query) = query.upgrade() else { return };
-                stalled.give_way(&query);
+                stalled.give_way(&query, &user);
             }
         }
     };
@@ -252,7 +254,22 @@ struct Still {
     most: usize,
     next: u64,
     /// In the order in which they stopped.
-    queries: BTreeMap<u64, Weak<Mutex<Query>>>,
+    queries: BTreeMap<u64, (User, Weak<Mutex<Query>>)>,
+}
+
+/// Who asked; `None` where nobody is asked.
+type User = Option<Arc<str>>;
+
+impl Still {
+    /// Takes out the one that has stood still for longest of the user who has the most of them.
+    fn pop_longest(&mut self) -> Option<Weak<Mutex<Query>>> {
+        let mut of_users: HashMap<&User, (usize, Reverse<u64>)> = HashMap::new();
+        for (number, (user, _)) in &self.queries {
+            of_users.entry(user).or_insert((0, Reverse(*number))).0 += 1;
+        }
+        let (_, Reverse(longest)) = of_users.into_values().max()?;
+        self.queries.remove(&longest).map(|(_, query)| query)
+    }
 }
 
 /// A query among those that stand still, until this is dropped.
@@ -270,8 +287,8 @@ impl Stalled {
     }
 
     /// Takes a query's place away, if its client has taken nothing for [`PATIENCE`]; where too many stand still, the one that
-    /// does for longest is ended.
-    fn give_way(&self, query: &Arc<Mutex<Query>>) {
+    /// does for longest is ended, of the user who has the most.
+    fn give_way(&self, query: &Arc<Mutex<Query>>, user: &User) {
         {
             let Some(mut locked) = query.try_lock() else { return };
             if locked.stalled.is_some() || !locked.is_idle() {
@@ -283,7 +300,7 @@ impl Stalled {
             let mut still = self.0.lock();
             still.next += 1;
             let number = still.next;
-            still.queries.insert(number, Arc::downgrade(query));
+            still.queries.insert(number, (user.clone(), Arc::downgrade(query)));
             drop(still);
             // It may have a place that nobody has fetched.
             locked.entering = None;
@@ -294,12 +311,13 @@ impl Stalled {
             if still.queries.len() <= still.most {
                 return;
             }
-            still.queries.pop_first()
+            still.pop_longest()
         };
-        if let Some(longest) = longest.and_then(|(_, query)| query.upgrade()) {
-            longest
-                .lock()
-                .end(Error::unavailable("its client took nothing of the answer, and others had to have its memory"));
+        // One that is just being polled stands still no longer.
+        if let Some(longest) = longest.and_then(|query| query.upgrade())
+            && let Some(mut longest) = longest.try_lock()
+        {
+            longest.end(Error::unavailable("its client took nothing of the answer, and others had to have its memory"));
         }
     }
 }

@@ -17,7 +17,7 @@ use super::{CATALOG, EngineConfig};
 use crate::{
     dialect::CurrentCatalog,
     functions,
-    optimize::{AggregateLevels, AnswerFromLevels, YieldInJoins},
+    optimize::{AggregateLevels, AnswerFromLevels, DivideGroups, YieldInJoins},
     session::{Levels, Session},
     system::System,
     table::{Databases, View},
@@ -42,6 +42,7 @@ pub(super) fn base(config: &EngineConfig) -> SessionState {
     let mut rules = PhysicalOptimizer::new().rules;
     let after = rules.iter().position(|r| r.name() == "aggregate_statistics").map_or(0, |at| at + 1);
     rules.insert(after, Arc::new(AnswerFromLevels));
+    rules.push(Arc::new(DivideGroups::new(config.memory_bytes)));
     rules.push(Arc::new(YieldInJoins));
     let builder = SessionStateBuilder::new_with_default_features()
         .with_config(SessionConfig::from(options))

@@ -17,6 +17,7 @@ use arrow::{
 use futures::TryStreamExt;
 use rand::{SeedableRng, rngs::StdRng};
 use tidelake_format::{
+    access::{Limits, Rights},
     snapshot::{SnapshotOptions, SnapshotReader},
     types::Type,
 };
@@ -362,4 +363,24 @@ async fn explain_analyze_tells_what_was_asked_of_the_store() {
     let (before, key) = (world.root.store().counters(), "no/such/object");
     assert!(apart.get(key).await.is_err());
     assert_eq!((apart.counters().get, world.root.store().counters().since(&before).get), (1, 1));
+}
+
+#[tokio::test]
+async fn a_users_limit_of_memory_changes_no_meaning() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
+    let sql = "select to_timestamp('2024-03-01T10:00:00'), cast('2024-03-01 10:00:00' as timestamptz), \
+        date_trunc('day', arrow_cast('2024-03-01T22:30:00Z', 'Timestamp(ns, \"+02:00\")')), to_char(max(ts), '%H:%M') from t";
+    for (zone, ms) in
+        [("UTC", 1_709_287_200_000_i64), ("Asia/Shanghai", 1_709_258_400_000), ("America/New_York", 1_709_305_200_000)]
+    {
+        let session = Session { time_zone: zone.parse().unwrap(), ..session() };
+        let limited = Principal::new("ada", Rights::Admin).limited(limits);
+        let limited = Session { principal: limited, ..session.clone() };
+        let free = lines_in(&engine, &session, sql).await;
+        assert_eq!(lines_in(&engine, &limited, sql).await, free, "{zone}");
+        // A cast takes a text without a zone for one of the session's.
+        assert!(free[0].starts_with(&format!("1709287200000|{ms}|")), "{zone}: {free:?}");
+    }
 }

@@ -10,7 +10,7 @@ use arrow_flight::{
     FlightDescriptor, FlightEndpoint, FlightInfo, Ticket,
     sql::{CommandStatementQuery, CommandStatementUpdate, ProstMessageExt, TicketStatementQuery},
 };
-use datafusion::execution::SendableRecordBatchStream;
+use datafusion::{common::runtime::SpawnedTask, execution::SendableRecordBatchStream};
 use futures::{StreamExt, TryStreamExt, stream};
 use prost::Message;
 use serde::Deserialize;
@@ -183,8 +183,10 @@ impl FlightSql {
         let (engine, session) = (self.engine.clone(), session.clone());
         let later = stream::iter(rows).then(move |row| {
             let (engine, session, prepared) = (engine.clone(), session.clone(), prepared.clone());
+            // In a task of its own: a place that it comes by while the client takes nothing is given away again.
+            let running = SpawnedTask::spawn(async move { engine.run(&session, &prepared, row).await });
             async move {
-                match engine.run(&session, &prepared, row).await? {
+                match running.await.map_err(|e| Error::internal("a query was broken off").source(e))?? {
                     Outcome::Rows(rows) => Ok(batches(rows)),
                     Outcome::Updated(_) => Err(Error::internal("a statement that reads has written")),
                 }

@@ -71,6 +71,18 @@ impl Groups {
 /// The most places of a table by (group, bucket), 4 bytes each; beyond it cells are found by hashing.
 const DENSE: u64 = 1 << 22;
 
+/// The first bucket of rows within a range of time, the width of buckets, and how many there are.
+pub(super) fn buckets(bucket: Option<&FixedBucket>, hull: TimeRange) -> (i64, i64, u64) {
+    match bucket {
+        Some(b) if !hull.is_empty() => {
+            let first = b.start(hull.first);
+            let buckets = (i128::from(hull.last) - i128::from(first)) / i128::from(b.width_ticks) + 1;
+            (first, b.width_ticks, u64::try_from(buckets).unwrap_or(u64::MAX))
+        }
+        _ => (0, 1, 1),
+    }
+}
+
 /// Finds the cell of a group and a bucket.
 #[derive(Debug)]
 enum Table {
@@ -130,14 +142,7 @@ impl Cells {
         columns: &[Needed],
         time: Option<usize>,
     ) -> Self {
-        let (first, width, buckets) = match &bucket {
-            Some(b) if !hull.is_empty() => {
-                let first = b.start(hull.first);
-                let buckets = (i128::from(hull.last) - i128::from(first)) / i128::from(b.width_ticks) + 1;
-                (first, b.width_ticks, u64::try_from(buckets).unwrap_or(u64::MAX))
-            }
-            _ => (0, 1, 1),
-        };
+        let (first, width, buckets) = buckets(bucket.as_ref(), hull);
         let table = match (groups.len() as u64).checked_mul(buckets) {
             Some(all) if all <= DENSE => Table::Dense { first, width, buckets, cells: vec![NONE; all as usize] },
             _ => Table::Hashed(HashMap::new()),

@@ -25,7 +25,7 @@ use tidelake_format::{ids::ColumnId, store::Store};
 
 use super::{
     AggregateLevels, AnswerFromLevels,
-    cells::{Cells, Groups},
+    cells::{self, Cells, Groups},
     levels::{Answered, Needed, buckets, divide, needed, roll},
     rescan::with_scan,
     rolled,
@@ -127,6 +127,13 @@ impl SeriesAggregate {
         let Some(node) = with_scan(&self.replaced, scan)? else { return Ok(None) };
         let answered = AnswerFromLevels::replace(node, &self.levels)?;
         Ok(answered.transformed.then_some(answered.data))
+    }
+
+    /// The most groups and buckets that it finds.
+    pub(super) fn most_rows(&self) -> usize {
+        let (.., buckets) = cells::buckets(self.shape.bucket.as_ref(), self.hull);
+        let rows = self.shape.scan.reading().selection.rows();
+        usize::try_from(buckets.saturating_mul(self.groups.len() as u64).min(rows)).unwrap_or(usize::MAX)
     }
 
     /// What it names and keeps in memory, in bytes; sources that others keep too count in full.

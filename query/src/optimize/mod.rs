@@ -9,13 +9,14 @@
 //!    run, not per row, and nothing is hashed per row.
 //!
 //! What the rule does not understand stays as DataFusion planned it. [`shape`] reads the plan, [`levels`] divides the
-//! chunks, [`yielding`] keeps joins stoppable, [`rolled`] takes buckets of rollups, [`cells`] holds the aggregates of
+//! chunks, [`yielding`] keeps joins stoppable, [`divided`] does so with aggregations that spill, [`rolled`] takes buckets of rollups, [`cells`] holds the aggregates of
 //! groups, each column's in [`mod@column`], [`codes`] adds up what is stored as codes, [`leaf`] is the plan node,
 //! [`rescan`] puts another scan under a plan.
 
 mod cells;
 mod codes;
 mod column;
+mod divided;
 mod leaf;
 mod levels;
 mod number;
@@ -38,7 +39,7 @@ use datafusion::{
 };
 
 use self::shape::Shape;
-pub(crate) use self::yielding::YieldInJoins;
+pub(crate) use self::{divided::DivideGroups, yielding::YieldInJoins};
 pub(crate) use self::{leaf::SeriesAggregate, rescan::with_scan};
 use crate::session::Levels;
 

@@ -7,13 +7,17 @@ use datafusion::{
     physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions},
 };
 
-use super::SeriesAggregate;
+use super::{
+    SeriesAggregate,
+    divided::{UNDIVIDED_ROWS, most_rows},
+};
 use crate::table::SeriesScan;
 
 /// A plan that reads one table, with a scan of other rows of it in place of its own.
 ///
 /// `None` where it reads in several places, or where the new scan cannot stand in that place: it is divided into another
-/// number of partitions, or not all of it can be aggregated by the levels. Then the query has to be planned anew.
+/// number of partitions, or not all of it can be aggregated by the levels, or it reads so much that aggregations of it may have
+/// to be [divided](super::divided). Then the query has to be planned anew.
 ///
 /// # Errors
 /// DataFusion's.
@@ -37,5 +41,5 @@ fn leaf(plan: &Arc<dyn ExecutionPlan>, scan: &Arc<dyn ExecutionPlan>) -> Result<
         None => plan.is::<SeriesScan>().then(|| scan.clone()),
     };
     let partitions = |plan: &Arc<dyn ExecutionPlan>| plan.properties().partitioning.partition_count();
-    Ok(new.filter(|new| partitions(new) == partitions(plan)))
+    Ok(new.filter(|new| partitions(new) == partitions(plan) && most_rows(new) <= UNDIVIDED_ROWS.max(most_rows(plan))))
 }

@@ -24,6 +24,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
+use parking_lot::Mutex;
 use socket2::{Domain, Socket, Type};
 use tidelake_format::access::Peer;
 use tidelake_query::{
@@ -63,6 +64,8 @@ const SLOWEST: u32 = 20;
 const SMALL_BODY: usize = 64 << 10;
 /// Bytes of datagrams that wait to be taken from a socket.
 const UDP_BUFFER: usize = 8 << 20;
+/// Bytes before a message of gRPC.
+const HEAD: usize = 5;
 /// The longest that a client may take to agree on a key.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long requests may go on after a stop.
@@ -78,7 +81,8 @@ pub(super) fn flight_router(engine: &Engine) -> Router {
 }
 
 /// What bodies of statements and messages of Flight take while they are read: they are held whole. Cheap to clone. What is
-/// written as it comes has a buffer of its own. A quarter is for small ones alone, which large ones do not keep out.
+/// written as it comes has a buffer of its own, once a message is whole. A quarter is for small ones alone, which large
+/// ones do not keep out.
 #[derive(Clone)]
 pub(super) struct Bodies(Arc<(AtomicUsize, usize)>);
 
@@ -89,11 +93,12 @@ impl Bodies {
 
     /// A body that comes to a path, where it is one of those.
     fn begin(&self, path: &str) -> Option<Arc<Held>> {
-        let is_held = match path.strip_prefix(FLIGHT) {
-            Some(method) => !matches!(method, "DoPut" | "DoExchange"),
-            None => path == "/api/v1/sql" || path.starts_with("/rest/sql"),
+        let messages = match path.strip_prefix(FLIGHT) {
+            Some(method) => matches!(method, "DoPut" | "DoExchange").then(Mutex::default),
+            None if path == "/api/v1/sql" || path.starts_with("/rest/sql") => None,
+            None => return None,
         };
-        is_held.then(|| Arc::new(Held { bodies: self.clone(), bytes: AtomicUsize::new(0) }))
+        Some(Arc::new(Held { bodies: self.clone(), bytes: AtomicUsize::new(0), messages }))
     }
 }
 
@@ -101,19 +106,59 @@ impl Bodies {
 struct Held {
     bodies: Bodies,
     bytes: AtomicUsize,
+    /// Where it is one message after the other, of which each is taken as soon as it is whole.
+    messages: Option<Mutex<Messages>>,
 }
 
 impl Held {
     /// # Errors
     /// Unavailable when all of them together take too much.
-    fn take(&self, bytes: usize) -> Result<(), Status> {
+    fn take(&self, data: &[u8]) -> Result<(), Status> {
         let (held, most) = &*self.bodies.0;
-        let is_small = self.bytes.fetch_add(bytes, Relaxed) + bytes <= SMALL_BODY;
-        let most = if is_small { *most } else { most / 4 * 3 };
-        if held.fetch_add(bytes, Relaxed) + bytes > most {
-            return Err(Status::unavailable("too many large statements come at once; try again"));
+        let before = self.bytes.load(Relaxed);
+        let after = self.messages.as_ref().map_or(before + data.len(), |messages| messages.lock().take(data));
+        self.bytes.store(after, Relaxed);
+        let Some(more) = after.checked_sub(before) else {
+            held.fetch_sub(before - after, Relaxed);
+            return Ok(());
+        };
+        let most = if after <= SMALL_BODY { *most } else { most / 4 * 3 };
+        if held.fetch_add(more, Relaxed) + more > most {
+            return Err(Status::unavailable("too many large statements or messages come at once; try again"));
         }
         Ok(())
+    }
+}
+
+/// How far a stream of gRPC's messages has come: each has a byte of flags and four of its length before it.
+#[derive(Default)]
+struct Messages {
+    head: Vec<u8>,
+    left: usize,
+    unfinished: usize,
+}
+
+impl Messages {
+    /// What there is of a message that is not whole, after these bytes.
+    fn take(&mut self, mut data: &[u8]) -> usize {
+        while !data.is_empty() {
+            let is_head = self.head.len() < HEAD;
+            let (now, later) = data.split_at(data.len().min(if is_head { HEAD - self.head.len() } else { self.left }));
+            self.unfinished += now.len();
+            if is_head {
+                self.head.extend_from_slice(now);
+                if let [_, a, b, c, d] = *self.head {
+                    self.left = u32::from_be_bytes([a, b, c, d]) as usize;
+                }
+            } else {
+                self.left -= now.len();
+            }
+            if self.head.len() == HEAD && self.left == 0 {
+                *self = Self::default();
+            }
+            data = later;
+        }
+        self.unfinished
     }
 }
 
@@ -153,7 +198,7 @@ impl hyper::body::Body for Patient {
         if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
             this.waiting = None;
             if let (Some(held), Some(Ok(frame))) = (&this.held, &frame)
-                && let Err(full) = held.take(frame.data_ref().map_or(0, Bytes::len))
+                && let Err(full) = held.take(frame.data_ref().map_or(&[], |data| data.as_ref()))
             {
                 this.is_over = true;
                 return Poll::Ready(Some(Err(full.into())));
@@ -321,4 +366,46 @@ async fn connection(
 /// Resolves once the server is told to stop (or the one who would tell is gone).
 async fn stop(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages of these sizes, as they are sent.
+    fn sent(sizes: &[usize]) -> Vec<u8> {
+        sizes.iter().flat_map(|size| [&[0][..], &(*size as u32).to_be_bytes(), &vec![7; *size]].concat()).collect()
+    }
+
+    #[test]
+    fn a_stream_holds_what_has_come_of_the_message_that_is_not_whole() {
+        let sizes = [300, 0, 1, 0, 0, 70_000, 4, 5, 6, 1_000];
+        let bytes = sent(&sizes);
+        let ends: Vec<usize> = (0..=sizes.len()).map(|n| sent(&sizes[..n]).len()).collect();
+        for piece in [1, 2, 3, 4, 5, 6, 7, 299, 305, 306, 1_024, 70_000, bytes.len()] {
+            let (mut messages, mut come) = (Messages::default(), 0);
+            for data in bytes.chunks(piece) {
+                come += data.len();
+                let whole = ends.iter().rev().find(|end| **end <= come).copied().unwrap_or(0);
+                assert_eq!(messages.take(data), come - whole, "{come} bytes in pieces of {piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn messages_count_until_they_are_whole_and_what_is_left_until_the_end() {
+        let bodies = Bodies::new(4 << 20);
+        let put = || bodies.begin(&format!("{FLIGHT}DoPut")).unwrap_or_else(|| unreachable!("it is held"));
+        let (first, second) = (put(), put());
+        let message = sent(&[2 << 20]);
+        for _ in 0..100 {
+            first.take(&message[..100]).unwrap_or_else(|e| unreachable!("{e}"));
+            first.take(&message[100..]).unwrap_or_else(|e| unreachable!("{e}"));
+        }
+        assert_eq!(bodies.0.0.load(Relaxed), 0);
+        assert!(first.take(&message[..2 << 20]).is_ok() && second.take(&message[..2 << 20]).is_err());
+        drop((first, second));
+        assert_eq!(bodies.0.0.load(Relaxed), 0);
+        assert!(bodies.begin("/influx/v1/write").is_none());
+    }
 }

@@ -63,7 +63,7 @@ class Misfortune(Background):
 
     def befall(self, victim, fate, chance):
         # Each function is held as soon as can be, but none that has just started: its time is not yet an invocation's.
-        if fate.holds and time.time() - victim.create_time() > 1:
+        if fate.holds and time.time() - victim.create_time() > starts_within(victim):
             fate.holds -= 1
             threading.Thread(target=self.hold, args=(victim,), daemon=True).start()
             return "held until its time was over"
@@ -93,6 +93,11 @@ class Misfortune(Background):
 
     def told(self):
         return ", ".join(f"{function} {what} {times} times" for (function, what), times in sorted(self.happened.items()))
+
+
+def starts_within(process):
+    """Seconds after which a process has asked for its first event: more where it is emulated."""
+    return 1 if len(process.cmdline()) == 1 else 4
 
 
 def is_busy(process):

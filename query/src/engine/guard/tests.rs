@@ -6,6 +6,7 @@ use arrow::{
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::stream;
+use tidelake_format::access::Rights;
 
 use super::{super::admission::Who, *};
 use crate::{session::Session, system::Queries};
@@ -28,20 +29,35 @@ impl Node {
         self.query_of(name, timeout, stream::iter((0..10).map(batch).map(Ok))).await
     }
 
+    /// The same of a user.
+    async fn query_by(&self, user: &str, name: &str) -> Guard {
+        let principal = Principal::new(user, Rights::Admin);
+        self.begin(principal, name, LONG, stream::iter((0..10).map(batch).map(Ok))).await
+    }
+
     async fn query_of(
         &self,
         name: &str,
         timeout: Duration,
         batches: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
     ) -> Guard {
+        self.begin(Principal::ANYONE, name, timeout, batches).await
+    }
+
+    async fn begin(
+        &self,
+        principal: Principal,
+        name: &str,
+        timeout: Duration,
+        batches: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
+    ) -> Guard {
         let schema = batch(0).schema();
         let rows = Box::pin(RecordBatchStreamAdapter::new(schema.clone(), batches));
-        let permit = self.admission.enter(Who::of(&Principal::ANYONE), timeout).await.unwrap();
+        let permit = self.admission.enter(Who::of(&principal), timeout).await.unwrap();
         let underway = self.queries.begin(&Session { query_id: Some(name.into()), ..Session::default() }, name);
         underway.runs();
         let place = Place { permit: Some(permit), underway };
-        let turns =
-            Turns { admission: self.admission.clone(), stalled: self.stalled.clone(), principal: Principal::ANYONE };
+        let turns = Turns { admission: self.admission.clone(), stalled: self.stalled.clone(), principal };
         let until = Until { deadline: Instant::now() + timeout, timeout };
         Guard::new(rows, schema, place, Span::none(), until, turns)
     }
@@ -152,4 +168,20 @@ async fn of_too_many_that_stand_still_the_one_that_does_for_longest_is_ended() {
     assert_eq!(guards[2].by_ref().count().await, 10);
     guards.clear();
     assert!(node.stalled.0.lock().queries.is_empty());
+}
+
+#[tokio::test]
+async fn who_lets_many_stand_still_ends_none_of_others() {
+    let node = Node::new(2);
+    let mut of_bob = node.query_by("bob", "bobs").await;
+    let mut of_ada = Vec::new();
+    for name in ["a", "b", "c"] {
+        of_ada.push(node.query_by("ada", name).await);
+    }
+    sleep(2 * PATIENCE).await;
+    assert_eq!(node.states(), [state("bobs", "stalled"), state("c", "stalled")]);
+    assert_eq!(of_bob.by_ref().count().await, 10);
+    let ended = of_ada[0].next().await.unwrap().is_err();
+    assert!(ended && of_ada[1].next().await.unwrap().is_err());
+    assert_eq!(of_ada[2].by_ref().count().await, 10);
 }

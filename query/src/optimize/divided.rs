@@ -1,0 +1,419 @@
+//! Divides an aggregation of many groups into parts.
+//!
+//! Where its groups do not fit into memory, DataFusion sorts all that an operator holds of them, to spill them, and looks
+//! at nothing else meanwhile: for hundreds of megabytes that takes seconds, in which a query that was killed goes on
+//! computing. Parts by the hash of the keys hold less each, and are sorted one at a time.
+
+use std::{fmt, sync::Arc, task::Poll, time::Instant};
+
+use datafusion::{
+    common::{
+        Result,
+        config::ConfigOptions,
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+    },
+    execution::{
+        SendableRecordBatchStream, TaskContext,
+        memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation},
+        runtime_env::RuntimeEnv,
+    },
+    physical_expr::PhysicalExpr,
+    physical_optimizer::PhysicalOptimizerRule,
+    physical_plan::{
+        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, InputOrderMode,
+        Partitioning, PlanProperties, ReplaceChildrenOptions,
+        aggregates::{AggregateExec, AggregateMode},
+        coalesce_partitions::CoalescePartitionsExec,
+        joins::{CrossJoinExec, NestedLoopJoinExec},
+        repartition::RepartitionExec,
+        statistics::{StatisticsArgs, StatisticsContext},
+        stream::RecordBatchStreamAdapter,
+    },
+};
+use futures::{
+    StreamExt,
+    future::ready,
+    stream::{self, select_all},
+};
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::SeriesAggregate;
+use crate::pace::{SLICE, paced};
+
+/// What a part may hold: so much is sorted within some hundredths of a second.
+const PART_BYTES: usize = 16 << 20;
+/// Aggregations of so many rows are not divided.
+pub(super) const UNDIVIDED_ROWS: usize = PART_BYTES / 64;
+/// The most parts of an aggregation: each costs a little, however few groups there are.
+const MOST_PARTS: usize = 256;
+/// What a part may always hold: it has to be able to begin.
+const FEW_BYTES: usize = 128 << 10;
+/// What a group takes beside its keys and aggregates; and the text of a key, as a guess.
+const GROUP_BYTES: usize = 24;
+const TEXT_BYTES: usize = 40;
+
+/// Divides aggregations that may hold too much.
+#[derive(Debug)]
+pub(crate) struct DivideGroups {
+    /// What all queries may hold.
+    memory_bytes: usize,
+    part_bytes: usize,
+}
+
+impl PhysicalOptimizerRule for DivideGroups {
+    fn name(&self) -> &str {
+        "divide_groups"
+    }
+
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|plan| self.divide(plan)).data()
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+impl DivideGroups {
+    /// The rule for queries that may hold so much.
+    pub(crate) fn new(memory_bytes: usize) -> Self {
+        Self { memory_bytes, part_bytes: PART_BYTES }
+    }
+
+    fn divide(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+        let Some(aggregate) = plan.downcast_ref::<AggregateExec>() else { return Ok(Transformed::no(plan)) };
+        let keys = aggregate.group_expr();
+        let is_plain = !keys.is_true_no_grouping()
+            && keys.is_single()
+            && aggregate.limit_options().is_none()
+            && *aggregate.input_order_mode() == InputOrderMode::Linear
+            && plan.output_ordering().is_none();
+        let parts = self.parts(aggregate);
+        if !is_plain || parts < 2 {
+            return Ok(Transformed::no(plan));
+        }
+        let all = parts * plan.output_partitioning().partition_count();
+        let input = aggregate.input();
+        let (input, keys) = match aggregate.mode() {
+            AggregateMode::FinalPartitioned => match input.downcast_ref::<RepartitionExec>() {
+                Some(dealt) => match dealt.partitioning() {
+                    Partitioning::Hash(keys, _) => (dealt.input(), keys.clone()),
+                    _ => return Ok(Transformed::no(plan)),
+                },
+                None => return Ok(Transformed::no(plan)),
+            },
+            AggregateMode::Final => match input.downcast_ref::<CoalescePartitionsExec>() {
+                Some(all) if all.fetch().is_none() => (all.input(), keys.input_exprs()),
+                _ => (input, keys.input_exprs()),
+            },
+            AggregateMode::Single | AggregateMode::SinglePartitioned => (input, keys.input_exprs()),
+            AggregateMode::Partial | AggregateMode::PartialReduce => return Ok(Transformed::no(plan)),
+        };
+        let input = Arc::new(Apart { input: input.clone() });
+        let dealt = RepartitionExec::try_new(input, Partitioning::Hash(keys, all))?;
+        let dealt = Arc::new(EndInTurn { input: Arc::new(dealt) });
+        let aggregate = plan.replace_children(vec![dealt], recompute())?;
+        Ok(Transformed::yes(Arc::new(Divided::new(aggregate, parts))))
+    }
+
+    /// Into how many parts each partition of an aggregation is divided.
+    fn parts(&self, aggregate: &AggregateExec) -> usize {
+        let width = |field: &Arc<arrow::datatypes::Field>| field.data_type().primitive_width().unwrap_or(TEXT_BYTES);
+        let row = aggregate.schema().fields().iter().map(width).sum::<usize>() + GROUP_BYTES;
+        let bytes = most_rows(aggregate.input()).saturating_mul(row).min(self.memory_bytes);
+        let partitions = aggregate.properties().partitioning.partition_count();
+        let parts = (bytes / self.part_bytes).min(MOST_PARTS) / partitions.max(1);
+        if parts < 2 { 1 } else { parts.next_power_of_two() }
+    }
+}
+
+fn recompute() -> ReplaceChildrenOptions {
+    ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute)
+}
+
+/// The most rows that a plan gives, where filters keep all; joins by equal keys are taken to give as many as they read.
+pub(super) fn most_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    let of_children = || plan.children().into_iter().map(most_rows);
+    let rows = if let Some(levels) = plan.downcast_ref::<SeriesAggregate>() {
+        levels.most_rows()
+    } else if plan.children().is_empty() {
+        let known = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new()).ok();
+        known.and_then(|known| known.num_rows.get_value().copied()).unwrap_or(0)
+    } else if plan.is::<CrossJoinExec>() || plan.is::<NestedLoopJoinExec>() {
+        of_children().fold(1, usize::saturating_mul)
+    } else {
+        of_children().fold(0, usize::saturating_add)
+    };
+    plan.fetch().map_or(rows, |most| rows.min(most))
+}
+
+/// A node with the properties of its input, whose batches it passes on in its `stream`.
+macro_rules! passes {
+    ($node:ident) => {
+        impl DisplayAs for $node {
+            fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(stringify!($node))
+            }
+        }
+
+        impl ExecutionPlan for $node {
+            fn name(&self) -> &str {
+                stringify!($node)
+            }
+
+            fn properties(&self) -> &Arc<PlanProperties> {
+                self.input.properties()
+            }
+
+            fn maintains_input_order(&self) -> Vec<bool> {
+                vec![true]
+            }
+
+            fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+                vec![&self.input]
+            }
+
+            fn apply_expressions(
+                &self,
+                _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+            ) -> Result<TreeNodeRecursion> {
+                Ok(TreeNodeRecursion::Continue)
+            }
+
+            fn with_new_children(
+                self: Arc<Self>,
+                children: Vec<Arc<dyn ExecutionPlan>>,
+            ) -> Result<Arc<dyn ExecutionPlan>> {
+                Ok(Arc::new(Self { input: children.into_iter().next().unwrap_or_else(|| self.input.clone()) }))
+            }
+
+            fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+                self.stream(partition, context)
+            }
+        }
+    };
+}
+
+/// The parts of an aggregation, as many partitions as it had undivided.
+#[derive(Debug)]
+struct Divided {
+    /// Part `i` of partition `p` of `n` is partition `i * n + p`: the rest of a hash by all parts, taken by `n`, is that of
+    /// the hash by `n`.
+    aggregate: Arc<dyn ExecutionPlan>,
+    parts: usize,
+    properties: Arc<PlanProperties>,
+}
+
+impl Divided {
+    fn new(aggregate: Arc<dyn ExecutionPlan>, parts: usize) -> Self {
+        let of_parts = aggregate.properties();
+        let partitioning = match &of_parts.partitioning {
+            Partitioning::Hash(keys, all) => Partitioning::Hash(keys.clone(), all / parts),
+            other => Partitioning::UnknownPartitioning(other.partition_count() / parts),
+        };
+        let properties = Arc::new(of_parts.as_ref().clone().with_partitioning(partitioning));
+        Self { aggregate, parts, properties }
+    }
+}
+
+impl DisplayAs for Divided {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Divided: parts={}", self.parts)
+    }
+}
+
+impl ExecutionPlan for Divided {
+    fn name(&self) -> &str {
+        "Divided"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.aggregate]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let aggregate = children.into_iter().next().unwrap_or_else(|| self.aggregate.clone());
+        Ok(Arc::new(Self::new(aggregate, self.parts)))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let partitions = self.properties.partitioning.partition_count();
+        let held = MemoryConsumer::new(format!("Divided[{partition}]")).with_can_spill(true);
+        let held = held.register(context.memory_pool());
+        let turns = Arc::new(Turns::new(self.parts, partitions));
+        let pool = Together { all: context.memory_pool().clone(), held, turns: turns.clone() };
+        let context = with_pool(&context, Arc::new(pool));
+        let of_part = |part| {
+            let (groups, turns) =
+                (self.aggregate.execute(part * partitions + partition, context.clone())?, turns.clone());
+            let ended = stream::once(async move { turns.end(part) }).filter_map(|()| ready(None));
+            Ok(groups.chain(ended).boxed())
+        };
+        let parts = (0..self.parts).map(of_part).collect::<Result<Vec<_>>>()?;
+        let mut parts = select_all(parts);
+        let groups = stream::poll_fn(move |cx| {
+            *turns.since.lock() = Instant::now();
+            parts.poll_next_unpin(cx)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), groups)))
+    }
+}
+
+/// How the parts of one partition, which compute in one task, give way to others and to each other: one of them at a time gives
+/// what it holds, as those that have spilled need memory for that.
+#[derive(Debug)]
+struct Turns {
+    partitions: usize,
+    turn: Arc<Semaphore>,
+    taken: Vec<Mutex<Option<OwnedSemaphorePermit>>>,
+    /// Since when the task of all parts computes.
+    since: Mutex<Instant>,
+}
+
+impl Turns {
+    fn new(parts: usize, partitions: usize) -> Self {
+        let taken = (0..parts).map(|_| Mutex::default()).collect();
+        Self { partitions, turn: Arc::new(Semaphore::new(1)), taken, since: Mutex::new(Instant::now()) }
+    }
+
+    /// Waits until it is a part's turn.
+    async fn begin(&self, part: usize) {
+        let turn = self.turn.clone().acquire_owned().await.ok();
+        *self.taken[part].lock() = turn;
+    }
+
+    /// Whether all parts together have computed for long enough to give way.
+    fn is_over(&self) -> bool {
+        self.since.lock().elapsed() > SLICE
+    }
+
+    fn have_begun(&self) -> bool {
+        self.turn.available_permits() == 0
+    }
+
+    fn end(&self, part: usize) {
+        self.taken[part].lock().take();
+    }
+}
+
+/// What parts read, which ends for one of them at a time.
+#[derive(Debug)]
+struct EndInTurn {
+    input: Arc<dyn ExecutionPlan>,
+}
+
+passes!(EndInTurn);
+
+impl EndInTurn {
+    fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let turns = context.memory_pool().downcast_ref::<Together>().map(|together| together.turns.clone());
+        let batches = self.input.execute(partition, context)?;
+        let Some(turns) = turns else { return Ok(batches) };
+        let slices = turns.clone();
+        let end = stream::once(async move { turns.begin(partition / turns.partitions).await });
+        let mut batches = batches.chain(end.filter_map(|()| ready(None)).boxed());
+        let batches = stream::poll_fn(move |cx| match slices.is_over() {
+            true => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            false => batches.poll_next_unpin(cx),
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+    }
+}
+
+/// What is dealt to parts: it holds memory of its own.
+#[derive(Debug)]
+struct Apart {
+    input: Arc<dyn ExecutionPlan>,
+}
+
+passes!(Apart);
+
+impl Apart {
+    fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let all = context.memory_pool().downcast_ref::<Together>().map(|together| together.all.clone());
+        let context = all.map_or_else(|| context.clone(), |all| with_pool(&context, all));
+        let batches = paced(self.input.execute(partition, context)?);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+    }
+}
+
+fn with_pool(context: &TaskContext, memory_pool: Arc<dyn MemoryPool>) -> Arc<TaskContext> {
+    Arc::new(TaskContext::new(
+        context.task_id(),
+        context.session_id(),
+        context.session_config().clone(),
+        context.scalar_functions().clone(),
+        context.higher_order_functions().clone(),
+        context.aggregate_functions().clone(),
+        context.window_functions().clone(),
+        Arc::new(RuntimeEnv { memory_pool, ..context.runtime_env().as_ref().clone() }),
+    ))
+}
+
+/// The memory of the parts of one partition: to the pool of all they are one, which has its share however many they are.
+#[derive(Debug)]
+struct Together {
+    all: Arc<dyn MemoryPool>,
+    held: MemoryReservation,
+    turns: Arc<Turns>,
+}
+
+impl fmt::Display for Together {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} parts in {}", self.turns.taken.len(), self.all)
+    }
+}
+
+impl MemoryPool for Together {
+    fn name(&self) -> &str {
+        "together"
+    }
+
+    fn grow(&self, _: &MemoryReservation, additional: usize) {
+        self.held.grow(additional);
+    }
+
+    fn shrink(&self, _: &MemoryReservation, shrink: usize) {
+        self.held.shrink(shrink);
+    }
+
+    /// Where there is no room a part that holds much has to spill; one that holds less than half of what parts hold on
+    /// average goes on: of it little would come, and others are soon to spill. The one whose turn it is reads back what it
+    /// spilled, some rows of each file at a time, and has room for that whatever the others hold.
+    fn try_grow(&self, part: &MemoryReservation, additional: usize) -> Result<()> {
+        self.held.try_grow(additional).or_else(|full| {
+            let few = FEW_BYTES.max(self.held.size() / self.turns.taken.len() / 2);
+            if part.size().saturating_add(additional) > few && !self.turns.have_begun() {
+                return Err(full);
+            }
+            self.held.grow(additional);
+            Ok(())
+        })
+    }
+
+    fn reserved(&self) -> usize {
+        self.held.size()
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        self.all.memory_limit()
+    }
+}
+
+#[cfg(test)]
+mod tests;
