@@ -19,6 +19,7 @@ mod transfer;
 use std::{process::ExitCode, time::Duration};
 
 use clap::Parser;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// After so many tasks a thread looks whether the network has something for it: between them a query may compute for some
 /// milliseconds each.
@@ -32,8 +33,17 @@ fn blocking_threads() -> usize {
     std::thread::available_parallelism().map_or(8, |n| (4 * n.get()).clamp(8, 64))
 }
 
+/// Lets this process have as many files and connections open as it may: shells begin with few.
+fn open_many_files() {
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // It goes on with fewer where that is not granted.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
+}
+
 fn main() -> ExitCode {
     allocator::tune();
+    open_many_files();
     let cli = cli::Cli::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

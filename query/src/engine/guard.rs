@@ -261,14 +261,14 @@ struct Still {
 type User = Option<Arc<str>>;
 
 impl Still {
-    /// Takes out the one that has stood still for longest of the user who has the most of them.
-    fn pop_longest(&mut self) -> Option<Weak<Mutex<Query>>> {
+    /// The one that has stood still for longest of the user who has the most of them.
+    fn longest(&self) -> Option<Arc<Mutex<Query>>> {
         let mut of_users: HashMap<&User, (usize, Reverse<u64>)> = HashMap::new();
         for (number, (user, _)) in &self.queries {
             of_users.entry(user).or_insert((0, Reverse(*number))).0 += 1;
         }
         let (_, Reverse(longest)) = of_users.into_values().max()?;
-        self.queries.remove(&longest).map(|(_, query)| query)
+        self.queries.get(&longest)?.1.upgrade()
     }
 }
 
@@ -307,15 +307,16 @@ impl Stalled {
             locked.stalled = Some(Stands(self.clone(), number));
         }
         let longest = {
-            let mut still = self.0.lock();
+            let still = self.0.lock();
             if still.queries.len() <= still.most {
                 return;
             }
-            still.pop_longest()
+            still.longest()
         };
         // One that is just being polled stands still no longer.
-        if let Some(longest) = longest.and_then(|query| query.upgrade())
+        if let Some(longest) = longest
             && let Some(mut longest) = longest.try_lock()
+            && longest.stalled.is_some()
         {
             longest.end(Error::unavailable("its client took nothing of the answer, and others had to have its memory"));
         }

@@ -4,8 +4,9 @@
 //! at nothing else meanwhile: for hundreds of megabytes that takes seconds, in which a query that was killed goes on
 //! computing. Parts by the hash of the keys hold less each, and are sorted one at a time.
 
-use std::{fmt, sync::Arc, task::Poll, time::Instant};
+use std::{collections::HashMap, fmt, sync::Arc, task::Poll, time::Instant};
 
+use arrow::datatypes::{FieldRef, SchemaRef};
 use datafusion::{
     common::{
         Result,
@@ -43,7 +44,7 @@ use crate::pace::{SLICE, paced};
 
 /// What a part may hold: so much is sorted within some hundredths of a second.
 const PART_BYTES: usize = 16 << 20;
-/// Aggregations of so many rows are not divided.
+/// Aggregations of so many rows are hardly ever divided.
 pub(super) const UNDIVIDED_ROWS: usize = PART_BYTES / 64;
 /// The most parts of an aggregation: each costs a little, however few groups there are.
 const MOST_PARTS: usize = 256;
@@ -52,6 +53,7 @@ const FEW_BYTES: usize = 128 << 10;
 /// What a group takes beside its keys and aggregates; and the text of a key, as a guess.
 const GROUP_BYTES: usize = 24;
 const TEXT_BYTES: usize = 40;
+const USUAL_ROW: usize = 128;
 
 /// Divides aggregations that may hold too much.
 #[derive(Debug)]
@@ -93,6 +95,9 @@ impl DivideGroups {
         if !is_plain || parts < 2 {
             return Ok(Transformed::no(plan));
         }
+        // Dealing mixes the rows of several partitions.
+        let wanted = aggregate.required_input_ordering().into_iter().flatten().next();
+        let is_ordered = wanted.is_some() || aggregate.input().output_ordering().is_some();
         let all = parts * plan.output_partitioning().partition_count();
         let input = aggregate.input();
         let (input, keys) = match aggregate.mode() {
@@ -107,7 +112,12 @@ impl DivideGroups {
                 Some(all) if all.fetch().is_none() => (all.input(), keys.input_exprs()),
                 _ => (input, keys.input_exprs()),
             },
-            AggregateMode::Single | AggregateMode::SinglePartitioned => (input, keys.input_exprs()),
+            AggregateMode::Single => (input, keys.input_exprs()),
+            // By the keys that its input is dealt by already, which are some of its own: those above may rely on that.
+            AggregateMode::SinglePartitioned => match input.output_partitioning() {
+                Partitioning::Hash(keys, _) if !is_ordered => (input, keys.clone()),
+                _ => return Ok(Transformed::no(plan)),
+            },
             AggregateMode::Partial | AggregateMode::PartialReduce => return Ok(Transformed::no(plan)),
         };
         let input = Arc::new(Apart { input: input.clone() });
@@ -117,14 +127,19 @@ impl DivideGroups {
         Ok(Transformed::yes(Arc::new(Divided::new(aggregate, parts))))
     }
 
-    /// Into how many parts each partition of an aggregation is divided.
+    /// Into how many parts each partition of an aggregation is divided: wide rows into fewer, as each part waits for whole
+    /// batches of them.
     fn parts(&self, aggregate: &AggregateExec) -> usize {
-        let width = |field: &Arc<arrow::datatypes::Field>| field.data_type().primitive_width().unwrap_or(TEXT_BYTES);
-        let row = aggregate.schema().fields().iter().map(width).sum::<usize>() + GROUP_BYTES;
+        let width = |schema: SchemaRef| {
+            let of = |field: &FieldRef| field.data_type().primitive_width().unwrap_or(TEXT_BYTES);
+            schema.fields().iter().map(of).sum::<usize>() + GROUP_BYTES
+        };
+        let row = width(aggregate.schema()).max(width(aggregate.input().schema()));
         let bytes = most_rows(aggregate.input()).saturating_mul(row).min(self.memory_bytes);
+        let of_part = self.part_bytes.saturating_mul(row.div_ceil(USUAL_ROW));
         let partitions = aggregate.properties().partitioning.partition_count();
-        let parts = (bytes / self.part_bytes).min(MOST_PARTS) / partitions.max(1);
-        if parts < 2 { 1 } else { parts.next_power_of_two() }
+        let parts = (bytes / of_part).min(MOST_PARTS) / partitions.max(1);
+        parts.checked_ilog2().map_or(1, |doublings| 1 << doublings)
     }
 }
 
@@ -197,7 +212,7 @@ macro_rules! passes {
 
 /// The parts of an aggregation, as many partitions as it had undivided.
 #[derive(Debug)]
-struct Divided {
+pub(super) struct Divided {
     /// Part `i` of partition `p` of `n` is partition `i * n + p`: the rest of a hash by all parts, taken by `n`, is that of
     /// the hash by `n`.
     aggregate: Arc<dyn ExecutionPlan>,
@@ -250,14 +265,17 @@ impl ExecutionPlan for Divided {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let partitions = self.properties.partitioning.partition_count();
-        let held = MemoryConsumer::new(format!("Divided[{partition}]")).with_can_spill(true);
-        let held = held.register(context.memory_pool());
-        let turns = Arc::new(Turns::new(self.parts, partitions));
-        let pool = Together { all: context.memory_pool().clone(), held, turns: turns.clone() };
-        let context = with_pool(&context, Arc::new(pool));
+        let register = |name: &str| {
+            let consumer = MemoryConsumer::new(format!("{name}[{partition}]")).with_can_spill(true);
+            Arc::new(consumer.register(context.memory_pool()))
+        };
+        let queues = Together { outer: context.clone(), held: register("Queues"), part: None };
+        let turns = Arc::new(Turns::new(self.parts, Arc::new(queues)));
+        let held = register("Divided");
         let of_part = |part| {
-            let (groups, turns) =
-                (self.aggregate.execute(part * partitions + partition, context.clone())?, turns.clone());
+            let turns = turns.clone();
+            let pool = Together { outer: context.clone(), held: held.clone(), part: Some((part, turns.clone())) };
+            let groups = self.aggregate.execute(part * partitions + partition, within(&context, Arc::new(pool)))?;
             let ended = stream::once(async move { turns.end(part) }).filter_map(|()| ready(None));
             Ok(groups.chain(ended).boxed())
         };
@@ -275,17 +293,18 @@ impl ExecutionPlan for Divided {
 /// what it holds, as those that have spilled need memory for that.
 #[derive(Debug)]
 struct Turns {
-    partitions: usize,
     turn: Arc<Semaphore>,
     taken: Vec<Mutex<Option<OwnedSemaphorePermit>>>,
     /// Since when the task of all parts computes.
     since: Mutex<Instant>,
+    /// The memory of what waits to be taken by parts.
+    queues: Arc<dyn MemoryPool>,
 }
 
 impl Turns {
-    fn new(parts: usize, partitions: usize) -> Self {
+    fn new(parts: usize, queues: Arc<dyn MemoryPool>) -> Self {
         let taken = (0..parts).map(|_| Mutex::default()).collect();
-        Self { partitions, turn: Arc::new(Semaphore::new(1)), taken, since: Mutex::new(Instant::now()) }
+        Self { turn: Arc::new(Semaphore::new(1)), taken, since: Mutex::new(Instant::now()), queues }
     }
 
     /// Waits until it is a part's turn.
@@ -299,8 +318,9 @@ impl Turns {
         self.since.lock().elapsed() > SLICE
     }
 
-    fn have_begun(&self) -> bool {
-        self.turn.available_permits() == 0
+    /// Whether it is a part's turn.
+    fn has(&self, part: usize) -> bool {
+        self.taken[part].lock().is_some()
     }
 
     fn end(&self, part: usize) {
@@ -318,11 +338,11 @@ passes!(EndInTurn);
 
 impl EndInTurn {
     fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let turns = context.memory_pool().downcast_ref::<Together>().map(|together| together.turns.clone());
-        let batches = self.input.execute(partition, context)?;
-        let Some(turns) = turns else { return Ok(batches) };
+        let part = context.memory_pool().downcast_ref::<Together>().and_then(|together| together.part.clone());
+        let Some((part, turns)) = part else { return self.input.execute(partition, context) };
+        let batches = self.input.execute(partition, within(&context, turns.queues.clone()))?;
         let slices = turns.clone();
-        let end = stream::once(async move { turns.begin(partition / turns.partitions).await });
+        let end = stream::once(async move { turns.begin(part).await });
         let mut batches = batches.chain(end.filter_map(|()| ready(None)).boxed());
         let batches = stream::poll_fn(move |cx| match slices.is_over() {
             true => {
@@ -345,37 +365,40 @@ passes!(Apart);
 
 impl Apart {
     fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let all = context.memory_pool().downcast_ref::<Together>().map(|together| together.all.clone());
-        let context = all.map_or_else(|| context.clone(), |all| with_pool(&context, all));
+        let outer = context.memory_pool().downcast_ref::<Together>().map(|together| together.outer.clone());
+        let context = outer.unwrap_or(context);
         let batches = paced(self.input.execute(partition, context)?);
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }
 }
 
-fn with_pool(context: &TaskContext, memory_pool: Arc<dyn MemoryPool>) -> Arc<TaskContext> {
+/// A context for the operators of a division alone, which call no functions by name.
+fn within(outer: &TaskContext, memory_pool: Arc<dyn MemoryPool>) -> Arc<TaskContext> {
     Arc::new(TaskContext::new(
-        context.task_id(),
-        context.session_id(),
-        context.session_config().clone(),
-        context.scalar_functions().clone(),
-        context.higher_order_functions().clone(),
-        context.aggregate_functions().clone(),
-        context.window_functions().clone(),
-        Arc::new(RuntimeEnv { memory_pool, ..context.runtime_env().as_ref().clone() }),
+        outer.task_id(),
+        outer.session_id(),
+        outer.session_config().clone(),
+        HashMap::new(),
+        HashMap::new(),
+        HashMap::new(),
+        HashMap::new(),
+        Arc::new(RuntimeEnv { memory_pool, ..outer.runtime_env().as_ref().clone() }),
     ))
 }
 
-/// The memory of the parts of one partition: to the pool of all they are one, which has its share however many they are.
+/// The memory of the parts of one partition, or of their queues: to the pool outside they are one, which has its share however
+/// many they are.
 #[derive(Debug)]
 struct Together {
-    all: Arc<dyn MemoryPool>,
-    held: MemoryReservation,
-    turns: Arc<Turns>,
+    outer: Arc<TaskContext>,
+    held: Arc<MemoryReservation>,
+    /// Whose pool it is; `None` for all queues.
+    part: Option<(usize, Arc<Turns>)>,
 }
 
 impl fmt::Display for Together {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} parts in {}", self.turns.taken.len(), self.all)
+        write!(f, "parts in {}", self.outer.memory_pool())
     }
 }
 
@@ -395,10 +418,11 @@ impl MemoryPool for Together {
     /// Where there is no room a part that holds much has to spill; one that holds less than half of what parts hold on
     /// average goes on: of it little would come, and others are soon to spill. The one whose turn it is reads back what it
     /// spilled, some rows of each file at a time, and has room for that whatever the others hold.
-    fn try_grow(&self, part: &MemoryReservation, additional: usize) -> Result<()> {
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         self.held.try_grow(additional).or_else(|full| {
-            let few = FEW_BYTES.max(self.held.size() / self.turns.taken.len() / 2);
-            if part.size().saturating_add(additional) > few && !self.turns.have_begun() {
+            let Some((part, turns)) = &self.part else { return Err(full) };
+            let few = FEW_BYTES.max(self.held.size() / turns.taken.len() / 2);
+            if reservation.size().saturating_add(additional) > few && !turns.has(*part) {
                 return Err(full);
             }
             self.held.grow(additional);
@@ -411,7 +435,7 @@ impl MemoryPool for Together {
     }
 
     fn memory_limit(&self) -> MemoryLimit {
-        self.all.memory_limit()
+        self.outer.memory_pool().memory_limit()
     }
 }
 

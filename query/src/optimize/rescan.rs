@@ -9,15 +9,15 @@ use datafusion::{
 
 use super::{
     SeriesAggregate,
-    divided::{UNDIVIDED_ROWS, most_rows},
+    divided::{Divided, UNDIVIDED_ROWS, most_rows},
 };
 use crate::table::SeriesScan;
 
 /// A plan that reads one table, with a scan of other rows of it in place of its own.
 ///
 /// `None` where it reads in several places, or where the new scan cannot stand in that place: it is divided into another
-/// number of partitions, or not all of it can be aggregated by the levels, or it reads so much that aggregations of it may have
-/// to be [divided](super::divided). Then the query has to be planned anew.
+/// number of partitions, or not all of it can be aggregated by the levels, or one of both reads so much that aggregations of it
+/// may have to be [divided](super::divided). Then the query has to be planned anew.
 ///
 /// # Errors
 /// DataFusion's.
@@ -25,6 +25,9 @@ pub(crate) fn with_scan(
     plan: &Arc<dyn ExecutionPlan>,
     scan: &Arc<dyn ExecutionPlan>,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    if plan.is::<Divided>() {
+        return Ok(None);
+    }
     let child = match plan.children().as_slice() {
         [] => return leaf(plan, scan),
         [child] => with_scan(child, scan)?,

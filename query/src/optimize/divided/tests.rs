@@ -50,6 +50,8 @@ fn context((sources, partitions): (i64, usize), memory_bytes: usize, part_bytes:
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(memory_bytes))).build();
     let mut config = SessionConfig::new().with_target_partitions(partitions);
     config.options_mut().sql_parser.map_string_types_to_utf8view = false;
+    config.options_mut().optimizer.hash_join_single_partition_threshold = 0;
+    config.options_mut().optimizer.hash_join_single_partition_threshold_rows = 0;
     let state = SessionStateBuilder::new_with_default_features()
         .with_config(config)
         .with_runtime_env(Arc::<RuntimeEnv>::new(runtime.unwrap()))
@@ -136,12 +138,17 @@ async fn parts_below_a_join_or_another_aggregation_are_where_it_looks_for_them()
 #[tokio::test]
 async fn parts_have_the_memory_of_one_and_the_larger_ones_spill() {
     let all: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(10 * FEW_BYTES));
-    let other = MemoryConsumer::new("other").with_can_spill(true).register(&all);
-    let held = MemoryConsumer::new("parts").with_can_spill(true).register(&all);
-    let together: Arc<dyn MemoryPool> =
-        Arc::new(Together { all: all.clone(), held, turns: Arc::new(Turns::new(4, 1)) });
-    let part = |n: i32| MemoryConsumer::new(format!("{n}")).with_can_spill(true).register(&together);
-    let parts: Vec<_> = (0..4).map(part).collect();
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(all.clone()).build().unwrap();
+    let outer = Arc::new(TaskContext::default().with_runtime(Arc::new(runtime)));
+    let spills = |name: &str, pool: &Arc<dyn MemoryPool>| MemoryConsumer::new(name).with_can_spill(true).register(pool);
+    let other = spills("other", &all);
+    let held = Arc::new(spills("parts", &all));
+    let turns = Arc::new(Turns::new(4, all.clone()));
+    let pools: Vec<Arc<dyn MemoryPool>> = (0..4)
+        .map(|part| Together { outer: outer.clone(), held: held.clone(), part: Some((part, turns.clone())) })
+        .map(|pool| Arc::new(pool) as _)
+        .collect();
+    let parts: Vec<_> = pools.iter().map(|pool| spills("part", pool)).collect();
     // Both have half of it, however many parts there are.
     other.try_grow(5 * FEW_BYTES).unwrap();
     parts[0].try_grow(3 * FEW_BYTES).unwrap();
@@ -149,9 +156,49 @@ async fn parts_have_the_memory_of_one_and_the_larger_ones_spill() {
     parts[0].try_grow(1).unwrap_err();
     parts[2].try_grow(FEW_BYTES).unwrap();
     parts[2].try_grow(1).unwrap_err();
-    assert_eq!((together.reserved(), all.reserved()), (6 * FEW_BYTES, 11 * FEW_BYTES));
+    assert_eq!((held.size(), all.reserved()), (6 * FEW_BYTES, 11 * FEW_BYTES));
+    // Queues have no room of their own.
+    let queues: Arc<dyn MemoryPool> = Arc::new(Together { outer, held: held.clone(), part: None });
+    spills("queue", &queues).try_grow(1).unwrap_err();
+    // Whose turn it is has room, and it alone.
+    turns.begin(1).await;
+    parts[1].try_grow(FEW_BYTES).unwrap();
+    parts[0].try_grow(1).unwrap_err();
+    turns.end(1);
+    parts[1].try_grow(1).unwrap_err();
     parts[0].free();
-    parts[2].try_grow(2 * FEW_BYTES).unwrap();
+    parts[2].try_grow(FEW_BYTES).unwrap();
     drop(parts);
-    assert_eq!((together.reserved(), all.reserved()), (0, 5 * FEW_BYTES));
+    assert_eq!((held.size(), all.reserved()), (0, 5 * FEW_BYTES));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_keep_what_those_above_rely_on() {
+    let mut values = BTreeMap::<String, BTreeSet<i64>>::new();
+    for (key, value) in (0..ROWS).map(row) {
+        values.entry(key).or_default().insert(value);
+    }
+    let some = |key: &String| values[key].first().is_some_and(|least| *least < 100);
+    let few = "(select distinct k from t where v < 100)";
+    for partitions in [2, 4, 5] {
+        for part_bytes in [512 << 10, 1 << 20, 2 << 20, LARGE] {
+            let context = context((2, partitions), LARGE, part_bytes);
+            // Groups by (k, v) within what a join has dealt by k, and windows by k above them.
+            let windows = format!("select a.k, a.v from t a join {few} b on a.k = b.k group by a.k, a.v");
+            let windows = format!("select k, v, count(*) over (partition by k) from ({windows})");
+            let of_key =
+                |(k, v): (&String, &BTreeSet<i64>)| v.iter().map(|one| (k.clone(), *one, v.len() as i64)).collect();
+            let expected = values.iter().filter(|(k, _)| some(k)).flat_map(|group| -> Vec<_> { of_key(group) });
+            let (plan, rows, _) = run(&context, &windows).await;
+            assert!(rows == expected.collect(), "{} rows, {partitions} partitions, {part_bytes}\n{plan}", rows.len());
+            assert!(partitions < 4 || plan.contains("mode=SinglePartitioned"), "{plan}");
+
+            let ordered = "select a.k, array_agg(a.v order by a.v)[1], array_agg(a.v order by a.v)[-1]";
+            let ordered = format!("{ordered} from t a join {few} b on a.k = b.k group by a.k");
+            let ends = |(k, v): (&String, &BTreeSet<i64>)| Some((k.clone(), *v.first()?, *v.last()?));
+            let expected: BTreeSet<_> = values.iter().filter(|(k, _)| some(k)).filter_map(ends).collect();
+            let (plan, rows, _) = run(&context, &ordered).await;
+            assert!(rows == expected, "{} rows, {partitions} partitions, {part_bytes}\n{plan}", rows.len());
+        }
+    }
 }
