@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Room → rooms that it may use at run time (ARCHITECTURE.md).
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("tidelake-format", &[]),
     ("tidelake-ingest", &["tidelake-format"]),
     ("tidelake-query", &["tidelake-format"]),
@@ -20,6 +20,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("tidelake-powerloss", &[]),
     ("tidelake-simulation", &["tidelake-format", "tidelake-ingest", "tidelake-query"]),
     ("xtask", &[]),
+    ("fastant", &[]),
     ("tidelake-fuzz", &["tidelake-format", "tidelake-ingest", "tidelake-query"]),
 ];
 
