@@ -41,7 +41,7 @@ def load(server, table, rows):
             writer.done_writing()
             reader.read()
     client.close()
-    status, _, body = server.post("/api/v1/compact?until=fold", "", 300)
+    status, _, body = server.post("/api/v1/compact?until=fold", "", 300 + rows // 1_000_000)
     expect(status == 200, f"{status}: {body}")
     found = server.sql(f"select count(*) from data.{table}", 120)
     expect(found == [[rows]], f"{found} rows after {rows} were sent")
