@@ -1,5 +1,7 @@
 # A root in a bucket and what works on it. Each part can be left out; defaults are those of the modules.
 
+data "aws_region" "current" {}
+
 module "storage" {
   source = "./modules/storage"
 
@@ -15,6 +17,17 @@ module "storage" {
   replicate_to    = var.storage.replicate_to
   noncurrent_days = var.storage.noncurrent_days
   tags            = var.tags
+}
+
+# Functions in a VPC reach S3 by it, at no cost, and need no NAT gateway for that.
+resource "aws_vpc_endpoint" "s3" {
+  count = length(try(var.vpc.s3_endpoint_route_tables, [])) > 0 ? 1 : 0
+
+  vpc_id            = var.vpc.vpc_id
+  vpc_endpoint_type = "Gateway"
+  service_name      = "com.amazonaws.${data.aws_region.current.name}.s3"
+  route_table_ids   = var.vpc.s3_endpoint_route_tables
+  tags              = var.tags
 }
 
 module "ingest" {
@@ -77,6 +90,14 @@ module "queue" {
   tags                   = var.tags
 }
 
+locals {
+  # Null takes the default, as everywhere in this module, so there is a word for a schedule of null.
+  schedules = {
+    collect = try(coalesce(var.compaction.collect_schedule, "rate(1 hour)"), null)
+    sweep   = try(coalesce(var.compaction.sweep_schedule, "rate(1 day)"), null)
+  }
+}
+
 module "compaction" {
   source = "./modules/compaction"
   count  = var.compaction == null ? 0 : 1
@@ -86,6 +107,8 @@ module "compaction" {
   package              = "${var.packages}/compact.zip"
   architecture         = var.architecture
   schedule             = var.compaction.on_demand_only ? null : coalesce(var.compaction.schedule, "rate(1 minute)")
+  collect_schedule     = local.schedules.collect == "never" ? null : local.schedules.collect
+  sweep_schedule       = local.schedules.sweep == "never" ? null : local.schedules.sweep
   continues            = var.compaction.continues
   memory               = var.compaction.memory
   timeout              = var.compaction.timeout
@@ -178,6 +201,7 @@ module "observability" {
   name               = var.name
   functions          = { for name, part in local.functions : name => part.function }
   compaction         = var.compaction == null ? null : "compact"
+  compaction_seconds = try(coalesce(var.observability.compaction_seconds, one(module.compaction[*].interval_seconds)), null)
   stream_reader      = try(var.queue.kinesis_stream_arn, null) == null ? null : "ingest-queue"
   queue_name         = one(module.queue[*].queue_name)
   dead_letters       = { for part in module.queue : "ingest-queue" => part.dead_letter_name }

@@ -44,7 +44,7 @@ variable "storage" {
     lifecycle_rules = optional(bool)
     results_days    = optional(number)
     tiers           = optional(list(object({ days = number, class = string })))
-    replicate_to    = optional(object({ bucket_arn = string, kms_key_arn = optional(string) }))
+    replicate_to    = optional(object({ bucket_arn = string, kms_key_arn = optional(string), time_control = optional(bool) }))
     noncurrent_days = optional(number)
   })
   default  = {}
@@ -96,9 +96,11 @@ variable "queue" {
 }
 
 variable "compaction" {
-  description = "Folding, merging, retention, collection: see the variables of [compaction](modules/compaction/README.md). `on_demand_only` is a schedule of null. Null leaves it out, for where servers compact."
+  description = "Folding, merging, retention, collection: see the variables of [compaction](modules/compaction/README.md). `on_demand_only` is a schedule of null, and `never` one of null for `collect_schedule` or `sweep_schedule`. Null leaves it out, for where servers compact."
   type = object({
     schedule             = optional(string)
+    collect_schedule     = optional(string)
+    sweep_schedule       = optional(string)
     on_demand_only       = optional(bool, false)
     continues            = optional(bool)
     memory               = optional(number)
@@ -165,6 +167,7 @@ variable "observability" {
     alarms             = optional(bool)
     email              = optional(string)
     lag_seconds        = optional(number)
+    compaction_seconds = optional(number)
     near_timeout       = optional(number)
     stream_age_seconds = optional(number)
     dashboard          = optional(bool)
@@ -172,6 +175,11 @@ variable "observability" {
     budget_tag         = optional(object({ key = string, value = string }))
   })
   default = null
+
+  validation {
+    condition     = var.observability == null || try(var.observability.alarms, null) == false || try(var.observability.compaction_seconds, null) != null || !startswith(try(coalesce(var.compaction.schedule, "-"), "-"), "cron") || try(var.compaction.on_demand_only, false)
+    error_message = "A schedule of cron(…) does not say how far its runs lie apart: set compaction_seconds to the longest such time, so that alarms know when compaction is late."
+  }
 }
 
 variable "log_level" {
@@ -179,6 +187,11 @@ variable "log_level" {
   type        = string
   default     = "info"
   nullable    = false
+
+  validation {
+    condition     = alltrue([for part in split(",", lower(var.log_level)) : can(regex("^(([a-z0-9_:-]+|[a-z0-9_:-]*\\[[^\\],]*\\])=)?(off|error|warn|info|debug|trace)$", part))])
+    error_message = "A level is error, warn, info, debug, trace or off; several for parts of the program are written like info,tidelake_ingest=debug."
+  }
 }
 
 variable "log_retention_days" {
@@ -186,6 +199,11 @@ variable "log_retention_days" {
   type        = number
   default     = 30
   nullable    = false
+
+  validation {
+    condition     = contains([1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653], var.log_retention_days)
+    error_message = "CloudWatch keeps logs for 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731 or 1096 days, or whole years from 5 to 10."
+  }
 }
 
 variable "tracing" {
@@ -196,9 +214,29 @@ variable "tracing" {
 }
 
 variable "vpc" {
-  description = "Subnets and security groups that the functions run in; none by default. They then reach S3 only through an endpoint or a NAT gateway."
-  type        = object({ subnet_ids = list(string), security_group_ids = list(string) })
-  default     = null
+  description = "Subnets and security groups that the functions run in; none by default. They then reach S3 only through an endpoint or a NAT gateway: `s3_endpoint_route_tables` are the route tables of the subnets, in `vpc_id`, that get a gateway endpoint, which costs nothing. See [in a VPC](#in-a-vpc)."
+  type = object({
+    subnet_ids               = list(string)
+    security_group_ids       = list(string)
+    vpc_id                   = optional(string)
+    s3_endpoint_route_tables = optional(list(string), [])
+  })
+  default = null
+
+  validation {
+    condition     = length(try(var.vpc.s3_endpoint_route_tables, [])) == 0 || can(regex("^vpc-", var.vpc.vpc_id))
+    error_message = "An endpoint of S3 is made in a VPC: vpc_id has to name that of the route tables, vpc-…."
+  }
+
+  validation {
+    condition     = alltrue([for id in try(var.vpc.s3_endpoint_route_tables, []) : startswith(id, "rtb-")])
+    error_message = "A route table is named by its id, rtb-…."
+  }
+
+  validation {
+    condition     = length(setintersection(try(var.vpc.s3_endpoint_route_tables, []), try(var.flight.s3_endpoint_route_tables, null) == null ? [] : var.flight.s3_endpoint_route_tables)) == 0
+    error_message = "A route table can have one endpoint of S3: name it for flight or for vpc, not for both."
+  }
 }
 
 variable "tags" {
@@ -206,4 +244,9 @@ variable "tags" {
   type        = map(string)
   default     = {}
   nullable    = false
+
+  validation {
+    condition     = length(var.tags) <= 50 && alltrue([for key, value in var.tags : length(key) >= 1 && length(key) <= 128 && length(value) <= 256 && !startswith(lower(key), "aws:")])
+    error_message = "A resource has at most 50 tags: keys of 1 to 128 characters that do not begin with aws:, values of at most 256."
+  }
 }

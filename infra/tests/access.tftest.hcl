@@ -72,3 +72,17 @@ run "a_key_is_used_and_no_more" {
     error_message = "All decrypt and encrypt with the key."
   }
 }
+
+run "what_is_no_bucket_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/access"
+  }
+
+  variables {
+    store = { url = "s3://bucket/root", bucket_arn = "arn:aws:s3:::bucket/*", prefix = "root" }
+  }
+
+  expect_failures = [var.store]
+}

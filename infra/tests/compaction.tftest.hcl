@@ -77,3 +77,96 @@ run "a_wrong_schedule_is_refused" {
 
   expect_failures = [var.schedule]
 }
+
+run "one_minute_has_no_plural" {
+  command = plan
+
+  module {
+    source = "./modules/compaction"
+  }
+
+  variables {
+    schedule = "rate(1 minutes)"
+  }
+
+  expect_failures = [var.schedule]
+}
+
+run "never_is_no_rate" {
+  command = plan
+
+  module {
+    source = "./modules/compaction"
+  }
+
+  variables {
+    schedule         = "rate(0 minutes)"
+    collect_schedule = "rate(1 hours)"
+    sweep_schedule   = "cron(0 3 * * * *)"
+  }
+
+  expect_failures = [var.schedule, var.collect_schedule, var.sweep_schedule]
+}
+
+run "a_rate_says_how_far_runs_lie_apart" {
+  module {
+    source = "./modules/compaction"
+  }
+
+  variables {
+    schedule         = "rate(10 minutes)"
+    collect_schedule = null
+    sweep_schedule   = "cron(0 3 ? * SUN *)"
+  }
+
+  assert {
+    condition     = output.interval_seconds == 600
+    error_message = "Alarms know when a run is late."
+  }
+
+  assert {
+    condition     = jsonencode(keys(aws_cloudwatch_event_rule.schedule)) == jsonencode(["compact", "sweep"])
+    error_message = "Garbage is not collected each hour; on Sundays it is looked for."
+  }
+}
+
+run "cron_does_not_say_how_far_runs_lie_apart" {
+  module {
+    source = "./modules/compaction"
+  }
+
+  variables {
+    schedule = "cron(0/30 6-20 * * ? *)"
+  }
+
+  assert {
+    condition     = output.interval_seconds == null
+    error_message = "Nothing is guessed."
+  }
+}
+
+run "wrong_values_are_refused" {
+  command = plan
+
+  module {
+    source = "./modules/compaction"
+  }
+
+  variables {
+    name                 = ""
+    store                = { url = "s3://bucket/root", bucket_arn = "bucket", prefix = "root" }
+    package              = "compact"
+    architecture         = "riscv64"
+    memory               = 20000
+    timeout              = 10
+    reserved_concurrency = -2
+    log_level            = "verbose"
+    log_retention_days   = 2
+    vpc                  = { subnet_ids = ["10.0.0.0/24"], security_group_ids = ["sg-1"] }
+  }
+
+  expect_failures = [
+    var.name, var.store, var.package, var.architecture, var.memory, var.timeout, var.reserved_concurrency, var.log_level, var.log_retention_days,
+    var.vpc,
+  ]
+}

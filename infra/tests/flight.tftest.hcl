@@ -29,12 +29,13 @@ run "tasks_without_rights_of_the_system_behind_tls" {
     condition = jsonencode(output.environment) == jsonencode({
       AWS_REGION               = "us-east-1"
       TIDELAKE_AUTH            = "on"
-      TIDELAKE_DISK_CACHE      = "/tmp/cache"
+      TIDELAKE_DISK_CACHE      = "/var/lib/tidelake/disk/cache"
       TIDELAKE_DISK_CACHE_SIZE = "10GiB"
       TIDELAKE_LISTEN          = "0.0.0.0:8086"
       TIDELAKE_LOG             = "info"
       TIDELAKE_LOG_FORMAT      = "json"
       TIDELAKE_STORE           = "s3://bucket/root"
+      TMPDIR                   = "/var/lib/tidelake/disk"
     })
     error_message = "The server listens to the load balancer and logs JSON."
   }
@@ -82,6 +83,28 @@ run "tasks_without_rights_of_the_system_behind_tls" {
   assert {
     condition     = length(aws_service_discovery_service.this) == 1 && length(aws_ecs_service.this.service_registries) == 1 && length(aws_vpc_endpoint.s3) == 0 && length(aws_route53_record.this) == 0
     error_message = "Tasks are listed by Cloud Map; nobody asked for an endpoint and a name."
+  }
+}
+
+run "the_disk_is_the_servers" {
+  module {
+    source = "./modules/flight"
+  }
+
+  assert {
+    condition = alltrue([
+      for mount in jsondecode(aws_ecs_task_definition.this.container_definitions)[0].mountPoints :
+      mount.containerPath == one(regex("(?m)^VOLUME (\\S+)$", file("image/Dockerfile"))) && startswith(output.environment.TIDELAKE_DISK_CACHE, "${mount.containerPath}/") && output.environment.TMPDIR == mount.containerPath && !mount.readOnly
+    ])
+    error_message = "The task's disk lies where the image declares a volume, which Fargate would otherwise give to root."
+  }
+
+  assert {
+    condition = (
+      regex("--chown=(\\S+) /made/ (\\S+)/\n", file("image/Dockerfile"))[0] == jsondecode(aws_ecs_task_definition.this.container_definitions)[0].user
+      && output.environment.TMPDIR == "${regex("--chown=(\\S+) /made/ (\\S+)/\n", file("image/Dockerfile"))[1]}/disk"
+    )
+    error_message = "The directory of the image belongs to the user of the task."
   }
 }
 
@@ -180,6 +203,32 @@ run "wrong_values_are_refused" {
   expect_failures = [
     var.auth, var.admin_password_secret_arn, var.image, var.cpu, var.max_tasks, var.certificate_arn, var.hostname, var.direct_cidrs, var.disk_gib,
     var.subnet_ids,
+  ]
+}
+
+run "what_is_no_id_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/flight"
+  }
+
+  variables {
+    store                    = { url = "s3://bucket/root", bucket_arn = "bucket", prefix = "root" }
+    vpc_id                   = "10.0.0.0/16"
+    subnet_ids               = ["10.0.0.0/24"]
+    load_balancer_subnet_ids = []
+    zone_id                  = "example.com"
+    s3_endpoint_route_tables = ["main"]
+    environment              = { "TIDELAKE-LOG" = "debug" }
+    log_level                = "info,loud"
+    log_retention_days       = 2
+    tags                     = { "aws:name" = "tidelake" }
+  }
+
+  expect_failures = [
+    var.store, var.vpc_id, var.subnet_ids, var.load_balancer_subnet_ids, var.zone_id, var.s3_endpoint_route_tables, var.environment, var.log_level,
+    var.log_retention_days, var.tags,
   ]
 }
 

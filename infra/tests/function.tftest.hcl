@@ -251,3 +251,19 @@ run "wrong_sizes_are_refused" {
     var.url,
   ]
 }
+
+run "what_lambda_refuses_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    description = join("", [for _ in range(257) : "x"])
+    environment = { "1_STORE" = "s3://b/k" }
+    tags        = { "aws:name" = "tidelake" }
+  }
+
+  expect_failures = [var.description, var.environment, var.tags]
+}

@@ -57,6 +57,69 @@ run "tokens_are_read_from_one_secret" {
   }
 }
 
+run "a_body_may_have_a_quarter_of_the_memory" {
+  module {
+    source = "./modules/ingest"
+  }
+
+  variables {
+    memory   = 512
+    max_body = "128MiB"
+  }
+
+  assert {
+    condition     = output.environment.TIDELAKE_MAX_BODY == "128MiB"
+    error_message = "It is as large as the function accepts."
+  }
+}
+
+run "a_larger_body_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/ingest"
+  }
+
+  variables {
+    memory   = 512
+    max_body = "131073KiB"
+  }
+
+  expect_failures = [var.max_body]
+}
+
+run "a_body_of_a_gibibyte_is_refused_with_any_memory" {
+  command = plan
+
+  module {
+    source = "./modules/ingest"
+  }
+
+  variables {
+    memory   = 10240
+    max_body = "1GiB"
+  }
+
+  expect_failures = [var.max_body]
+}
+
+run "a_small_function_takes_what_is_usual" {
+  module {
+    source = "./modules/ingest"
+  }
+
+  variables {
+    memory    = 128
+    max_body  = "16MiB"
+    log_level = "WARN,tidelake_ingest=debug,tidelake::audit=off"
+  }
+
+  assert {
+    condition     = output.environment.TIDELAKE_MAX_BODY == "16MiB" && output.environment.TIDELAKE_LOG == "WARN,tidelake_ingest=debug,tidelake::audit=off"
+    error_message = "Sixteen MiB are accepted with any memory, and levels for parts of the program are."
+  }
+}
+
 run "users_of_the_root_come_in_by_their_names" {
   module {
     source = "./modules/ingest"
@@ -111,12 +174,38 @@ run "wrong_values_are_refused" {
   }
 
   variables {
-    token_secret_arn = "tokens"
-    max_body         = "16 MB"
-    timeout          = 1
+    name                     = "ingest http"
+    store                    = { url = "s3://bucket/root", bucket_arn = "arn:aws:s3:::bucket", prefix = "other" }
+    package                  = "s3://artifacts"
+    architecture             = "riscv64"
+    reserved_concurrency     = 0.5
+    token_secret_arn         = "tokens"
+    token_secret_kms_key_arn = "k"
+    max_body                 = "16 MB"
+    timeout                  = 1
+    log_level                = "tidelake_ingest=loud"
+    log_retention_days       = 2
+    vpc                      = { subnet_ids = ["subnet-1"], security_group_ids = ["default"] }
   }
 
-  expect_failures = [var.token_secret_arn, var.max_body, var.timeout]
+  expect_failures = [
+    var.name, var.store, var.package, var.architecture, var.reserved_concurrency, var.token_secret_arn, var.token_secret_kms_key_arn,
+    var.max_body, var.timeout, var.log_level, var.log_retention_days, var.vpc,
+  ]
+}
+
+run "too_little_memory_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/ingest"
+  }
+
+  variables {
+    memory = 64
+  }
+
+  expect_failures = [var.memory]
 }
 
 run "another_way_to_ask_is_refused" {

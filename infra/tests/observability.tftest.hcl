@@ -28,6 +28,7 @@ run "each_function_has_its_alarms" {
       "t-ingest-http-failures",
       "t-ingest-http-throttles",
       "t-ingest-queue-dead-not-empty",
+      "tidelake-compaction-silent",
       "tidelake-corrupt",
       "tidelake-log-lag",
     ])
@@ -52,6 +53,11 @@ run "each_function_has_its_alarms" {
   assert {
     condition     = aws_cloudwatch_metric_alarm.lag[0].namespace == "Tidelake" && aws_cloudwatch_metric_alarm.lag[0].metric_name == "LogLagSeconds" && aws_cloudwatch_metric_alarm.lag[0].dimensions.FunctionName == "t-compact" && aws_cloudwatch_metric_alarm.lag[0].threshold == 900 && aws_cloudwatch_metric_alarm.lag[0].treat_missing_data == "notBreaching"
     error_message = "A log that falls behind rings; one of which nothing is said does not."
+  }
+
+  assert {
+    condition     = alltrue([for alarm in concat(aws_cloudwatch_metric_alarm.lag, aws_cloudwatch_metric_alarm.silence) : alarm.period == 300 && alarm.evaluation_periods == 3])
+    error_message = "With a run each minute, both ring after a quarter of an hour."
   }
 
   assert {
@@ -92,6 +98,91 @@ run "each_function_has_its_alarms" {
   assert {
     condition     = length(aws_budgets_budget.this) == 0
     error_message = "Nobody asked for a budget."
+  }
+}
+
+run "a_run_each_ten_minutes_can_be_late" {
+  module {
+    source = "./modules/observability"
+  }
+
+  variables {
+    compaction_seconds = 600
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.lag[0].period == 1200 && aws_cloudwatch_metric_alarm.lag[0].evaluation_periods == 2
+    error_message = "Each period has a run, so that the log can be behind in two of them."
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.silence[0].period == 600 && aws_cloudwatch_metric_alarm.silence[0].evaluation_periods == 3 && strcontains(aws_cloudwatch_metric_alarm.silence[0].alarm_description, "for 30 minutes")
+    error_message = "Three runs that did not come ring."
+  }
+}
+
+run "a_run_each_day_can_be_late" {
+  module {
+    source = "./modules/observability"
+  }
+
+  variables {
+    compaction_seconds = 86400
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.lag[0].period == 86400 && aws_cloudwatch_metric_alarm.lag[0].evaluation_periods == 1
+    error_message = "One run that leaves the log behind rings."
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.silence[0].period * aws_cloudwatch_metric_alarm.silence[0].evaluation_periods == 3 * 86400
+    error_message = "Three days without a run ring."
+  }
+}
+
+run "the_longest_schedule_that_cloudwatch_can_watch" {
+  module {
+    source = "./modules/observability"
+  }
+
+  variables {
+    compaction_seconds = 172800
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.silence[0].period == 86400 && aws_cloudwatch_metric_alarm.silence[0].evaluation_periods == 6
+    error_message = "CloudWatch looks back seven days at most."
+  }
+}
+
+run "compaction_on_demand_is_not_late" {
+  module {
+    source = "./modules/observability"
+  }
+
+  variables {
+    compaction_seconds = null
+  }
+
+  assert {
+    condition     = length(aws_cloudwatch_metric_alarm.lag) == 0 && length(aws_cloudwatch_metric_alarm.silence) == 0 && contains(output.alarms, "t-compact-errors")
+    error_message = "What nobody starts is not missed; its errors ring."
+  }
+}
+
+run "a_run_each_week_is_not_watched" {
+  module {
+    source = "./modules/observability"
+  }
+
+  variables {
+    compaction_seconds = 604800
+  }
+
+  assert {
+    condition     = length(aws_cloudwatch_metric_alarm.lag) == 0 && length(aws_cloudwatch_metric_alarm.silence) == 0
+    error_message = "CloudWatch cannot look back so far."
   }
 }
 
@@ -169,4 +260,26 @@ run "wrong_values_are_refused" {
   }
 
   expect_failures = [var.compaction, var.email, var.lag_seconds, var.near_timeout, var.stream_age_seconds]
+}
+
+run "what_is_no_name_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/observability"
+  }
+
+  variables {
+    name               = "tide lake"
+    functions          = { compact = { name = "compact", timeout = 0, log_group = "/aws/lambda/compact" } }
+    queue_name         = "https://sqs.us-east-1.amazonaws.com/123456789012/queue"
+    dead_letters       = { queue = "a.b" }
+    compaction_seconds = 90
+    budget_tag         = { key = "", value = "tidelake" }
+    tags               = { "aws:name" = "tidelake" }
+  }
+
+  expect_failures = [
+    var.name, var.functions, var.queue_name, var.dead_letters, var.compaction_seconds, var.budget_tag, var.tags,
+  ]
 }

@@ -296,3 +296,107 @@ run "one_key_for_two_buckets_is_refused" {
 
   expect_failures = [var.replicate_to]
 }
+
+run "tiers_are_listed_by_age" {
+  command = plan
+
+  module {
+    source = "./modules/storage"
+  }
+
+  variables {
+    tiers = [{ days = 90, class = "STANDARD_IA" }, { days = 60, class = "GLACIER_IR" }]
+  }
+
+  expect_failures = [var.tiers]
+}
+
+run "two_tiers_of_one_age_are_refused" {
+  command = plan
+
+  module {
+    source = "./modules/storage"
+  }
+
+  variables {
+    tiers = [{ days = 90, class = "INTELLIGENT_TIERING" }, { days = 90, class = "GLACIER_IR" }]
+  }
+
+  expect_failures = [var.tiers]
+}
+
+run "files_do_not_go_back_to_a_warmer_class" {
+  command = plan
+
+  module {
+    source = "./modules/storage"
+  }
+
+  variables {
+    tiers = [{ days = 30, class = "INTELLIGENT_TIERING" }, { days = 90, class = "STANDARD_IA" }]
+  }
+
+  expect_failures = [var.tiers]
+}
+
+run "standard_ia_is_for_thirty_days" {
+  command = plan
+
+  module {
+    source = "./modules/storage"
+  }
+
+  variables {
+    tiers = [{ days = 30, class = "STANDARD_IA" }, { days = 45, class = "GLACIER_IR" }]
+  }
+
+  expect_failures = [var.tiers]
+}
+
+run "all_tiers_one_after_the_other" {
+  module {
+    source = "./modules/storage"
+  }
+
+  variables {
+    tiers = [{ days = 30, class = "STANDARD_IA" }, { days = 60, class = "INTELLIGENT_TIERING" }, { days = 90, class = "GLACIER_IR" }]
+  }
+
+  assert {
+    condition     = length(aws_s3_bucket_lifecycle_configuration.this[0].rule[2].transition) == 3
+    error_message = "Files get colder with age."
+  }
+}
+
+run "replication_can_be_held_to_time" {
+  module {
+    source = "./modules/storage"
+  }
+
+  variables {
+    replicate_to = { bucket_arn = "arn:aws:s3:::copy", time_control = true }
+  }
+
+  assert {
+    condition = alltrue([
+      for destination in aws_s3_bucket_replication_configuration.this[0].rule[0].destination :
+      destination.replication_time[0].time[0].minutes == 15 && destination.metrics[0].event_threshold[0].minutes == 15
+    ])
+    error_message = "S3 copies within a quarter of an hour, and says how far it is."
+  }
+}
+
+run "what_is_no_bucket_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/storage"
+  }
+
+  variables {
+    replicate_to = { bucket_arn = "copy" }
+    tags         = { "aws:name" = "tidelake" }
+  }
+
+  expect_failures = [var.replicate_to, var.tags]
+}

@@ -2,6 +2,11 @@ variable "region" {
   description = "Region of AWS."
   type        = string
   default     = "us-east-1"
+
+  validation {
+    condition     = can(regex("^[a-z]{2}(-[a-z]+)+-[0-9]+$", var.region))
+    error_message = "A region is written like us-east-1."
+  }
 }
 
 variable "name" {

@@ -2,6 +2,11 @@ variable "region" {
   description = "Region of AWS."
   type        = string
   default     = "us-east-1"
+
+  validation {
+    condition     = can(regex("^[a-z]{2}(-[a-z]+)+-[0-9]+$", var.region))
+    error_message = "A region is written like us-east-1."
+  }
 }
 
 variable "name" {
@@ -30,5 +35,10 @@ variable "replica_region" {
   validation {
     condition     = var.replica_region != var.region
     error_message = "The copy is in another region."
+  }
+
+  validation {
+    condition     = can(regex("^[a-z]{2}(-[a-z]+)+-[0-9]+$", var.replica_region))
+    error_message = "A region is written like us-west-2."
   }
 }

@@ -15,9 +15,9 @@ use tidelake_format::{Error, Result, layout, store::Store};
 /// How long a link works. The object goes later, by the rule of the bucket for `results/`.
 const VALID: Duration = Duration::from_secs(15 * 60);
 
-/// The most of an answer that the platform hands on is 6 MB of JSON, in which the body is text or base64.
-const TEXT: usize = 5 << 20;
-const BINARY: usize = 4 << 20;
+/// The most of a body within the JSON that an answer is on its way, in which it is a text or base64: the platform hands on 6 MiB,
+/// with the headers.
+const MOST: usize = (6 << 20) - (256 << 10);
 
 /// Where large answers go.
 #[derive(Debug, Clone)]
@@ -39,15 +39,15 @@ impl Results {
         let (parts, body) = response.into_parts();
         let content_type = parts.headers.get(header::CONTENT_TYPE).cloned();
         let content_type = content_type.and_then(|value| value.to_str().ok().map(str::to_owned)).unwrap_or_default();
-        let is_text = content_type.is_empty() || content_type.starts_with("text/") || content_type.contains("json");
-        let limit = if is_text { TEXT } else { BINARY };
+        let is_text = content_type.is_empty()
+            || ["text/", "application/json"].iter().any(|media| content_type.starts_with(media));
         let broken = |e: axum::Error| Error::internal("an answer broke off").with("reason", &e).source(e);
         let mut rest = body.into_data_stream().map_err(broken).boxed();
         let (mut begun, mut bytes) = (Vec::new(), 0);
         while let Some(piece) = rest.try_next().await? {
-            bytes += piece.len();
+            bytes += if is_text { in_json(&piece) } else { piece.len() };
             begun.push(piece);
-            if bytes > limit {
+            if (if is_text { bytes } else { bytes.div_ceil(3) * 4 }) > MOST {
                 let whole = stream::iter(begun.into_iter().map(Ok)).chain(rest);
                 return self.put(whole.boxed(), &content_type).await;
             }
@@ -67,6 +67,16 @@ impl Results {
     }
 }
 
+/// The bytes of a piece of a text within JSON.
+fn in_json(text: &[u8]) -> usize {
+    let of = |byte: &u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,
+        ..0x20 => 6,
+        _ => 1,
+    };
+    text.iter().map(of).sum()
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -75,6 +85,25 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn texts_are_counted_as_json_has_them() {
+        let all: String = (0..=0x2ff).filter_map(char::from_u32).collect();
+        assert_eq!(in_json(all.as_bytes()) + 2, serde_json::to_string(&all).unwrap().len());
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_grows_on_its_way_beyond_the_limit_goes_into_the_store() {
+        for (content_type, row, bytes) in
+            [("text/csv; charset=utf-8", "1\n", MOST / 3 * 2 + 2), ("application/x-ndjson", "[]", MOST / 4 * 3 + 2)]
+        {
+            let store = Store::in_memory();
+            let body = row.repeat(bytes / 2);
+            let response = ([(header::CONTENT_TYPE, content_type)], body).into_response();
+            assert!(Results::new(store.clone()).within_limit(response).await.is_err(), "no link is signed");
+            assert_eq!(store.list(layout::RESULTS).await.unwrap().len(), 1, "{content_type}");
+        }
+    }
+
     fn answer(content_type: &'static str, bytes: usize) -> Response {
         ([(header::CONTENT_TYPE, content_type), (header::ETAG, "kept")], vec![b'x'; bytes]).into_response()
     }
@@ -82,7 +111,7 @@ mod tests {
     #[tokio::test]
     async fn a_small_answer_stays_as_it_is() {
         let results = Results::new(Store::in_memory());
-        for (content_type, bytes) in [("application/json", TEXT), ("application/vnd.apache.arrow.stream", BINARY)] {
+        for (content_type, bytes) in [("application/json", MOST), ("application/x-ndjson", MOST / 4 * 3)] {
             let response = results.within_limit(answer(content_type, bytes)).await.unwrap();
             assert_eq!(
                 (response.status(), &response.headers()[header::ETAG]),
@@ -95,9 +124,9 @@ mod tests {
     #[tokio::test]
     async fn a_store_that_signs_no_links_says_so() {
         let store = Store::in_memory();
-        let error = Results::new(store.clone()).within_limit(answer("text/csv", TEXT + 1)).await.unwrap_err();
+        let error = Results::new(store.clone()).within_limit(answer("text/csv", MOST + 1)).await.unwrap_err();
         assert_eq!(error.kind(), tidelake_format::Kind::Unsupported);
         let put = store.list(layout::RESULTS).await.unwrap();
-        assert_eq!(put.iter().map(|object| object.size).collect::<Vec<_>>(), [TEXT as u64 + 1]);
+        assert_eq!(put.iter().map(|object| object.size).collect::<Vec<_>>(), [MOST as u64 + 1]);
     }
 }

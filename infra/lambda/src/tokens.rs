@@ -69,10 +69,11 @@ fn is_among(tokens: &[String], brought: &str) -> bool {
 
 /// The token that a request brings.
 fn token(headers: &HeaderMap, uri: &Uri) -> Option<String> {
-    let Some(header) = headers.get(header::AUTHORIZATION) else {
+    let in_query = || {
         let mut pairs = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
-        return pairs.find(|(name, _)| name == "p").map(|(_, value)| value.into_owned());
+        pairs.find(|(name, _)| name == "p").map(|(_, value)| value.into_owned())
     };
+    let Some(header) = headers.get(header::AUTHORIZATION) else { return in_query() };
     let (scheme, rest) = header.to_str().ok()?.trim().split_once(' ')?;
     let rest = rest.trim();
     match scheme.to_ascii_lowercase().as_str() {
@@ -81,6 +82,8 @@ fn token(headers: &HeaderMap, uri: &Uri) -> Option<String> {
             let pair = String::from_utf8(STANDARD.decode(rest).ok()?).ok()?;
             pair.split_once(':').map(|(_, password)| password.to_owned())
         }
+        // a signature, which the platform has looked at: the token stands beside it
+        "aws4-hmac-sha256" => in_query(),
         _ => None,
     }
 }
@@ -107,6 +110,9 @@ mod tests {
         }
         assert_eq!(brought(None, &format!("/write?db=x&u=me&p={TOKEN}")).as_deref(), Some(TOKEN));
         assert_eq!(brought(None, "/write?p=a%2Bb+c%").as_deref(), Some("a+b c%"));
+        let signed = "AWS4-HMAC-SHA256 Credential=AKID/20261123/eu-west-1/lambda/aws4_request, Signature=00";
+        assert_eq!(brought(Some(signed), &format!("/write?p={TOKEN}")).as_deref(), Some(TOKEN));
+        assert_eq!(brought(Some(signed), "/write"), None);
         for nothing in [Some("Bearer"), Some("Digest abc"), Some("Basic ###"), None] {
             assert_eq!(brought(nothing, "/write?db=p"), None, "{nothing:?}");
         }

@@ -7,4 +7,9 @@ variable "store" {
     kms_key_arn = optional(string)
   })
   nullable = false
+
+  validation {
+    condition     = can(regex("^arn:[a-z-]+:s3:::[^/*]+$", var.store.bucket_arn)) && can(regex("^[^/*]+(/[^/*]+)*$", var.store.prefix))
+    error_message = "A store is the output store of the storage module: bucket_arn is arn:aws:s3:::BUCKET, the prefix has no slashes around it."
+  }
 }

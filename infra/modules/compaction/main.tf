@@ -11,6 +11,9 @@ locals {
   # Written out, because the policy is there before the function is.
   arn = "arn:${data.aws_partition.current.partition}:lambda:${data.aws_region.current.name}:${data.aws_caller_identity.current.account_id}:function:${var.name}"
 
+  rate     = try(regex("^rate\\((?P<count>[0-9]+) (?P<unit>minute|hour|day)s?\\)$", var.schedule), null)
+  interval = try(tonumber(local.rate.count) * { minute = 60, hour = 3600, day = 24 * 3600 }[local.rate.unit], null)
+
   # The function's task, and when.
   schedules = { for task, schedule in {
     compact = { expression = var.schedule, description = "Compacts a Tidelake root" }

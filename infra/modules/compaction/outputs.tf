@@ -27,6 +27,16 @@ output "environment" {
   value       = module.function.environment
 }
 
+output "interval_seconds" {
+  description = "Seconds from one scheduled run to the next; null without a schedule, and with `cron(…)`, which does not say."
+  value       = local.interval
+}
+
+output "schedules" {
+  description = "When each task is started, by its name."
+  value       = { for task, schedule in local.schedules : task => schedule.expression }
+}
+
 output "schedule" {
   description = "Name of the rule that starts it; null without a schedule."
   value       = try(aws_cloudwatch_event_rule.schedule["compact"].name, null)

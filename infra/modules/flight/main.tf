@@ -12,8 +12,9 @@ module "access" {
 locals {
   region = data.aws_region.current.name
   port   = 8086
-  # The disk of the task: what queries spill, and the disk cache. The rest of the file system is read-only.
-  disk      = "/tmp"
+  # The disk of the task: what queries spill, and the disk cache. The rest of the file system is read-only. The image declares a
+  # volume at this path, of the server's user: without it, Fargate would give the disk to root.
+  disk      = "/var/lib/tidelake/disk"
   log_group = "/ecs/${var.name}"
 
   environment = {
@@ -27,6 +28,7 @@ locals {
         TIDELAKE_LOG_FORMAT      = "json"
         TIDELAKE_DISK_CACHE      = var.disk_cache_size == null ? null : "${local.disk}/cache"
         TIDELAKE_DISK_CACHE_SIZE = var.disk_cache_size
+        TMPDIR                   = local.disk
       },
       var.environment,
     ) : name => value if value != null

@@ -19,6 +19,11 @@ variable "store" {
     kms_key_arn = optional(string)
   })
   nullable = false
+
+  validation {
+    condition     = can(regex("^s3://[^/]+/.+$", var.store.url)) && can(regex("^arn:[a-z-]+:s3:::[^/*]+$", var.store.bucket_arn)) && endswith(var.store.url, "/${var.store.prefix}")
+    error_message = "A store is the output store of the storage module: url is s3://BUCKET/PREFIX, bucket_arn is arn:aws:s3:::BUCKET."
+  }
 }
 
 variable "image" {
@@ -141,6 +146,11 @@ variable "vpc_id" {
   description = "The VPC."
   type        = string
   nullable    = false
+
+  validation {
+    condition     = startswith(var.vpc_id, "vpc-")
+    error_message = "A VPC is named by its id, vpc-…."
+  }
 }
 
 variable "subnet_ids" {
@@ -152,12 +162,22 @@ variable "subnet_ids" {
     condition     = length(var.subnet_ids) > 0
     error_message = "Tasks need at least one subnet."
   }
+
+  validation {
+    condition     = alltrue([for id in var.subnet_ids : startswith(id, "subnet-")])
+    error_message = "A subnet is named by its id, subnet-…."
+  }
 }
 
 variable "load_balancer_subnet_ids" {
   description = "Subnets of the load balancer; by default those of the tasks."
   type        = list(string)
   default     = null
+
+  validation {
+    condition     = var.load_balancer_subnet_ids == null || try(length(var.load_balancer_subnet_ids) > 0 && alltrue([for id in var.load_balancer_subnet_ids : startswith(id, "subnet-")]), false)
+    error_message = "The load balancer needs at least one subnet; a subnet is named by its id, subnet-…."
+  }
 }
 
 variable "internal" {
@@ -256,6 +276,11 @@ variable "zone_id" {
   description = "Zone of Route 53 where that name is made; null where it is made elsewhere, as an alias of the load balancer."
   type        = string
   default     = null
+
+  validation {
+    condition     = var.zone_id == null || can(regex("^Z[A-Z0-9]+$", var.zone_id))
+    error_message = "A zone of Route 53 is named by its id, Z…."
+  }
 }
 
 variable "port" {
@@ -286,6 +311,11 @@ variable "s3_endpoint_route_tables" {
   type        = list(string)
   default     = []
   nullable    = false
+
+  validation {
+    condition     = alltrue([for id in var.s3_endpoint_route_tables : startswith(id, "rtb-")])
+    error_message = "A route table is named by its id, rtb-…."
+  }
 }
 
 variable "deletion_protection" {
@@ -300,6 +330,11 @@ variable "environment" {
   type        = map(string)
   default     = {}
   nullable    = false
+
+  validation {
+    condition     = alltrue([for name in keys(var.environment) : can(regex("^[A-Za-z][A-Za-z0-9_]+$", name))])
+    error_message = "The name of an environment variable has letters, digits and underscores, and begins with a letter."
+  }
 }
 
 variable "log_level" {
@@ -307,6 +342,11 @@ variable "log_level" {
   type        = string
   default     = "info"
   nullable    = false
+
+  validation {
+    condition     = alltrue([for part in split(",", lower(var.log_level)) : can(regex("^(([a-z0-9_:-]+|[a-z0-9_:-]*\\[[^\\],]*\\])=)?(off|error|warn|info|debug|trace)$", part))])
+    error_message = "A level is error, warn, info, debug, trace or off; several for parts of the program are written like info,tidelake_ingest=debug."
+  }
 }
 
 variable "log_retention_days" {
@@ -314,6 +354,11 @@ variable "log_retention_days" {
   type        = number
   default     = 30
   nullable    = false
+
+  validation {
+    condition     = contains([1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653], var.log_retention_days)
+    error_message = "CloudWatch keeps logs for 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731 or 1096 days, or whole years from 5 to 10."
+  }
 }
 
 variable "tags" {
@@ -321,4 +366,9 @@ variable "tags" {
   type        = map(string)
   default     = {}
   nullable    = false
+
+  validation {
+    condition     = length(var.tags) <= 50 && alltrue([for key, value in var.tags : length(key) >= 1 && length(key) <= 128 && length(value) <= 256 && !startswith(lower(key), "aws:")])
+    error_message = "A resource has at most 50 tags: keys of 1 to 128 characters that do not begin with aws:, values of at most 256."
+  }
 }

@@ -14,6 +14,11 @@ variable "description" {
   type        = string
   default     = ""
   nullable    = false
+
+  validation {
+    condition     = length(var.description) <= 256
+    error_message = "A function's description has at most 256 characters."
+  }
 }
 
 variable "package" {
@@ -92,6 +97,11 @@ variable "environment" {
   type        = map(string)
   default     = {}
   nullable    = false
+
+  validation {
+    condition     = alltrue([for name in keys(var.environment) : can(regex("^[A-Za-z][A-Za-z0-9_]+$", name))])
+    error_message = "The name of an environment variable has letters, digits and underscores, and begins with a letter."
+  }
 }
 
 variable "statements" {
@@ -174,4 +184,9 @@ variable "tags" {
   type        = map(string)
   default     = {}
   nullable    = false
+
+  validation {
+    condition     = length(var.tags) <= 50 && alltrue([for key, value in var.tags : length(key) >= 1 && length(key) <= 128 && length(value) <= 256 && !startswith(lower(key), "aws:")])
+    error_message = "A resource has at most 50 tags: keys of 1 to 128 characters that do not begin with aws:, values of at most 256."
+  }
 }

@@ -6,6 +6,14 @@ locals {
   watched   = var.alarms ? var.functions : {}
   topic     = aws_sns_topic.this[*].arn
   compactor = var.compaction == null ? null : var.functions[var.compaction].name
+
+  # Compaction is watched where it has a schedule. CloudWatch looks back seven days at most, so at most two days apart.
+  interval = try(var.compaction_seconds <= 2 * 24 * 3600, false) ? var.compaction_seconds : null
+  paced    = var.alarms && var.compaction != null && local.interval != null ? [local.interval] : []
+
+  # So long that each period has a run, however the periods and the schedule lie to each other.
+  lag_period     = one([for seconds in local.paced : min(max(300, 2 * seconds), 24 * 3600)])
+  silence_period = one([for seconds in local.paced : min(max(300, seconds), 24 * 3600)])
 }
 
 resource "aws_sns_topic" "this" {
@@ -138,7 +146,7 @@ resource "aws_cloudwatch_metric_alarm" "corrupt" {
 # Compaction says how far behind the log is at the end of each run that found something to do; on an idle root it says nothing, as
 # each metric is billed for the hours in which it is.
 resource "aws_cloudwatch_metric_alarm" "lag" {
-  count = var.alarms && var.compaction != null ? 1 : 0
+  count = length(local.paced)
 
   alarm_name          = "${var.name}-log-lag"
   alarm_description   = "The log is not folded into files: queries get slower. Either compaction does not run, or it fails, or more comes in than it folds."
@@ -146,8 +154,8 @@ resource "aws_cloudwatch_metric_alarm" "lag" {
   metric_name         = "LogLagSeconds"
   dimensions          = { FunctionName = local.compactor }
   statistic           = "Maximum"
-  period              = 300
-  evaluation_periods  = 3
+  period              = local.lag_period
+  evaluation_periods  = 2 * local.paced[0] > local.lag_period ? 1 : max(2, ceil(900 / local.lag_period))
   comparison_operator = "GreaterThanThreshold"
   threshold           = var.lag_seconds
   treat_missing_data  = "notBreaching"
@@ -156,18 +164,18 @@ resource "aws_cloudwatch_metric_alarm" "lag" {
   tags                = var.tags
 }
 
-# The platform counts invocations itself: silence for a quarter of an hour means that compaction does not run.
+# The platform counts invocations itself: silence for three runs, at least a quarter of an hour, means that compaction does not run.
 resource "aws_cloudwatch_metric_alarm" "silence" {
-  count = var.alarms && var.compaction != null ? 1 : 0
+  count = length(local.paced)
 
   alarm_name          = "${var.name}-compaction-silent"
-  alarm_description   = "Compaction has not run for a quarter of an hour: look at its schedule and its concurrency."
+  alarm_description   = "Compaction has not run for ${max(15, ceil(3 * local.paced[0] / 60))} minutes: look at its schedule and its concurrency."
   namespace           = "AWS/Lambda"
   metric_name         = "Invocations"
   dimensions          = { FunctionName = local.compactor }
   statistic           = "Sum"
-  period              = 300
-  evaluation_periods  = 3
+  period              = local.silence_period
+  evaluation_periods  = max(3, ceil(3 * local.paced[0] / local.silence_period))
   comparison_operator = "LessThanThreshold"
   threshold           = 1
   treat_missing_data  = "breaching"

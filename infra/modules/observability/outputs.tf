@@ -23,6 +23,7 @@ output "alarms" {
     values(aws_cloudwatch_metric_alarm.dead_letters)[*].alarm_name,
     aws_cloudwatch_metric_alarm.corrupt[*].alarm_name,
     aws_cloudwatch_metric_alarm.lag[*].alarm_name,
+    aws_cloudwatch_metric_alarm.silence[*].alarm_name,
     aws_cloudwatch_metric_alarm.stream_age[*].alarm_name,
   ))
 }

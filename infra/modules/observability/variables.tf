@@ -3,6 +3,11 @@ variable "name" {
   type        = string
   default     = "tidelake"
   nullable    = false
+
+  validation {
+    condition     = can(regex("^[A-Za-z0-9_-]{1,64}$", var.name))
+    error_message = "The name has at most 64 letters, digits, hyphens and underscores, as that of a dashboard and of a topic."
+  }
 }
 
 variable "functions" {
@@ -10,6 +15,11 @@ variable "functions" {
   type        = map(object({ name = string, timeout = number, log_group = string }))
   default     = {}
   nullable    = false
+
+  validation {
+    condition     = alltrue([for function in var.functions : can(regex("^[A-Za-z0-9_-]{1,64}$", function.name)) && function.timeout >= 1 && function.timeout <= 900 && can(regex("^[A-Za-z0-9_/.#-]{1,512}$", function.log_group))])
+    error_message = "A function is the output function of its module: its name, its timeout of 1 to 900 seconds, its log group."
+  }
 }
 
 variable "compaction" {
@@ -20,6 +30,17 @@ variable "compaction" {
   validation {
     condition     = var.compaction == null || contains(keys(var.functions), coalesce(var.compaction, "-"))
     error_message = "compaction is one of functions."
+  }
+}
+
+variable "compaction_seconds" {
+  description = "Seconds from one scheduled run of compaction to the next, the output `interval_seconds` of its module; the longest such time where they differ. Null where it runs on demand only: then nothing rings because the log is not folded, nor with more than two days."
+  type        = number
+  default     = 60
+
+  validation {
+    condition     = var.compaction_seconds == null || try(var.compaction_seconds >= 60 && var.compaction_seconds % 60 == 0, false)
+    error_message = "A schedule runs every minute or more rarely: whole minutes, in seconds."
   }
 }
 
@@ -38,6 +59,11 @@ variable "queue_name" {
   description = "Name of the queue that rows come from; null for none."
   type        = string
   default     = null
+
+  validation {
+    condition     = var.queue_name == null || can(regex("^[A-Za-z0-9_-]{1,75}(\\.fifo)?$", var.queue_name))
+    error_message = "A queue's name has letters, digits, hyphens and underscores, and may end in .fifo."
+  }
 }
 
 variable "dead_letters" {
@@ -45,6 +71,11 @@ variable "dead_letters" {
   type        = map(string)
   default     = {}
   nullable    = false
+
+  validation {
+    condition     = alltrue([for name in values(var.dead_letters) : can(regex("^[A-Za-z0-9_-]{1,75}(\\.fifo)?$", name))])
+    error_message = "A queue's name has letters, digits, hyphens and underscores, and may end in .fifo."
+  }
 }
 
 variable "alarms" {
@@ -78,7 +109,7 @@ variable "lag_seconds" {
 }
 
 variable "near_timeout" {
-  description = "Share of a function's timeout that an invocation may take. Compaction stops by itself at four fifths."
+  description = "Share of a function's timeout that an invocation may take. Compaction begins nothing after half of its time, and what it has begun by then usually ends before this."
   type        = number
   default     = 0.9
   nullable    = false
@@ -128,6 +159,11 @@ variable "budget_tag" {
   description = "Tag of the resources that the budget is for, `{ key, value }`; billing has to know it as a cost allocation tag."
   type        = object({ key = string, value = string })
   default     = null
+
+  validation {
+    condition     = var.budget_tag == null || try(length(var.budget_tag.key) > 0 && !strcontains(var.budget_tag.key, "$"), false)
+    error_message = "A budget's tag has a key, without a dollar sign."
+  }
 }
 
 variable "tags" {
@@ -135,4 +171,9 @@ variable "tags" {
   type        = map(string)
   default     = {}
   nullable    = false
+
+  validation {
+    condition     = length(var.tags) <= 50 && alltrue([for key, value in var.tags : length(key) >= 1 && length(key) <= 128 && length(value) <= 256 && !startswith(lower(key), "aws:")])
+    error_message = "A resource has at most 50 tags: keys of 1 to 128 characters that do not begin with aws:, values of at most 256."
+  }
 }

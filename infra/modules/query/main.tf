@@ -34,11 +34,13 @@ module "function" {
 
   environment = merge(
     {
-      TIDELAKE_STORE        = var.store.url
-      TIDELAKE_LOG          = var.log_level
-      TIDELAKE_AUTH         = var.users ? "users" : null
-      TIDELAKE_TOKEN_SECRET = var.token_secret_arn
-      TIDELAKE_RESPONSE     = var.response
+      TIDELAKE_STORE = var.store.url
+      TIDELAKE_LOG   = var.log_level
+      # Some seconds before the platform ends the invocation, so that who asks is told why.
+      TIDELAKE_QUERY_TIMEOUT = "${var.timeout - min(5, ceil(var.timeout / 4))}s"
+      TIDELAKE_AUTH          = var.users ? "users" : null
+      TIDELAKE_TOKEN_SECRET  = var.token_secret_arn
+      TIDELAKE_RESPONSE      = var.response
     },
     var.environment,
   )

@@ -3,6 +3,11 @@ variable "name" {
   type        = string
   default     = "tidelake-ingest-queue"
   nullable    = false
+
+  validation {
+    condition     = can(regex("^[A-Za-z0-9_-]{1,64}$", var.name))
+    error_message = "A function's name has at most 64 letters, digits, hyphens and underscores."
+  }
 }
 
 variable "store" {
@@ -14,12 +19,22 @@ variable "store" {
     kms_key_arn = optional(string)
   })
   nullable = false
+
+  validation {
+    condition     = can(regex("^s3://[^/]+/.+$", var.store.url)) && can(regex("^arn:[a-z-]+:s3:::[^/*]+$", var.store.bucket_arn)) && endswith(var.store.url, "/${var.store.prefix}")
+    error_message = "A store is the output store of the storage module: url is s3://BUCKET/PREFIX, bucket_arn is arn:aws:s3:::BUCKET."
+  }
 }
 
 variable "package" {
   description = "The zip with `bootstrap`: a path, or `s3://BUCKET/KEY`."
   type        = string
   nullable    = false
+
+  validation {
+    condition     = endswith(var.package, ".zip") && (!startswith(var.package, "s3://") || can(regex("^s3://[^/]+/.+$", var.package)))
+    error_message = "A package is a path that ends in .zip, or s3://BUCKET/KEY.zip."
+  }
 }
 
 variable "architecture" {
@@ -27,6 +42,11 @@ variable "architecture" {
   type        = string
   default     = "x86_64"
   nullable    = false
+
+  validation {
+    condition     = contains(["x86_64", "arm64"], var.architecture)
+    error_message = "The architecture is x86_64 or arm64."
+  }
 }
 
 variable "memory" {
@@ -34,6 +54,11 @@ variable "memory" {
   type        = number
   default     = 512
   nullable    = false
+
+  validation {
+    condition     = var.memory >= 128 && var.memory <= 10240 && floor(var.memory) == var.memory
+    error_message = "A function has 128 to 10240 MB of memory."
+  }
 }
 
 variable "timeout" {
@@ -53,6 +78,11 @@ variable "reserved_concurrency" {
   type        = number
   default     = -1
   nullable    = false
+
+  validation {
+    condition     = var.reserved_concurrency >= -1 && floor(var.reserved_concurrency) == var.reserved_concurrency
+    error_message = "Reserved concurrency is -1, 0 or more."
+  }
 }
 
 variable "format" {
@@ -243,6 +273,11 @@ variable "log_level" {
   type        = string
   default     = "info"
   nullable    = false
+
+  validation {
+    condition     = alltrue([for part in split(",", lower(var.log_level)) : can(regex("^(([a-z0-9_:-]+|[a-z0-9_:-]*\\[[^\\],]*\\])=)?(off|error|warn|info|debug|trace)$", part))])
+    error_message = "A level is error, warn, info, debug, trace or off; several for parts of the program are written like info,tidelake_ingest=debug."
+  }
 }
 
 variable "log_retention_days" {
@@ -250,6 +285,11 @@ variable "log_retention_days" {
   type        = number
   default     = 30
   nullable    = false
+
+  validation {
+    condition     = contains([1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653], var.log_retention_days)
+    error_message = "CloudWatch keeps logs for 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731 or 1096 days, or whole years from 5 to 10."
+  }
 }
 
 variable "tracing" {
@@ -263,6 +303,11 @@ variable "vpc" {
   description = "Subnets and security groups that the function runs in; none by default."
   type        = object({ subnet_ids = list(string), security_group_ids = list(string) })
   default     = null
+
+  validation {
+    condition     = var.vpc == null || try(length(var.vpc.subnet_ids) > 0 && length(var.vpc.security_group_ids) > 0 && alltrue([for id in var.vpc.subnet_ids : startswith(id, "subnet-")]) && alltrue([for id in var.vpc.security_group_ids : startswith(id, "sg-")]), false)
+    error_message = "A function in a VPC has at least one subnet, subnet-…, and one security group, sg-…."
+  }
 }
 
 variable "tags" {

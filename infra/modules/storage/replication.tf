@@ -1,5 +1,6 @@
-# A copy of the root in another region. Deletes are replicated too: the replica holds what the root holds, so a reader there
-# sees the newest version whose objects have all arrived.
+# A copy of the root in another region. Deletes are replicated too: after a while the replica holds what the root holds. S3 copies
+# objects in no order, so a version can arrive minutes before what it names: until that is there too, queries of the replica can
+# fail. Rows whose segments of the log have not arrived are not seen.
 
 locals {
   replication = var.replicate_to == null ? [] : [var.replicate_to]
@@ -92,6 +93,30 @@ resource "aws_s3_bucket_replication_configuration" "this" {
 
     destination {
       bucket = var.replicate_to.bucket_arn
+
+      dynamic "replication_time" {
+        for_each = var.replicate_to.time_control ? [15] : []
+
+        content {
+          status = "Enabled"
+
+          time {
+            minutes = replication_time.value
+          }
+        }
+      }
+
+      dynamic "metrics" {
+        for_each = var.replicate_to.time_control ? [15] : []
+
+        content {
+          status = "Enabled"
+
+          event_threshold {
+            minutes = metrics.value
+          }
+        }
+      }
 
       dynamic "encryption_configuration" {
         for_each = var.replicate_to.kms_key_arn == null ? [] : [var.replicate_to.kms_key_arn]

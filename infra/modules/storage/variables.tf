@@ -111,16 +111,43 @@ variable "tiers" {
     condition     = length(distinct(var.tiers[*].class)) == length(var.tiers)
     error_message = "A class can be a tier once."
   }
+
+  # S3 refuses the rest only when it is applied.
+  validation {
+    condition     = alltrue([for i, tier in var.tiers : i == 0 || tier.days > var.tiers[max(i - 1, 0)].days])
+    error_message = "Tiers are listed by age: each begins later than the one before."
+  }
+
+  validation {
+    condition = alltrue([
+      for way in [{ STANDARD_IA = 1, INTELLIGENT_TIERING = 2, GLACIER_IR = 3 }] : alltrue([
+        for i, tier in var.tiers : lookup(way, tier.class, 0) >= lookup(way, var.tiers[max(i - 1, 0)].class, 0)
+      ])
+    ])
+    error_message = "Files move one way only: from STANDARD_IA to INTELLIGENT_TIERING to GLACIER_IR, any of which may be left out."
+  }
+
+  validation {
+    condition     = alltrue([for i, tier in var.tiers : i == 0 || var.tiers[max(i - 1, 0)].class != "STANDARD_IA" || tier.days >= var.tiers[max(i - 1, 0)].days + 30])
+    error_message = "A file stays in STANDARD_IA for at least 30 days: the tier after it begins 30 days later."
+  }
 }
 
 variable "replicate_to" {
   description = <<-EOT
     A bucket in another region that gets a copy of every object of the root, as `bucket_arn` and, if it is encrypted with a key of
-    its own, `kms_key_arn`. A replica can be queried by functions or servers that only read. S3 replicates only between buckets
-    with versioning, so this turns versioning on, against what is said at `noncurrent_days`.
+    its own, `kms_key_arn`. A replica can be queried by functions or servers that only read; it is some minutes behind, and queries
+    fail while objects are still on their way. `time_control` has S3 copy nearly all within 15 minutes and tell CloudWatch how far it
+    is behind, which is billed by the GB. S3 replicates only between buckets with versioning, so this turns versioning on, against what
+    is said at `noncurrent_days`.
   EOT
-  type        = object({ bucket_arn = string, kms_key_arn = optional(string) })
+  type        = object({ bucket_arn = string, kms_key_arn = optional(string), time_control = optional(bool, false) })
   default     = null
+
+  validation {
+    condition     = var.replicate_to == null || can(regex("^arn:[a-z-]+:s3:::[^/*]+$", var.replicate_to.bucket_arn))
+    error_message = "A bucket is named by its ARN, arn:aws:s3:::BUCKET."
+  }
 
   validation {
     condition     = var.replicate_to == null || var.create_bucket
@@ -172,4 +199,9 @@ variable "tags" {
   type        = map(string)
   default     = {}
   nullable    = false
+
+  validation {
+    condition     = length(var.tags) <= 50 && alltrue([for key, value in var.tags : length(key) >= 1 && length(key) <= 128 && length(value) <= 256 && !startswith(lower(key), "aws:")])
+    error_message = "A resource has at most 50 tags: keys of 1 to 128 characters that do not begin with aws:, values of at most 256."
+  }
 }

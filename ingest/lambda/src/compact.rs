@@ -166,13 +166,17 @@ impl CompactFunction {
         // An idle root is not looked at a second time, and nothing is told of it: both cost.
         let is_idle = matches!(&done, Ok(done) if *done == Done::new(&CompactReport::default(), 0, false));
         let debt = if is_idle { None } else { compactor.debt().await.ok() };
+        let rest = (left / BEGINS_WITHIN).saturating_sub(begun.elapsed());
         if let (Ok(done), Some(debt)) = (&mut done, &debt)
             && event.task == Task::Compact
             && debt.folded >= MOST_FOLDED
-            && begun.elapsed() < left / BEGINS_WITHIN
+            && !rest.is_zero()
         {
-            match compactor.collect(Sweep::Quick).await {
-                Ok(deleted) => done.collected = sum(&deleted),
+            match self.collect(compactor, Sweep::Quick, rest).await {
+                Ok((collected, has_more)) => {
+                    done.collected = collected;
+                    done.has_more |= has_more;
+                }
                 Err(error) => tracing::warn!(kind = ?error.kind(), %error, "garbage is left to the next collection"),
             }
         }
@@ -191,12 +195,22 @@ impl CompactFunction {
             Task::Full => CompactRequest::Full,
             Task::Collect | Task::Sweep => {
                 let sweep = if task == Task::Sweep { Sweep::Full } else { Sweep::Quick };
-                let deleted = compactor.collect(sweep).await?;
-                return Ok(Done::new(&CompactReport::default(), sum(&deleted), false));
+                let (collected, has_more) = self.collect(compactor, sweep, limit).await?;
+                return Ok(Done::new(&CompactReport::default(), collected, has_more));
             }
         };
         let turn = compactor.run_within(request, limit).await?;
         Ok(Done::new(&turn.report, 0, turn.has_more))
+    }
+
+    /// Deletes for so long: how many objects, and whether there is more to delete. What has been deleted by then is gone, and the
+    /// next collection goes on; of one that was broken off the requests are counted.
+    async fn collect(&self, compactor: &Compactor, sweep: Sweep, limit: Duration) -> Result<(u64, bool)> {
+        let before = self.store.counters();
+        match tokio::time::timeout(limit, compactor.collect(sweep)).await {
+            Ok(deleted) => Ok((sum(&deleted?), false)),
+            Err(_) => Ok((self.store.counters().since(&before).delete, true)),
+        }
     }
 
     /// Has this function invoked again, where it may.

@@ -2,10 +2,19 @@
 //!
 //! A message holds rows as a request to the server does: line protocol, data points of OpenTSDB or one statement of TDengine's
 //! SQL. Attributes of an SQS message (`format`, `db`, `precision`, `content-encoding`) say what the settings do not. Rows of
-//! a later message are newer. A message that cannot be written, or of which some lines cannot, is named in the reply: it
-//! comes again, alone in that, and goes to the dead letters in the end. What was written of it before changes nothing.
+//! a later message are newer; rows without a time get that at which their message was sent, each time that it comes. A message
+//! that cannot be written, or of which some lines cannot, is named in the reply: it comes again, alone in that, and goes to the
+//! dead letters in the end. What was written of it before changes nothing.
+//!
+//! In a FIFO queue the messages of a group are written in their order: what comes after one that failed is not written and
+//! is named as well, and a statement waits for what comes before it. Of a stream everything from the first failure on comes
+//! again anyway; what follows it is written all the same, since the stream may give it up together with what failed.
 
-use std::{io::Read, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    io::Read,
+    time::Duration,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -103,6 +112,10 @@ struct Message {
     format: Option<String>,
     database: Option<String>,
     precision: Option<String>,
+    /// When it was sent, in milliseconds since the epoch.
+    sent_ms: Option<i64>,
+    /// The group of a FIFO queue in which it keeps its place.
+    group: Option<String>,
 }
 
 impl QueueFunction {
@@ -144,28 +157,75 @@ impl QueueFunction {
     /// # Errors
     /// Invalid for an event of something else, Unavailable when the root cannot be opened: the platform sends all again.
     pub async fn write(&self, event: Value, context: &Context) -> Result<Unwritten> {
-        let left = time_left(context);
         let messages = messages(event)?;
-        let ingest = self.ingest(left).await?;
-        let handles = ingest.together(messages.len());
-        let writes = messages.into_iter().zip(handles).map(|(message, ingest)| async move {
+        let ids: Vec<String> = messages.iter().map(|message| message.id.clone()).collect();
+        let ingest = self.ingest(time_left(context)).await?;
+        let mut failures: HashSet<usize> = HashSet::new();
+        // Groups, and the place of the first message in each that was not written.
+        let mut broken: HashMap<String, usize> = HashMap::new();
+        let mut waiting: Vec<(usize, Message)> = messages.into_iter().enumerate().collect();
+        while !waiting.is_empty() {
+            let (turn, later) = self.turn(waiting);
+            let group = |(at, message): &(usize, Message)| Some((*at, message.group.clone()?));
+            let groups: HashMap<usize, String> = turn.iter().filter_map(group).collect();
+            for at in self.write_turn(ingest, turn, time_left(context)).await {
+                failures.insert(at);
+                if let Some(group) = groups.get(&at) {
+                    broken.entry(group.clone()).or_insert(at);
+                }
+            }
+            // What was put beside one that failed only then comes again after it.
+            let is_late = |(at, group): &(&usize, &String)| broken.get(*group).is_some_and(|first| first < *at);
+            failures.extend(groups.iter().filter(is_late).map(|(at, _)| *at));
+            let is_broken = |message: &Message| message.group.as_ref().is_some_and(|group| broken.contains_key(group));
+            let (lost, kept): (Vec<_>, _) = later.into_iter().partition(|(_, message)| is_broken(message));
+            failures.extend(lost.into_iter().map(|(at, _)| at));
+            waiting = kept;
+        }
+        let failed = ids.into_iter().enumerate().filter(|(at, _)| failures.contains(at));
+        Ok(Unwritten { batch_item_failures: failed.map(|(_, id)| Item { item_identifier: id }).collect() })
+    }
+
+    /// Which messages are written next, and which later: of a group rows together, and a statement by itself.
+    fn turn(&self, waiting: Vec<(usize, Message)>) -> (Vec<(usize, Message)>, Vec<(usize, Message)>) {
+        // Whether more of a group may join.
+        let mut groups: HashMap<String, bool> = HashMap::new();
+        waiting.into_iter().partition(|(_, message)| {
+            let Some(group) = &message.group else { return true };
+            let is_statement = message.format(&self.settings) == Ok(Format::TdEngine);
+            match groups.get_mut(group) {
+                None => {
+                    groups.insert(group.clone(), !is_statement);
+                    true
+                }
+                Some(is_open) => {
+                    *is_open &= !is_statement;
+                    *is_open
+                }
+            }
+        })
+    }
+
+    /// Writes messages together and tells which of them were not written, in their order.
+    async fn write_turn(&self, ingest: &Ingest, turn: Vec<(usize, Message)>, left: Duration) -> Vec<usize> {
+        let orders: Vec<Option<&str>> = turn.iter().map(|(_, message)| message.group.as_deref()).collect();
+        let handles = ingest.together(&orders);
+        let writes = turn.into_iter().zip(handles).map(|((at, message), ingest)| async move {
             let late = |_| Err(Error::unavailable("the function ran out of time; the message may be written yet"));
             let id = message.id.clone();
             let written = tokio::time::timeout(left, self.write_one(&ingest, message)).await.unwrap_or_else(late);
-            drop(ingest);
-            match written {
-                Ok(()) => None,
-                Err(error) => {
-                    tracing::warn!(message_id = id, kind = ?error.kind(), %error, "a message was not written");
-                    if !error.kind().is_callers() {
-                        self.telemetry.failed();
-                    }
-                    Some(Item { item_identifier: id })
-                }
+            if written.is_err() {
+                ingest.failed();
             }
+            drop(ingest);
+            let error = written.err()?;
+            tracing::warn!(message_id = id, kind = ?error.kind(), %error, "a message was not written");
+            if !error.kind().is_callers() {
+                self.telemetry.failed();
+            }
+            Some(at)
         });
-        let failed = join_all(writes).await;
-        Ok(Unwritten { batch_item_failures: failed.into_iter().flatten().collect() })
+        join_all(writes).await.into_iter().flatten().collect()
     }
 
     async fn write_one(&self, ingest: &Ingest, message: Message) -> Result<()> {
@@ -173,19 +233,22 @@ impl QueueFunction {
         let invalid = |what: &'static str, expected: &'static str, found: &str| {
             Error::invalid(format!("a message's {what} cannot be used")).with("expected", expected).with("found", found)
         };
-        let format = match &message.format {
-            None => settings.format,
-            Some(text) => Format::parse(text).map_err(|expected| invalid("format", expected, text))?,
-        };
+        let format = message.format(settings);
+        let format =
+            format.map_err(|expected| invalid("format", expected, message.format.as_deref().unwrap_or_default()))?;
         let precision = match &message.precision {
             None => settings.precision,
             Some(text) => precision(text).map_err(|expected| invalid("precision", expected, text))?,
         };
         let database = message.database.or_else(|| settings.database.clone());
         let body = unpacked(message.body?, self.config.body_bytes)?;
+        let ingest = match message.sent_ms {
+            Some(sent_ms) => ingest.sent_at(sent_ms, &message.key),
+            None => ingest.clone(),
+        };
         let keyed = match settings.dedup {
             true => ingest.with_key(Some(IdempotencyKey::of_message(&message.key)?)),
-            false => ingest.clone(),
+            false => ingest,
         };
         let named = || {
             database.as_deref().ok_or_else(|| {
@@ -213,6 +276,13 @@ impl QueueFunction {
                     .with("reason", reason))
             }
         }
+    }
+}
+
+impl Message {
+    /// What its rows are written in.
+    fn format(&self, settings: &QueueSettings) -> Result<Format, &'static str> {
+        self.format.as_deref().map_or(Ok(settings.format), Format::parse)
     }
 }
 
@@ -261,7 +331,12 @@ fn of_sqs(mut record: Map<String, Value>) -> Result<Message> {
         }
     };
     let (format, database, precision) = (attribute("format"), attribute("db"), attribute("precision"));
-    Ok(Message { key: id.clone(), id, body, format, database, precision })
+    let of_queue = |name: &str| record.get("attributes")?.get(name)?.as_str();
+    let sent_ms = of_queue("SentTimestamp").and_then(|ms| ms.parse().ok());
+    // Other queues have groups too, but no order in them.
+    let is_ordered = record.get("eventSourceARN").and_then(Value::as_str).is_some_and(|arn| arn.ends_with(".fifo"));
+    let group = of_queue("MessageGroupId").filter(|_| is_ordered).map(str::to_owned);
+    Ok(Message { key: id.clone(), id, body, format, database, precision, sent_ms, group })
 }
 
 fn of_kinesis(mut record: Map<String, Value>) -> Result<Message> {
@@ -272,7 +347,10 @@ fn of_kinesis(mut record: Map<String, Value>) -> Result<Message> {
     let id = field(&mut kinesis, "sequenceNumber")?;
     let wrong = |e| Error::invalid("a record's data is no base64").with("reason", &e).source(e);
     let body = STANDARD.decode(field(&mut kinesis, "data")?).map_err(wrong);
-    Ok(Message { id, key, body, format: None, database: None, precision: None })
+    // Seconds and a fraction.
+    let arrived_s = kinesis.get("approximateArrivalTimestamp").and_then(Value::as_f64);
+    let sent_ms = arrived_s.map(|s| (s * 1_000.0).round() as i64);
+    Ok(Message { id, key, body, format: None, database: None, precision: None, sent_ms, group: None })
 }
 
 /// The bytes of a body; packed ones are known by how they begin, as no rows do.

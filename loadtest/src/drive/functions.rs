@@ -19,6 +19,7 @@ use super::{
     write::write,
 };
 use crate::{
+    answer::Value as Answered,
     generate::{Devices, Order, Source},
     oracle::Oracle,
     report::Verified,
@@ -103,6 +104,8 @@ pub struct FunctionsSample {
     pub verified: Verified,
     /// What `query-http` used.
     pub query: Used,
+    /// Bytes of the data files, with what stands beside them.
+    pub stored: u64,
     /// Invocations of `compact` with nothing to do.
     pub idle: Idle,
     /// The collection of garbage before the starts.
@@ -190,6 +193,7 @@ pub async fn through_functions(
         }
         query.add(url.finish());
     }
+    let stored = stored(options).await?;
     let starts = starts(options).await?;
     Ok(FunctionsSample {
         load,
@@ -199,10 +203,23 @@ pub async fn through_functions(
         queries,
         verified,
         query,
+        stored,
         idle,
         collected,
         starts,
     })
+}
+
+/// The bytes of the files that there are.
+async fn stored(options: &FunctionsOptions) -> Result<u64> {
+    let url = options.url("query-http", 1, options.memory_mb[2], &[]).await?;
+    let addresses = Addresses { url: url.url.clone(), flight: None };
+    let mut asker = Asker::connect(Door::HttpJson, &addresses, &HttpOptions::default()).await?;
+    let (_, answer) = asker.sample("stored", "select cast(sum(bytes) as bigint) as bytes from system.files", 1).await?;
+    match answer.column("bytes")?.value(0) {
+        Answered::Int(bytes) => Ok(bytes.unsigned_abs()),
+        found => bail!("bytes of the files: {found:?}"),
+    }
 }
 
 /// What `compact` uses where nothing has been written for a while, on a root of one row beside the other one.
@@ -250,14 +267,26 @@ async fn compact(function: &mut Function, task: &str) -> Result<Compacted> {
     }
 }
 
-/// First answers: of `ingest-http` to a write of one row, of `query-http` to q2 about all rows.
+/// First answers: of `ingest-http` to a write of one row, of `ingest-queue` to a message of one, of `compact` to its schedule, of
+/// `query-http` to q2 about all rows.
 async fn starts(options: &FunctionsOptions) -> Result<Vec<Starts>> {
     let write = http_event("POST", "/write?db=starts&precision=ms", &[], b"m v=1 1700000000000");
     let question = Question::Q2 { function: Aggregate::Avg, percent: 100 };
     let ask = http_event("POST", "/rest/sql", &[], question.sql().as_bytes());
-    let [ingest_mb, _, query_mb] = options.memory_mb;
+    let message = json!({"Records": [{
+        "messageId": "starts", "body": "m v=1 1700000000000", "eventSource": "aws:sqs",
+        "messageAttributes": {
+            "db": {"stringValue": "starts", "dataType": "String"}, "precision": {"stringValue": "ms", "dataType": "String"},
+        },
+    }]});
+    let [ingest_mb, compact_mb, query_mb] = options.memory_mb;
     let mut all = Vec::new();
-    for (name, memory_mb, event) in [("ingest-http", ingest_mb, write), ("query-http", query_mb, ask)] {
+    for (name, memory_mb, event) in [
+        ("ingest-http", ingest_mb, write),
+        ("ingest-queue", ingest_mb, message),
+        ("compact", compact_mb, json!({"task": "compact"})),
+        ("query-http", query_mb, ask),
+    ] {
         let program = options.program(name)?;
         let mut starts = Starts { function: name.to_owned(), cached_ms: Vec::new(), dropped_ms: Vec::new() };
         for run in 0..options.starts * 2 {
@@ -266,8 +295,14 @@ async fn starts(options: &FunctionsOptions) -> Result<Vec<Starts>> {
                 drop_from_cache(&program)?;
             }
             let (took, answer) = Function::first_answer(&program, memory_mb, &options.environment(), &event).await?;
-            let reply = http_reply(&answer)?;
-            ensure!(reply.status < 300, "{name}: {} {}", reply.status, reply.text());
+            if name.ends_with("-http") {
+                let reply = http_reply(&answer)?;
+                ensure!(reply.status < 300, "{name}: {} {}", reply.status, reply.text());
+            } else {
+                let reply: Value = serde_json::from_slice(&answer).with_context(|| format!("a reply of {name}"))?;
+                let is_done = reply["batchItemFailures"] == json!([]) || reply["has_more"].is_boolean();
+                ensure!(is_done, "{name}: {reply}");
+            }
             let list = if is_dropped { &mut starts.dropped_ms } else { &mut starts.cached_ms };
             list.push(took.as_secs_f64() * 1e3);
         }

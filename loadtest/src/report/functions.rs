@@ -25,6 +25,8 @@ pub struct FunctionsReport {
     pub prices: Prices,
     /// A month of `compact` once a minute with nothing to do, in dollars.
     pub idle_month: f64,
+    /// A month of what is stored.
+    pub stored_month: f64,
 }
 
 /// Runs of the schedule in a month of 730 hours.
@@ -42,7 +44,8 @@ impl FunctionsReport {
             ..Used::default()
         };
         let idle_month = prices.function(&idle) / sample.idle.runs as f64 * RUNS_A_MONTH;
-        Self { conditions, data, sample, prices, idle_month }
+        let stored_month = sample.stored as f64 / 1e9 * prices.stored_gigabyte_month;
+        Self { conditions, data, sample, prices, idle_month, stored_month }
     }
 
     /// Dollars for a million rows: of writing them, and of compacting them.
@@ -109,6 +112,16 @@ impl Page for FunctionsReport {
                 sample.idle.store.list,
                 sample.idle.store.get,
                 sample.idle.seconds / sample.idle.runs as f64 * 1e3
+            ),
+        );
+        bullet(
+            &mut page,
+            &format!(
+                "A month of what is stored, {}: ${:.4}; of a billion rows like these ${:.3}. An idle month of both: **${:.2}**.",
+                bytes(self.sample.stored),
+                self.stored_month,
+                self.stored_month / self.data.len() as f64 * 1e9,
+                self.idle_month + self.stored_month
             ),
         );
         bullet(

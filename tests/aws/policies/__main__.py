@@ -204,7 +204,7 @@ def functions_work(checks, zips, directory, outputs, keys):
             checks.equal(f"rows {when}", (status, json.loads(body).get("data")), (200, expected)) or checks.tell(body[:300])
 
         sums("as written")
-        status, body = query.http("/api/v1/sql", "select repeat('x', 6000000) as a")
+        status, body = query.http("/api/v1/sql", "select repeat('x', 7000000) as a")
         checks.equal("a large answer", status, 303) or checks.tell(body[:300])
         time.sleep(5)  # younger segments are not folded
         for task in ("full", "collect", "sweep"):

@@ -87,6 +87,62 @@ async fn binary_bodies_and_a_load_balancers_events_arrive_whole() {
 }
 
 #[tokio::test]
+async fn an_event_of_a_rest_api_reaches_its_route_with_repeated_parameters() {
+    let function = function(|| Ok(echo()));
+    let event = json!({
+        "resource": "/{proxy+}", "path": "/write", "httpMethod": "POST",
+        "headers": {"Host": "x.execute-api.eu-west-1.amazonaws.com", "X-Forwarded-For": "9.9.9.9, 1.2.3.4", "X-Many": "2"},
+        "multiValueHeaders": {
+            "Host": ["x.execute-api.eu-west-1.amazonaws.com"], "X-Forwarded-For": ["9.9.9.9, 1.2.3.4"], "X-Many": ["1", "2"]
+        },
+        "queryStringParameters": {"db": "a b", "precision": "ms"},
+        "multiValueQueryStringParameters": {"db": ["a b"], "precision": ["s", "ms"]},
+        "pathParameters": {"proxy": "write"}, "stageVariables": null,
+        "requestContext": {
+            "accountId": "1", "apiId": "x", "domainName": "x.execute-api.eu-west-1.amazonaws.com", "domainPrefix": "x",
+            "extendedRequestId": "e", "httpMethod": "POST", "identity": {"sourceIp": "5.6.7.8", "userAgent": "t"},
+            "path": "/prod/write", "protocol": "HTTP/1.1", "requestId": "r", "requestTime": "t",
+            "requestTimeEpoch": 1, "resourceId": "i", "resourcePath": "/{proxy+}", "stage": "prod"
+        },
+        "body": "m v=1", "isBase64Encoded": false
+    });
+    let (status, body) = answer(&function, with_time(&event.to_string(), 30_000)).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let [path, query, rows] = body.splitn(3, ' ').collect::<Vec<_>>().try_into().unwrap();
+    assert_eq!((path, rows), ("/write", "m v=1"));
+    let mut pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+    pairs.sort();
+    let expected = [("db", "a b"), ("precision", "ms"), ("precision", "s")];
+    assert_eq!(pairs, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+}
+
+#[tokio::test]
+async fn a_load_balancer_hands_on_queries_as_they_were_sent() {
+    let function = function(|| Ok(echo()));
+    for many in [false, true] {
+        // it decodes nothing
+        let (db, rows) = ("a%26b%20c", "50%25");
+        let mut event = json!({
+            "requestContext": {"elb": {"targetGroupArn": "arn:aws:elasticloadbalancing:eu-west-1:1:targetgroup/t/1"}},
+            "httpMethod": "POST", "path": "/write", "body": "m v=1", "isBase64Encoded": false
+        });
+        if many {
+            event["multiValueQueryStringParameters"] = json!({"db": [db], "rows": [rows]});
+            event["multiValueHeaders"] = json!({"host": ["lb.example.org"], "x-many": ["1", "2"]});
+        } else {
+            event["queryStringParameters"] = json!({"db": db, "rows": rows});
+            event["headers"] = json!({"host": "lb.example.org"});
+        }
+        let (status, body) = answer(&function, with_time(&event.to_string(), 30_000)).await;
+        assert_eq!(status, StatusCode::OK, "{body}");
+        let query = body.strip_prefix("/write ").and_then(|rest| rest.strip_suffix(" m v=1")).unwrap();
+        let mut pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+        pairs.sort();
+        assert_eq!(pairs, [("db".to_owned(), "a&b c".to_owned()), ("rows".to_owned(), "50%".to_owned())], "{query}");
+    }
+}
+
+#[tokio::test]
 async fn a_root_that_does_not_open_is_tried_again_by_the_next_request() {
     let tries = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let counted = tries.clone();

@@ -3,7 +3,10 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use tidelake_format::layout;
+use tidelake_format::{
+    layout,
+    store::faults::{Fault, Operation, Request},
+};
 use tidelake_ingest::{
     config::IngestConfig,
     decode::line_protocol::LinePrecision,
@@ -68,6 +71,24 @@ async fn without_time_nothing_is_begun_and_there_is_more_to_do() {
     let done = function.compact(json!({"task": "fold", "turn": 1}), &context(30_000)).await.unwrap();
     assert_eq!((done.segments, done.has_more), (2, false));
     assert_eq!(store.list(layout::LOG).await.unwrap().len(), 2, "folded segments stay for a minute");
+}
+
+#[tokio::test]
+async fn a_collection_that_takes_longer_than_there_is_time_goes_on_later() {
+    let plain = Store::in_memory();
+    segments(&plain, 2).await;
+    let late = |request: &Request<'_>| match request.operation {
+        Operation::List => Fault::Late(Duration::from_millis(400)),
+        _ => Fault::None,
+    };
+    let function = function(&plain.clone().with_faults(late));
+    function.compact(json!({"task": "fold"}), &context(30_000)).await.unwrap();
+    for task in ["collect", "sweep"] {
+        let done = function.compact(json!({"task": task}), &context(300)).await.unwrap();
+        assert!(done.has_more, "{task}: {done:?}");
+        let done = function.compact(json!({"task": task}), &context(30_000)).await.unwrap();
+        assert!(!done.has_more, "{task}: {done:?}");
+    }
 }
 
 #[tokio::test]

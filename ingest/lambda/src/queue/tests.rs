@@ -5,6 +5,8 @@ use std::io::Write;
 use serde_json::json;
 use tidelake_format::{
     layout,
+    merge::ticks,
+    snapshot::{SnapshotOptions, SnapshotReader},
     store::faults::{Fault, Operation, Request},
 };
 
@@ -53,6 +55,29 @@ fn ids(unwritten: &Unwritten) -> Vec<&str> {
 
 async fn segments(store: &Store) -> usize {
     store.list(layout::LOG).await.unwrap().len()
+}
+
+/// The messages of an event, each in a group of a FIFO queue.
+fn fifo(messages: &[Sent<'_>], groups: &[&str]) -> Value {
+    let mut event = sqs(messages);
+    for (record, group) in event["Records"].as_array_mut().unwrap().iter_mut().zip(groups) {
+        record["eventSourceARN"] = "arn:aws:sqs:eu-west-1:1:rows.fifo".into();
+        record["attributes"]["MessageGroupId"] = (*group).into();
+    }
+    event
+}
+
+/// The times of all rows of a table that are in the log, one for each time that they were written.
+async fn times(store: &Store, table: &str) -> Vec<i64> {
+    let options = SnapshotOptions { max_staleness: Some(Duration::ZERO), ..SnapshotOptions::default() };
+    let reader = SnapshotReader::new(Root::open(store.clone()).await.unwrap(), options);
+    let snapshot = reader.snapshot(&[]).await.unwrap();
+    let db = snapshot.catalog.database("db").unwrap().id;
+    let table = snapshot.catalog.table(db, table).unwrap().id;
+    let blocks = snapshot.blocks(table).unwrap();
+    let mut times: Vec<i64> = blocks.flat_map(|(_, block)| ticks(block.rows.column(1)).unwrap().to_vec()).collect();
+    times.sort_unstable();
+    times
 }
 
 const IN_DB: (&str, &str) = ("TIDELAKE_QUEUE_DATABASE", "db");
@@ -106,10 +131,112 @@ async fn a_message_that_comes_again_is_written_once_where_that_is_asked_for() {
         assert_eq!(ids(&function.write(event.clone(), &context(30_000)).await.unwrap()), Vec::<&str>::new());
     }
     assert_eq!(segments(&store).await, 2);
+    let statement: &[(&str, &str)] = &[("format", "tdengine")];
+    let (delete, c) = (sqs(&[("d", "delete from m".into(), statement)]), sqs(&[("c", "m v=3 2".into(), &[])]));
+    for event in [&delete, &c, &delete] {
+        assert_eq!(ids(&function.write(event.clone(), &context(30_000)).await.unwrap()), Vec::<&str>::new());
+    }
+    let ingest = function.ingest(Duration::from_secs(1)).await.unwrap();
+    assert_eq!(ingest.execute(Some("db"), "delete from m", None).await.unwrap().affected_rows, 1);
+    assert_eq!(segments(&store).await, 3);
     // Another environment knows it as well.
     let other = self::function(&store, &[IN_DB, ("TIDELAKE_DEDUP", "true")]);
     other.write(a, &context(30_000)).await.unwrap();
-    assert_eq!(segments(&store).await, 2);
+    assert_eq!(segments(&store).await, 3);
+}
+
+#[tokio::test]
+async fn what_comes_after_a_failure_in_its_group_of_a_fifo_queue_is_not_written() {
+    let messages: [Sent<'_>; 7] = [
+        ("a1", "m v=1 1".into(), &[]),
+        ("b1", "m v=1 2".into(), &[]),
+        ("a2", "m v=1 3\nm v=\"text\" 4".into(), &[]),
+        ("a3", "m v=1 5".into(), &[]),
+        ("c1", "no fields".into(), &[]),
+        ("b2", "m v=1 6".into(), &[]),
+        ("c2", "m v=1 7".into(), &[]),
+    ];
+    let groups = ["a", "b", "a", "a", "c", "b", "c"];
+    for dedup in ["false", "true"] {
+        let store = Store::in_memory();
+        let function = function(&store, &[IN_DB, ("TIDELAKE_DEDUP", dedup)]);
+        function.write(sqs(&[("0", "m v=1 0".into(), &[])]), &context(30_000)).await.unwrap();
+        let unwritten = function.write(fifo(&messages, &groups), &context(30_000)).await.unwrap();
+        assert_eq!(ids(&unwritten), ["a2", "a3", "c1", "c2"]);
+        assert_eq!((times(&store, "m").await, segments(&store).await), (vec![0, 1, 2, 3, 6], 2));
+    }
+    // A group of another queue says who sent a message, and nothing of its order.
+    let store = Store::in_memory();
+    let function = function(&store, &[IN_DB]);
+    let mut event = fifo(&messages, &groups);
+    for record in event["Records"].as_array_mut().unwrap() {
+        record["eventSourceARN"] = "arn:aws:sqs:eu-west-1:1:rows".into();
+    }
+    assert_eq!(ids(&function.write(event, &context(30_000)).await.unwrap()), ["a2", "c1"]);
+    assert_eq!(times(&store, "m").await, [1, 2, 3, 5, 6, 7]);
+}
+
+#[tokio::test]
+async fn a_statement_of_a_fifo_queue_comes_after_the_rows_before_it_and_before_those_after_it() {
+    let store = Store::in_memory();
+    let function = function(&store, &[IN_DB]);
+    let statement: &[(&str, &str)] = &[("format", "tdengine")];
+    function.write(sqs(&[("0", "m v=1 1\nn v=1 1".into(), &[])]), &context(30_000)).await.unwrap();
+    let messages: [Sent<'_>; 7] = [
+        ("a1", "m v=1 2".into(), &[]),
+        ("b1", "drop table nothing".into(), statement),
+        ("a2", "delete from m".into(), statement),
+        ("a3", "m v=1 3\nm v=1 4".into(), &[]),
+        ("b2", "delete from n".into(), statement),
+        ("a4", "m v=1 5".into(), &[]),
+        ("b3", "n v=1 2".into(), &[]),
+    ];
+    let event = fifo(&messages, &["a", "b", "a", "a", "b", "a", "b"]);
+    assert_eq!(ids(&function.write(event, &context(60_000)).await.unwrap()), ["b1", "b2", "b3"]);
+    let ingest = function.ingest(Duration::from_secs(1)).await.unwrap();
+    for (table, left) in [("m", 3), ("n", 1)] {
+        let done = ingest.execute(Some("db"), &format!("delete from {table}"), None).await.unwrap();
+        assert_eq!(done.affected_rows, left, "{table}");
+    }
+}
+
+#[tokio::test]
+async fn rows_without_a_time_have_that_of_their_message_each_time_it_comes() {
+    let store = Store::in_memory();
+    let function = function(&store, &[IN_DB]);
+    let statement: &[(&str, &str)] = &[("format", "tdengine")];
+    function.write(sqs(&[("0", "n v=1 1".into(), &[])]), &context(30_000)).await.unwrap();
+    let messages: [Sent<'_>; 3] = [
+        ("1", "m v=1".into(), &[]),
+        ("2", "m v=2".into(), &[]),
+        ("3", "insert into n values (now, 2)".into(), statement),
+    ];
+    let mut event = sqs(&messages);
+    for record in event["Records"].as_array_mut().unwrap() {
+        record["attributes"]["SentTimestamp"] = "1799000000123".into();
+    }
+    let in_time = |times: Vec<i64>| times.iter().all(|ts| ts / 1_000_000 == 1_799_000_000_123);
+    for come in 1..=2 {
+        let unwritten = function.write(event.clone(), &context(30_000)).await.unwrap();
+        assert_eq!(ids(&unwritten), Vec::<&str>::new());
+        let mut found = times(&store, "m").await;
+        assert_eq!(found.len(), 2 * come);
+        found.dedup();
+        assert_eq!(found.len(), 2, "two messages of one millisecond are two rows");
+        assert!(in_time(found));
+    }
+    let found = times(&store, "n").await;
+    assert!(found.len() == 3 && found[1] == found[2] && in_time(found[1..].to_vec()), "{found:?}");
+    let record = json!({
+        "kinesis": {"sequenceNumber": "495", "data": STANDARD.encode(b"k v=1"),
+                    "approximateArrivalTimestamp": 1_799_000_000.123},
+        "eventSource": "aws:kinesis", "eventID": "shardId-000000000006:495",
+    });
+    for _ in 0..2 {
+        function.write(json!({ "Records": [record] }), &context(30_000)).await.unwrap();
+    }
+    let found = times(&store, "k").await;
+    assert!(found.len() == 2 && found[0] == found[1] && in_time(found));
 }
 
 #[tokio::test]
