@@ -1,4 +1,4 @@
-"""A server on 127.0.0.1 that ends with who started it, and what a client needs to get in."""
+"""Servers on 127.0.0.1 that end with who started them, and what a client needs to get in."""
 
 import base64
 import json
@@ -12,41 +12,58 @@ import time
 import urllib.request
 
 START_SECONDS = 60
+NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
 
 
 class Server:
-    def __init__(self, binary, name, directory, *options):
-        self.log = os.path.join(directory, f"{name}.log")
-        store = os.path.join(directory, f"{name}.store")
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("TIDELAKE_")}
-        with open(self.log, "w") as log:
-            self.process = subprocess.Popen(
-                [binary, "serve", "--store", store, "--listen", "127.0.0.1:0", *options],
-                stdout=log, stderr=log, cwd=directory, env=environment, start_new_session=True,
-            )
-        self.url = self._url(name)
+    """A server with a store of its own."""
 
-    def _url(self, name):
+    def __init__(self, binary, name, directory, *options):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("TIDELAKE_")}
+        store = os.path.join(directory, f"{name}.store")
+        self._start([binary, "serve", "--store", store, "--listen", "127.0.0.1:0", *options], name, directory, environment, r"HTTP +(https?://\S+)\s")
+
+    def _start(self, command, name, directory, environment, shown):
+        """Starts what shows its URL so."""
+        path = os.path.join(directory, f"{name}.log")
+        with open(path, "w") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=directory, env=environment, start_new_session=True)
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.process.poll() is None:
-            with open(self.log) as log:
-                found = re.search(r"HTTP +(https?://127\.0\.0\.1:\d+)\s", log.read())
+            with open(path) as log:
+                found = re.search(shown, log.read())
             if found:
-                return found[1]
+                self.url = found[1]
+                return
             time.sleep(0.1)
         self.stop()
-        with open(self.log) as log:
+        with open(path) as log:
             raise SystemExit(f"the server '{name}' did not start:\n{log.read()[-4000:]}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
 
     def stop(self):
         end(self.process)
 
 
+class Reference(Server):
+    """A server of somebody else: go/reference.go. It asks for the user of the environment, if there is one."""
+
+    def __init__(self, program, name, directory, environment):
+        self._start([program, "reference"], f"{name}.reference", directory, environment, r"(http://\S+)\s")
+
+
 class Keys:
-    """The password of a server's first user, and the certificate for its TLS."""
+    """The password of a server's first user, the certificate for its TLS, and those of a client and of a stranger."""
 
     def __init__(self, directory):
         self.certificate, self.key = certificate(directory)
+        self.authority, self.client = client_certificate(directory, "client")
+        _, self.stranger = client_certificate(directory, "stranger")
         self.password = secrets.token_urlsafe(16)
         self.file = os.path.join(directory, "password")
         with open(self.file, "w") as out:
@@ -57,6 +74,9 @@ class Keys:
 
     def tls(self):
         return [*self.auth(), "--tls-certificate", self.certificate, "--tls-key", self.key]
+
+    def mutual(self):
+        return [*self.tls(), "--tls-client-ca", self.authority]
 
     def token(self, url, name):
         """A new token of that user."""
@@ -85,12 +105,29 @@ def statement(url, password, sql, authority=None):
         return json.load(reply)["data"][0][0]
 
 
+def signed_by_itself(directory, file, name, *extensions):
+    """A certificate and its key."""
+    key, pem = os.path.join(directory, f"{file}.key"), os.path.join(directory, f"{file}.pem")
+    added = [argument for extension in extensions for argument in ("-addext", extension)]
+    openssl("req", "-x509", *NEW_KEY, "-days", "30", "-keyout", key, "-out", pem, "-subj", f"/CN={name}", *added)
+    return pem, key
+
+
 def certificate(directory):
     """A certificate for localhost and its key, which signs itself."""
-    key, pem = os.path.join(directory, "server.key"), os.path.join(directory, "server.pem")
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30", "-keyout", key, "-out", pem,
-         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"],
-        check=True, capture_output=True,
-    )
-    return pem, key
+    return signed_by_itself(directory, "server", "localhost", "subjectAltName=DNS:localhost,IP:127.0.0.1", "basicConstraints=critical,CA:FALSE")
+
+
+def client_certificate(directory, file):
+    """Who signs a client's certificate, and that with its key. All signers have one name: clients keep back what others signed."""
+    authority, signer = signed_by_itself(directory, f"{file}.authority", "authority", "basicConstraints=critical,CA:TRUE")
+    key, pem, request, extensions = (os.path.join(directory, f"{file}.{ending}") for ending in ["key", "pem", "csr", "ext"])
+    with open(extensions, "w") as out:
+        out.write("basicConstraints=critical,CA:FALSE\nextendedKeyUsage=clientAuth\n")
+    openssl("req", *NEW_KEY, "-keyout", key, "-out", request, "-subj", "/CN=client")
+    openssl("x509", "-req", "-in", request, "-CA", authority, "-CAkey", signer, "-CAcreateserial", "-days", "30", "-extfile", extensions, "-out", pem)
+    return authority, (pem, key)
+
+
+def openssl(*arguments):
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)

@@ -179,8 +179,19 @@ func databaseSQL(s server) error {
 	step("parameters: a text for a time", func() error {
 		return is(db, int64(4), "select count(*) from devices where ts < cast(? as timestamp)", "2019-07-16T04:01:41Z")
 	})
-	known(sqlClient, "parameters: a time", "the driver knows no builder of timestamps", func() error {
+	known(sqlClient, "parameters: a time", "the driver knows no builder of timestamps", "unknown builder type *array.TimestampBuilder", func() error {
 		return is(db, int64(4), "select count(*) from devices where ts < ?", start.Add(time.Second))
+	}, func() error {
+		other, err := named("CLIENT_REFERENCE")
+		if err != nil {
+			return err
+		}
+		db, err := other.open(nil)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		return is(db, int64(0), "select count(*) from intTable where value = ? /* parameters: timestamp */", start)
 	})
 	step("parameters: a prepared query, again and again", func() error {
 		statement, err := db.Prepare("select count(*) from devices where devid = ? and v < ?")

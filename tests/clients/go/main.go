@@ -1,8 +1,9 @@
 // The Flight SQL client of Go and its driver of database/sql against the server that CLIENT_URL names.
 //
 // CLIENT_USER and CLIENT_PASSWORD say that the server asks who comes, CLIENT_TOKEN is a token of that user, CLIENT_CA a
-// file with who signed the server's certificate. The exit status is 1 when a step failed. With the argument throughput it
-// measures how fast a large answer comes.
+// file with who signed the server's certificate. CLIENT_REFERENCE names another server, where known faults have to show,
+// too. The exit status is 1 when a step failed. With the argument throughput it measures how fast a large answer comes;
+// with the argument reference it is that other server, which asks who comes as the first one does.
 package main
 
 import (
@@ -18,8 +19,11 @@ type server struct {
 	tls                            *tls.Config
 }
 
-func target() (server, error) {
-	place, err := url.Parse(os.Getenv("CLIENT_URL"))
+func target() (server, error) { return named("CLIENT_URL") }
+
+// named is the server that a variable names.
+func named(variable string) (server, error) {
+	place, err := url.Parse(os.Getenv(variable))
 	if err != nil {
 		return server{}, err
 	}
@@ -44,8 +48,15 @@ func target() (server, error) {
 }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "throughput" {
-		if err := throughput(); err != nil {
+	if len(os.Args) > 1 {
+		err := fmt.Errorf("no such argument: %s", os.Args[1])
+		switch os.Args[1] {
+		case "throughput":
+			err = throughput()
+		case "reference":
+			err = serveReference(os.Getenv("CLIENT_USER"), os.Getenv("CLIENT_PASSWORD"), os.Getenv("CLIENT_TOKEN"))
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

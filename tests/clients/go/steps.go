@@ -19,6 +19,7 @@ type line struct {
 	Ok     bool   `json:"ok"`
 	Known  bool   `json:"known,omitempty"`
 	Note   string `json:"note"`
+	There  string `json:"there,omitempty"`
 }
 
 // step runs a function, which fails by an error, and prints what came of it as one line of JSON.
@@ -32,15 +33,30 @@ func step(client, name string, run func() error) {
 	show(line{Client: client, Step: name, Ok: true})
 }
 
-// known is a step that fails because of the client, whatever the server does; it counts as failed once it passes.
-func known(client, name, reason string, run func() error) {
-	err := outcome(run)
-	if err == nil {
+// known is a step that fails because of the client: in the same way, which both faults say, at another server. It counts as
+// failed where that is not so, and once it passes.
+func known(client, name, reason, says string, here, there func() error) {
+	fault := outcome(here)
+	note, other := "", error(nil)
+	switch {
+	case fault == nil:
+		note = "passes now, though this was known: " + reason
+	case !strings.Contains(fault.Error(), says):
+		note = fmt.Sprintf("fails otherwise than known, without %q: %v", says, fault)
+	default:
+		other = outcome(there)
+		if other == nil {
+			note = fmt.Sprintf("the other server does not show it: %v", fault)
+		} else if !strings.Contains(other.Error(), says) {
+			note = fmt.Sprintf("the other server shows another fault, without %q: %v", says, other)
+		}
+	}
+	if note != "" {
 		failed++
-		show(line{Client: client, Step: name, Note: "passes now, though this was known: " + reason})
+		show(line{Client: client, Step: name, Note: note})
 		return
 	}
-	show(line{Client: client, Step: name, Known: true, Note: fmt.Sprintf("%s (%v)", reason, err)})
+	show(line{Client: client, Step: name, Known: true, Note: fmt.Sprintf("%s (%v)", reason, fault), There: other.Error()})
 }
 
 func show(l line) {

@@ -9,5 +9,5 @@ with connect(None) as connection:
     ask(connection, "drop database if exists adbc")
     ask(connection, "create database adbc")
 for subject in [connections, queries, writes, parameters, metadata, sessions, ingest, stopping, frames]:
-    subject.run(steps.step)
+    subject.run(steps)
 steps.end()

@@ -11,10 +11,10 @@ SECONDS = 90
 
 
 class Target:
-    """The server, and what it wants to see of who comes."""
+    """A server, and what it wants to see of who comes."""
 
-    def __init__(self):
-        url = urlsplit(os.environ["CLIENT_URL"])
+    def __init__(self, variable="CLIENT_URL"):
+        url = urlsplit(os.environ[variable])
         self.host, self.port, self.tls = url.hostname, url.port, url.scheme == "https"
         self.user = os.environ.get("CLIENT_USER")
         self.password = os.environ.get("CLIENT_PASSWORD")
@@ -30,8 +30,12 @@ class Target:
         return f"{'grpc+tls' if self.tls else 'grpc'}://{self.host}:{self.port}"
 
     def authority_text(self):
-        with open(self.authority) as file:
-            return file.read()
+        return text_of(self.authority)
+
+
+def text_of(path):
+    with open(path) as file:
+        return file.read()
 
 
 class Steps:
@@ -39,21 +43,37 @@ class Steps:
         self.client = client
         self.failed = 0
 
-    def step(self, name, reason=None):
-        """Runs the function that it decorates, at once. With a reason the client is known to fail, whatever the server does."""
+    def step(self, name):
+        """Runs the function that it decorates, at once."""
 
         def run(function):
             fault = _outcome(function)
-            line = {"client": self.client, "step": name, "ok": fault is None and reason is None, "note": fault or ""}
-            if reason and fault:
-                line |= {"known": True, "note": f"{reason} ({fault})"}
-            elif reason:
-                line["note"] = f"passes now, though this was known: {reason}"
-            if not line["ok"] and not line.get("known"):
-                self.failed += 1
-            print(json.dumps(line, ensure_ascii=False), flush=True)
+            self._line(name, fault is None, fault or "")
 
         return run
+
+    def known(self, name, reason, says):
+        """Runs the function with the server and with another: at both the client fails, in the same way, which both faults say."""
+
+        def run(function):
+            fault = _outcome(lambda: function(Target()), function)
+            if fault is None:
+                return self._line(name, False, f"passes now, though this was known: {reason}")
+            if says not in fault:
+                return self._line(name, False, f"fails otherwise than known, without {says!r}: {fault}")
+            there = _outcome(lambda: function(Target("CLIENT_REFERENCE")), function)
+            if there is None:
+                return self._line(name, False, f"the other server does not show it: {fault}")
+            if says not in there:
+                return self._line(name, False, f"the other server shows another fault, without {says!r}: {there}")
+            self._line(name, False, f"{reason} ({fault})", known=True, there=there)
+
+        return run
+
+    def _line(self, name, ok, note, **more):
+        if not ok and "known" not in more:
+            self.failed += 1
+        print(json.dumps({"client": self.client, "step": name, "ok": ok, "note": note} | more, ensure_ascii=False), flush=True)
 
     def end(self):
         # Threads of steps that never ended, and those of clients, do not keep the process.
@@ -61,14 +81,16 @@ class Steps:
         os._exit(1 if self.failed else 0)
 
 
-def _outcome(function):
+def _outcome(function, written=None):
+    """The fault of a function, with its line in the one that was written as a step."""
+    file = (written or function).__code__.co_filename
     found = []
 
     def run():
         try:
             function()
         except BaseException as error:  # what a step raises is its outcome
-            place = next((f for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == function.__code__.co_filename), None)
+            place = next((f for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == file), None)
             at = f" at line {place.lineno}: {place.line}" if place else ""
             found.append(f"{type(error).__name__}: {error}{at}")
 

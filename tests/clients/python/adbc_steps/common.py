@@ -15,7 +15,7 @@ START_MS = 1_563_249_700_000
 HEADER = "adbc.flight.sql.rpc.call_header."
 
 
-def options(database=None, credentials=True, **more):
+def options(database=None, credentials=True, target=target, **more):
     found = {}
     if target.tls:
         found[DatabaseOptions.TLS_ROOT_CERTS.value] = target.authority_text()
@@ -26,8 +26,8 @@ def options(database=None, credentials=True, **more):
     return found | more
 
 
-def connect(database="adbc", credentials=True, **more):
-    return flight_sql.connect(target.grpc, db_kwargs=options(database, credentials, **more), autocommit=True)
+def connect(database="adbc", credentials=True, server=target, **more):
+    return flight_sql.connect(server.grpc, db_kwargs=options(database, credentials, server, **more), autocommit=True)
 
 
 def ask(connection, sql, parameters=None):

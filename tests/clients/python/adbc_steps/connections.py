@@ -1,14 +1,18 @@
 """Who gets in, and by which transport."""
 
+import os
+
 import adbc_driver_flightsql.dbapi as flight_sql
 import pyarrow
 from adbc_driver_flightsql import DatabaseOptions
 
 from adbc_steps.common import START, START_MS, ask, connect, options, target
-from steps import equal, refused
+from steps import Target, equal, refused, text_of
 
 
-def run(step):
+def run(steps):
+    step = steps.step
+
     if target.user:
 
         @step("connect: user and password")
@@ -69,6 +73,21 @@ def run(step):
             del skip[DatabaseOptions.TLS_ROOT_CERTS.value]
             with flight_sql.connect(target.grpc, db_kwargs=skip, autocommit=True) as connection:
                 equal(ask(connection, "select 1"), [(1,)])
+
+        def mutual(which=None):
+            names = {DatabaseOptions.MTLS_CERT_CHAIN.value: f"{which}CERTIFICATE", DatabaseOptions.MTLS_PRIVATE_KEY.value: f"{which}KEY"}
+            shown = {option: text_of(os.environ[f"CLIENT_{name}"]) for option, name in names.items()} if which is not None else {}
+            return ask(connect(None, server=Target("CLIENT_MUTUAL_URL"), **shown), "select current_user()")
+
+        @step("tls: a certificate and its key where the server wants them")
+        def _():
+            equal(mutual(""), [(target.user,)])
+
+        @step("tls: no certificate, or a stranger's, where the server wants one is refused")
+        def _():
+            # The server's reason may be lost: it closes while the client still writes.
+            refused("unavailable", mutual)
+            refused("unavailable", lambda: mutual("WRONG_"))
 
     @step("connect: without autocommit, as DB-API wants it, with a warning alone")
     def _():

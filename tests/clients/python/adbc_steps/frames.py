@@ -9,7 +9,9 @@ from adbc_steps.common import START, ask, at, connect
 from steps import equal, refused
 
 
-def run(step):
+def run(steps):
+    step = steps.step
+
     @step("pandas: a query becomes a frame")
     def _():
         with connect() as connection:

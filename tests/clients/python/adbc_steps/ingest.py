@@ -7,7 +7,9 @@ from adbc_steps.common import START, START_MS, ask, at, connect, table
 from steps import equal, refused
 
 
-def run(step):
+def run(steps):
+    step = steps.step
+
     @step("ingest: create, and refused where the table exists")
     def _():
         with connect() as connection, connection.cursor() as cursor:
@@ -81,11 +83,12 @@ def run(step):
             equal(ask(connection, "select count(*), sum(char_length(text)) from wide"), [(4 * rows, 4 * rows * 1024)])
             ask(connection, "drop table wide")
 
-    @step("ingest: one batch beyond 16 MiB", reason="the driver's gRPC client refuses to send messages beyond 16 MiB")
-    def _():
+    @steps.known("ingest: one batch beyond 16 MiB", "the driver's gRPC client refuses to send messages beyond 16 MiB",
+                 says="trying to send message larger than max (21217497 vs. 16777216)")
+    def _(server):
         rows = 20 * 1024
         ts = pyarrow.array(range(START_MS, START_MS + rows), pyarrow.int64()).cast(pyarrow.timestamp("ms"))
-        with connect() as connection, connection.cursor() as cursor:
+        with connect(server=server) as connection, connection.cursor() as cursor:
             equal(cursor.adbc_ingest("wider", pyarrow.table({"ts": ts, "text": ["x" * 1024] * rows}), mode="create"), rows)
 
     @step("ingest: types of Arrow, views and dictionaries among them")

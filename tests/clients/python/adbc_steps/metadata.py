@@ -4,7 +4,9 @@ from adbc_steps.common import connect
 from steps import equal, refused
 
 
-def run(step):
+def run(steps):
+    step = steps.step
+
     @step("metadata: who the server and the driver are")
     def _():
         with connect() as connection:

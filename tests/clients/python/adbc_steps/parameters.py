@@ -6,7 +6,9 @@ from adbc_steps.common import ask, at, connect
 from steps import equal, refused
 
 
-def run(step):
+def run(steps):
+    step = steps.step
+
     @step("parameters: of every type")
     def _():
         with connect() as connection:

@@ -12,7 +12,9 @@ from adbc_steps.common import ask, connect
 from steps import equal, refused
 
 
-def run(step):
+def run(steps):
+    step = steps.step
+
     @step("query: one value")
     def _():
         with connect() as connection:

@@ -6,7 +6,9 @@ from adbc_steps.common import ask, connect
 from steps import equal, refused
 
 
-def run(step):
+def run(steps):
+    step = steps.step
+
     @step("session: the database of the header")
     def _():
         with connect("adbc") as connection, connect(None) as none:

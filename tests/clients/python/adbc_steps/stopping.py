@@ -23,7 +23,9 @@ def running(part, expected):
     equal(found, expected, "queries that run")
 
 
-def run(step):
+def run(steps):
+    step = steps.step
+
     @step("stop: cancel from another thread, before the first row")
     def _():
         with connect() as connection, connection.cursor() as cursor:

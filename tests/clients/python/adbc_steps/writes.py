@@ -7,7 +7,9 @@ from adbc_steps.common import START_MS, ask, at, connect
 from steps import equal
 
 
-def run(step):
+def run(steps):
+    step = steps.step
+
     @step("write: DDL and INSERT by execute(), with their count fetched")
     def _():
         with connect() as connection:

@@ -123,6 +123,21 @@ final class Connections {
     steps.step("tls: no look at the certificate", () -> use(place + "?useEncryption=true&disableCertificateVerification=true" + who));
     steps.step("tls: an unknown certificate is refused", () -> refused("", () -> use(place + "?useEncryption=true" + who + Target.IMPATIENT)));
     steps.step("tls: plain text is refused", () -> refused("", () -> use(place + "?useEncryption=false" + who + Target.IMPATIENT)));
+    Target mutual = new Target("CLIENT_MUTUAL_URL");
+    String certificate = "&clientCertificate=" + Target.required("CLIENT_CERTIFICATE");
+    String key = "&clientKey=" + Target.required("CLIENT_KEY");
+    steps.step("tls: a certificate and its key where the server wants them", () -> {
+      try (Connection connection = DriverManager.getConnection(mutual.url() + certificate + key)) {
+        equal(target.user, Target.one(connection, "select current_user()"));
+        equal(100_000, Target.column(connection, "select value from generate_series(1, 100000)").size());
+      }
+    });
+    // The server's reason may be lost: it closes while the client still writes.
+    steps.step("tls: no certificate where the server wants one is refused", () ->
+        refused("unavailable", () -> use(mutual.url() + Target.IMPATIENT)));
+    steps.step("tls: a stranger's certificate where the server wants one is refused", () -> refused("unavailable", () ->
+        use(mutual.url() + "&clientCertificate=" + Target.required("CLIENT_WRONG_CERTIFICATE") + "&clientKey="
+            + Target.required("CLIENT_WRONG_KEY") + Target.IMPATIENT)));
   }
 
   private void always() {
@@ -153,20 +168,15 @@ final class Connections {
       use(target.url().replace('?', ';').replace('&', ';'));
     });
     steps.step("connect: as a data source", () -> {
-      Properties properties = place(true);
-      ArrowFlightJdbcDataSource source = ArrowFlightJdbcDataSource.createNewDataSource(properties);
+      ArrowFlightJdbcDataSource source = ArrowFlightJdbcDataSource.createNewDataSource(place(target, true));
       try (Connection connection = source.getConnection()) {
         equal(1L, Target.one(connection, "select 1"));
       }
     });
     if (target.user != null) {
       steps.known("connect: as a data source, with user and password of the call",
-          "the driver's data source replaces a user that it was made with, and adds none", () -> {
-            ArrowFlightJdbcDataSource source = ArrowFlightJdbcDataSource.createNewDataSource(place(false));
-            try (Connection connection = source.getConnection(target.user, target.password)) {
-              equal(1L, Target.one(connection, "select 1"));
-            }
-          });
+          "the driver's data source replaces a user that it was made with, and adds none",
+          "Error while executing SQL \"select 1\"", () -> userOfTheCall(target), () -> userOfTheCall(Target.other()));
     }
     steps.step("connect: nobody listens", () -> {
       int free;
@@ -226,8 +236,18 @@ final class Connections {
     });
   }
 
-  /** Where the server is, and perhaps who comes. */
-  private Properties place(boolean credentials) {
+  private static void userOfTheCall(Target target) throws Exception {
+    try (Connection connection = ArrowFlightJdbcDataSource.createNewDataSource(place(target, true)).getConnection()) {
+      that(Target.one(connection, "select 1") != null, "the user and the password are right");
+    }
+    ArrowFlightJdbcDataSource source = ArrowFlightJdbcDataSource.createNewDataSource(place(target, false));
+    try (Connection connection = source.getConnection(target.user, target.password)) {
+      Target.one(connection, "select 1");
+    }
+  }
+
+  /** Where a server is, and perhaps who comes. */
+  private static Properties place(Target target, boolean credentials) {
     Properties properties = new Properties();
     properties.setProperty("host", target.host);
     properties.setProperty("port", Integer.toString(target.port));
@@ -293,10 +313,10 @@ final class Connections {
         // What close() itself does is the next step's.
       }
     });
-    steps.known(
-        "session: a connection with catalog= closes",
-        "close() ends the channel, and the driver then sends CloseSession over it",
-        () -> DriverManager.getConnection(target.url() + "&catalog=tidelake").close());
+    steps.known("session: a connection with catalog= closes", "close() ends the channel, and the driver then sends CloseSession over it",
+        "Channel shutdown invoked",
+        () -> DriverManager.getConnection(target.url() + "&catalog=tidelake").close(),
+        () -> DriverManager.getConnection(Target.other().url() + "&catalog=main").close());
     steps.step("session: another catalog is refused", () ->
         refused("", () -> DriverManager.getConnection(target.url() + "&catalog=nosuch")));
   }

@@ -6,7 +6,8 @@ import java.sql.Connection;
  * The unmodified JDBC driver against the server that CLIENT_URL names.
  *
  * <p>CLIENT_USER and CLIENT_PASSWORD say that the server asks who comes, CLIENT_TOKEN is a token of that user, CLIENT_CA a file with
- * who signed the server's certificate. The exit status is 1 when a step failed.
+ * who signed the server's certificate. CLIENT_REFERENCE names another server, where known faults have to show, too; with TLS
+ * CLIENT_MUTUAL_URL names one that wants a certificate, as CLIENT_CERTIFICATE and CLIENT_KEY are. The exit status is 1 when a step failed.
  */
 public final class Main {
   private Main() {}
@@ -33,5 +34,6 @@ public final class Main {
     new Types(target, steps).run();
     new Statements(target, steps).run();
     new Prepared(target, steps).run();
+    new Setters(target, steps).run();
   }
 }

@@ -4,7 +4,6 @@ import static clients.Steps.equal;
 import static clients.Steps.refused;
 import static clients.Steps.that;
 
-import java.math.BigDecimal;
 import java.sql.Connection;
 import java.sql.ParameterMetaData;
 import java.sql.PreparedStatement;
@@ -15,7 +14,7 @@ import java.sql.Types;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Statements with parameters of every type, once and in batches. */
+/** Statements with parameters, once and in batches. */
 final class Prepared {
   private static final long TIME = 1_563_249_700_000L;
 
@@ -290,9 +289,6 @@ final class Prepared {
         equal(10, statement.executeUpdate());
       }
       equal(100L, Target.one(connection, "select count(*) from numbers"));
-    });
-    steps.step("prepared: BigDecimal into a number", () -> {
-      equal(List.of(7), rows("select i from numbers where x = cast(? as double)", s -> s.setString(1, new BigDecimal("7.5").toPlainString())));
     });
   }
 

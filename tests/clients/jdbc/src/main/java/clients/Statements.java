@@ -189,10 +189,12 @@ final class Statements {
       }
     });
     steps.known("result: no rows has its columns once",
-        "the driver adds the columns of the prepared statement to themselves and clears them only with the first row", () -> {
-          try (Statement statement = connection.createStatement();
-              ResultSet rows = statement.executeQuery("select ts, temperature from devices where devid = 77")) {
-            equal(2, rows.getMetaData().getColumnCount());
+        "the driver adds the columns of the prepared statement to themselves and clears them only with the first row",
+        "expected 2 (Integer), found 4 (Integer)",
+        () -> columnsOfNothing(connection, "select ts, temperature from devices where devid = 77"),
+        () -> {
+          try (Connection other = Target.other().open()) {
+            columnsOfNothing(other, "select id, keyName from intTable where id = 77");
           }
         });
     steps.step("result: one at a time, no more of them, and no keys", () -> {
@@ -241,6 +243,12 @@ final class Statements {
         equal(9L + 180 + 2_700 + 36_000 + 450_000 + 5_400_000 + 7, characters);
       }
     });
+  }
+
+  private static void columnsOfNothing(Connection connection, String sql) throws Exception {
+    try (Statement statement = connection.createStatement(); ResultSet rows = statement.executeQuery(sql)) {
+      equal(2, rows.getMetaData().getColumnCount());
+    }
   }
 
   private void errors() {
@@ -295,13 +303,14 @@ final class Statements {
         equal(100, Target.column(statement.executeQuery("select value from generate_series(1, 100)"), 1).size());
       }
     });
-    steps.known("statement: executeBatch of texts", "the driver's prepareAndExecuteBatch is not written and gives null", () -> {
-      try (Statement statement = connection.createStatement()) {
-        statement.addBatch("insert into over values (" + (TIME + 11) + ", 1)");
-        statement.addBatch("insert into over values (" + (TIME + 12) + ", 1)");
-        equal(2, statement.executeBatch().length);
-      }
-    });
+    steps.known("statement: executeBatch of texts", "the driver's prepareAndExecuteBatch is not written and gives null",
+        "Cannot read field \"updateCounts\"",
+        () -> batch(connection, "insert into over values (" + (TIME + 11) + ", 1)", "insert into over values (" + (TIME + 12) + ", 1)"),
+        () -> {
+          try (Connection other = Target.other().open()) {
+            batch(other, "insert into intTable (value) values (1)", "insert into intTable (value) values (2)");
+          }
+        });
     steps.step("statement: fifty threads share a connection", () -> {
       ExecutorService threads = Executors.newFixedThreadPool(8);
       try {
@@ -317,6 +326,14 @@ final class Statements {
         threads.shutdownNow();
       }
     });
+  }
+
+  private static void batch(Connection connection, String first, String second) throws Exception {
+    try (Statement statement = connection.createStatement()) {
+      statement.addBatch(first);
+      statement.addBatch(second);
+      equal(2, statement.executeBatch().length);
+    }
   }
 
   /** How many queries of a text run on the server, once it is the expected number or a few seconds have passed. */
@@ -339,6 +356,30 @@ final class Statements {
       for (Object id : Target.column(other, "select id from system.queries where sql like '%" + part + "%' and sql not like '%system%'")) {
         Target.update(other, "kill query '" + id + "'");
       }
+    }
+  }
+
+  /** The same at the other server, which can say it of all queries alone. */
+  private static long runningThere(Target other) throws Exception {
+    long found = -1;
+    for (int i = 0; i < 100 && found != 0; i++) {
+      if (i > 0) {
+        Thread.sleep(100);
+      }
+      try (Connection connection = other.open()) {
+        found = ((Number) Target.one(connection, "select running()")).longValue();
+      }
+    }
+    return found;
+  }
+
+  private static void closedInTheMiddle(Connection connection, String endless) throws Exception {
+    ResultSet rows = connection.createStatement().executeQuery(endless);
+    that(rows.next(), "a row");
+    try {
+      connection.close();
+    } catch (SQLException e) {
+      // The driver counts the memory of what it still holds; the server's side is what is looked at.
     }
   }
 
@@ -379,18 +420,23 @@ final class Statements {
       }
     });
     steps.known("stop: a connection closed in the middle",
-        "close() waits five seconds for the end of open calls and then leaves them open, so the server sees nothing", () -> {
-          Connection own = target.open();
-          ResultSet rows = own.createStatement().executeQuery(ENDLESS);
-          that(rows.next(), "a row");
-          try {
-            own.close();
-          } catch (SQLException e) {
-            // The driver counts the memory of what it still holds; the server's side is what is looked at.
-          }
+        "close() waits five seconds for the end of open calls and then leaves them open, so the server sees nothing",
+        "queries that still run: expected 0 (Long), found 1 (Long)",
+        () -> {
+          closedInTheMiddle(target.open(), ENDLESS);
           long left = running("1000000) b", 0);
           kill("1000000) b");
           equal(0L, left, "queries that still run");
+        },
+        () -> {
+          Target other = Target.other();
+          String endless = "with recursive n (v) as (select 1 union all select v + 1 from n) select v from n";
+          try (Connection own = other.open(); Statement statement = own.createStatement(); ResultSet rows = statement.executeQuery(endless)) {
+            that(rows.next(), "a row");
+          }
+          equal(0L, runningThere(other), "queries after their results were closed");
+          closedInTheMiddle(other.open(), endless);
+          equal(0L, runningThere(other), "queries that still run");
         });
     steps.step("stop: KILL QUERY reaches the client", () -> {
       try (Connection own = target.open(); Statement statement = own.createStatement()) {

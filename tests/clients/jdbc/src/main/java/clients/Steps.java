@@ -35,18 +35,34 @@ final class Steps {
     if (fault != null) {
       failed++;
     }
-    line(name, fault == null, false, fault == null ? "" : fault);
+    line(name, fault == null, fault == null ? "" : fault, null);
   }
 
-  /** A step that fails because of the driver, whatever the server does: listed, and counted as failed once it passes. */
-  void known(String name, String reason, Step step) {
-    String fault = outcome(step);
+  /**
+   * A step that fails because of the driver: in the same way, which both faults say, at another server. It counts as failed where that
+   * is not so, and once it passes.
+   */
+  void known(String name, String reason, String says, Step here, Step there) {
+    String fault = outcome(here);
+    String other = null;
+    String note;
     if (fault == null) {
-      failed++;
-      line(name, false, false, "passes now, though this was known: " + reason);
+      note = "passes now, though this was known: " + reason;
+    } else if (!fault.contains(says)) {
+      note = "fails otherwise than known, without '" + says + "': " + fault;
     } else {
-      line(name, false, true, reason + " (" + fault + ")");
+      other = outcome(there);
+      if (other == null) {
+        note = "the other server does not show it: " + fault;
+      } else if (!other.contains(says)) {
+        note = "the other server shows another fault, without '" + says + "': " + other;
+      } else {
+        line(name, false, reason + " (" + fault + ")", other);
+        return;
+      }
     }
+    failed++;
+    line(name, false, note, null);
   }
 
   boolean anyFailed() {
@@ -87,10 +103,10 @@ final class Steps {
     }
   }
 
-  private static void line(String name, boolean ok, boolean known, String note) {
+  private static void line(String name, boolean ok, String note, String there) {
     System.out.println(
         "{\"client\":\"jdbc\",\"step\":" + quoted(name) + ",\"ok\":" + ok
-            + (known ? ",\"known\":true" : "") + ",\"note\":" + quoted(note) + "}");
+            + (there == null ? "" : ",\"known\":true,\"there\":" + quoted(there)) + ",\"note\":" + quoted(note) + "}");
     System.out.flush();
   }
 

@@ -9,7 +9,7 @@ import java.sql.Statement;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The server, and what it wants to see of who comes. */
+/** A server, and what it wants to see of who comes. */
 final class Target {
   /** The driver waits this long in vain for a certificate that it trusts. */
   static final String IMPATIENT = "&connectTimeoutMs=5000";
@@ -23,7 +23,12 @@ final class Target {
   final String authority;
 
   Target() {
-    URI url = URI.create(required("CLIENT_URL"));
+    this("CLIENT_URL");
+  }
+
+  /** The server that a variable of the environment names. */
+  Target(String variable) {
+    URI url = URI.create(required(variable));
     host = url.getHost();
     port = url.getPort();
     tls = url.getScheme().equals("https");
@@ -33,12 +38,17 @@ final class Target {
     authority = System.getenv("CLIENT_CA");
   }
 
-  private static String required(String name) {
+  static String required(String name) {
     String value = System.getenv(name);
     if (value == null) {
       throw new IllegalArgumentException(name + " is not set");
     }
     return value;
+  }
+
+  /** Another server than the tested one: what fails there, too, is the driver's. */
+  static Target other() {
+    return new Target("CLIENT_REFERENCE");
   }
 
   /** A URL with encryption as the server has it and nothing about who comes. */
