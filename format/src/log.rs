@@ -55,12 +55,15 @@ impl Cut {
     }
 
     /// As [`Cut::apply`], for a fold that has also looked at the files of its base: applies only if there was no
-    /// other fold since.
+    /// other fold since. A writer that came with nothing to fold, as the mark of a statement, has added no file.
     ///
     /// # Errors
     /// [`Kind::Conflict`] when another fold has moved any watermark.
     pub fn apply_alone(&self, draft: &mut Draft) -> Result<()> {
-        let moved = draft.catalog().watermarks().find(|(writer, w)| self.catalog.watermark(*writer) != Some(w));
+        let moved = draft.catalog().watermarks().find(|(writer, w)| match self.catalog.watermark(*writer) {
+            None => !(writer.is_bulk() && w.next == u64::MAX),
+            before => before != Some(w),
+        });
         if let Some((writer, _)) = moved {
             return Err(Error::conflict("another fold was committed meanwhile").with("writer", writer));
         }

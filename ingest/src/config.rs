@@ -40,7 +40,8 @@ pub struct IngestConfig {
     /// Largest request body after decompression, in bytes. Default 100 MiB; a larger one is answered 413.
     pub body_bytes: usize,
     /// Most bytes of decoded rows of one bulk ingest (Flight DoPut). Default 1 GiB; a larger one is refused whole. Its
-    /// rows become visible together, so every reader of the log's tail holds them together until they are folded.
+    /// rows become visible together, so every reader of the log's tail holds them together until they are folded; this
+    /// process does for a while, where they make a new table.
     pub bulk_bytes: usize,
     /// Decoded rows of a bulk ingest that are collected for one segment, in bytes. Default 32 MiB. Larger ones mean
     /// fewer requests and more memory.

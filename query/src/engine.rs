@@ -30,6 +30,7 @@ use tidelake_format::{
     step,
     steps::stepped,
 };
+use tokio::runtime::Handle;
 
 pub use self::{
     spans::keep_spans,
@@ -178,6 +179,9 @@ pub struct EngineConfig {
     pub slow: Option<std::time::Duration>,
     /// The settings that SHOW VARIABLES tells administrators, without secrets.
     pub variables: Vec<(String, String)>,
+    /// Where sorts run the tasks that they start: hundreds at once compute for milliseconds each, and what is in one queue
+    /// with them waits. `None` = where the query runs.
+    pub sort_threads: Option<Handle>,
 }
 
 impl Default for EngineConfig {
@@ -190,6 +194,7 @@ impl Default for EngineConfig {
             waiting: 160,
             slow: None,
             variables: Vec::new(),
+            sort_threads: None,
         }
     }
 }
@@ -231,6 +236,15 @@ impl Engine {
     /// and KILL QUERY stops it.
     pub fn query_id(&self) -> Arc<str> {
         self.inner.system.queries.new_id()
+    }
+
+    /// Stops the statements under way that came by a handle; whether there were any that the session may know.
+    pub(crate) fn cancel(&self, session: &Session, handle: &[u8; 16]) -> bool {
+        let found = self.inner.system.queries.cancel(handle, &session.principal);
+        if found {
+            tracing::info!(target: "tidelake::audit", user = session.principal.user(), "a query was cancelled");
+        }
+        found
     }
 
     /// The connections that SHOW CONNECTIONS lists: whoever accepts one says so there.
@@ -279,7 +293,7 @@ impl Engine {
             return self.update(session, &statement.sql, parameters).await;
         };
         let underway = self.inner.system.queries.begin(session, &statement.sql);
-        let permit = underway.unless_killed(self.permit(session)).await?;
+        let permit = underway.unless_killed(self.permit(session, &statement.sql)).await?;
         underway.runs();
         let snapshot = underway.unless_killed(self.snapshot(session)).await?;
         let place = Place { permit: Some(permit), underway };
@@ -308,7 +322,7 @@ impl Engine {
             return Ok((Arc::new(update(sql, Vec::new())), outcome));
         };
         let underway = self.inner.system.queries.begin(session, sql);
-        let permit = underway.unless_killed(self.permit(session)).await?;
+        let permit = underway.unless_killed(self.permit(session, sql)).await?;
         underway.runs();
         let snapshot = underway.unless_killed(self.snapshot(session)).await?;
         let prepared = underway.unless_killed(self.plan(session, sql, text, &snapshot)).await?;
@@ -551,7 +565,11 @@ impl Engine {
     }
 
     /// Waits for a place among the running queries; refuses when too many wait already.
-    async fn permit(&self, session: &Session) -> Result<Permit> {
+    /// A place for a statement. Whoever looks for the query to kill does not wait for it to end.
+    async fn permit(&self, session: &Session, sql: &str) -> Result<Permit> {
+        if dialect::shows_this_node(sql) {
+            return Ok(Permit::beside());
+        }
         let entered = self.inner.admission.enter(Who::of(&session.principal), self.inner.config.timeout).await;
         if entered.is_err() {
             counter!(REFUSED).increment(1);

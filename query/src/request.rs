@@ -32,9 +32,10 @@ where
 {
     for name in DATABASE_HEADERS {
         if let Some(database) = header(name).last().filter(|d| !d.is_empty()) {
-            session.database = Some(database.to_owned());
+            session.asked_database = Some(database.to_owned());
         }
     }
+    session.database = session.asked_database.clone().or(session.database.take());
     if let Some(zone) = header(TIME_ZONE_HEADER).last() {
         session.time_zone = time_zone(zone)?;
     }

@@ -91,6 +91,10 @@ pub struct Session {
     pub principal: Principal,
     /// The name of the statement, from [`Engine::query_id`](crate::engine::Engine::query_id), where somebody is told it.
     pub query_id: Option<Arc<str>>,
+    /// The handle that the statement came by: whoever cancels that ends it.
+    pub handle: Option<[u8; 16]>,
+    /// The database that the headers of the call ask for, whatever USE has chosen since.
+    pub asked_database: Option<String>,
 }
 
 impl Default for Session {
@@ -104,6 +108,8 @@ impl Default for Session {
             idempotency_key: None,
             principal: Principal::ANYONE,
             query_id: None,
+            handle: None,
+            asked_database: None,
         }
     }
 }

@@ -68,7 +68,7 @@ pub trait Writer: Send + Sync + 'static {
 
     /// A writer for one request: in the session's time zone, with its meaning of double quotes, for its user, who may do
     /// no more than their rights say. Under an idempotency key, of all copies of the request one is written, and the others
-    /// get its answer; changes of definitions take no notice of it.
+    /// get its answer; changes of definitions take no notice of it, unless it is the key of a message of a queue.
     ///
     /// # Errors
     /// Invalid for a text that cannot be a key; Unsupported where nothing is written.

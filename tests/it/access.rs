@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::Write as _,
+    net::SocketAddr,
     path::Path,
     process::{Command, Output, Stdio},
     time::Duration,
@@ -118,8 +119,8 @@ fn run_with(arguments: &[&str], environment: &[(&str, &str)], input: &str) -> Ou
 }
 
 /// The code of a call of gRPC, made by hand: any message will do, as nobody looks at it before who sent it.
-async fn call(node: &Node, who: Who<'_>, method: &str) -> (u16, String) {
-    let url = format!("{}/arrow.flight.protocol.FlightService/{method}", node.server.url());
+async fn call(address: SocketAddr, who: Who<'_>, method: &str) -> (u16, String) {
+    let url = format!("http://{address}/arrow.flight.protocol.FlightService/{method}");
     let client = Client::builder().http2_prior_knowledge().timeout(Duration::from_secs(30)).build().unwrap();
     let request = client.post(url).header("content-type", "application/grpc").header("te", "trailers");
     let reply = who.on(request).body(vec![0_u8; 5]).send().await.unwrap();
@@ -181,6 +182,11 @@ async fn nobody_gets_in_unknown_on_any_interface() {
     node.rows(bob, "drop token dropped").await;
     let other = node.token(ADA, "create token other for admin").await;
     let forged = format!("{}{}", &other[..other.len() - 2], "AA");
+    let ports = [node.server.address, node.server.flight];
+    assert_ne!(ports[0], ports[1]);
+    for address in ports {
+        assert_eq!(call(address, bob, "GetFlightInfo").await.0, 12, "he gets in, with no command: {address}");
+    }
     tokio::time::sleep(Duration::from_secs(2)).await; // the brief one was made more than 3 s ago
     let strangers = [
         Who::Nobody,
@@ -207,9 +213,9 @@ async fn nobody_gets_in_unknown_on_any_interface() {
             };
             assert!(shape, "{method} {path}: {found}");
         }
-        for method in METHODS {
-            let (code, message) = call(&node, who, method).await;
-            assert_eq!(code, 16, "{who:?} {method}: {message}");
+        for (method, address) in METHODS.iter().flat_map(|method| ports.map(|port| (method, port))) {
+            let (code, message) = call(address, who, method).await;
+            assert_eq!(code, 16, "{who:?} {method} at {address}: {message}");
         }
     }
     for open in ["/health", "/ready", "/ping"] {

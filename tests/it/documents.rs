@@ -1,6 +1,9 @@
 //! Documents do not point at what is not there.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 fn documents(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -45,6 +48,24 @@ fn sources(directory: &Path, text: &mut String) {
             text.push_str(&std::fs::read_to_string(&path).unwrap());
         }
     }
+}
+
+#[test]
+fn every_metric_is_documented_and_no_other() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let page = std::fs::read_to_string(root.join("docs/operations/watch.md")).unwrap();
+    let mut code = String::new();
+    for part in ["format/src", "ingest/src", "query/src", "server/src"] {
+        sources(&root.join(part), &mut code);
+    }
+    let names = |text: &str| -> BTreeSet<String> {
+        let words = text.split(|c: char| !(c.is_ascii_lowercase() || c == '_'));
+        let is_metric = |word: &&str| ["_total", "_seconds", "_bytes"].iter().any(|end| word.ends_with(end));
+        words.filter(|word| word.starts_with("tidelake_")).filter(is_metric).map(str::to_owned).collect()
+    };
+    let (told, made) = (names(&page), names(&code));
+    assert!(made.len() > 20, "{made:?}");
+    assert_eq!(told, made);
 }
 
 #[test]

@@ -37,7 +37,8 @@ async fn connections_are_listed_and_end_when_they_are_killed() {
     http.sql(&format!("kill connection '{}'", text(&found[0]))).await;
     other.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     assert_eq!(other.read(&mut [0; 16]).unwrap(), 0, "it has ended");
-    assert_eq!(http.sql("select count(*) from system.connections").await, [[json!(1)]]);
+    let left = http.sql("select address from system.connections").await;
+    assert!(!left.is_empty() && left.iter().all(|row| row[0] != address.as_str()), "{left:?}");
     for unknown in ["999", "x"] {
         let reply = http.post("/api/v1/sql", &[], format!("kill connection '{unknown}'")).await.unwrap();
         assert!(reply.status == 404 && reply.body.contains("no such connection"), "{}", reply.body);

@@ -1,4 +1,4 @@
-"""Gives servers what hostile clients and crowds send: robust.py BINARY [--rows N] [--only PART].
+"""Gives servers what hostile clients and crowds send: robust.py BINARY [--rows N] [--only PART] [--report PAGE].
 
 Starts servers of its own on 127.0.0.1 over a directory that is deleted at the end, and ends them whatever happens. Prints a line for each
 check and ends with 1 when one has failed, saying what was seen. A server has to answer others meanwhile, to stay within its memory, to say
@@ -14,6 +14,7 @@ import time
 import traceback
 
 from robust import cancel, crowds, ending, garbage, heavy
+from robust.report import Report
 from robust.server import Fault
 
 PARTS = {"garbage": garbage.run, "crowds": crowds.run, "heavy": heavy.run, "ending": ending.run, "cancel": cancel.run}
@@ -24,7 +25,9 @@ def main():
     arguments.add_argument("binary")
     arguments.add_argument("--only", action="append", choices=list(PARTS), help="only this part; may repeat")
     arguments.add_argument("--rows", type=int, default=5_000_000, help="rows of the queries that are cancelled")
+    arguments.add_argument("--report", help="a Markdown page of what was found is written there")
     chosen = arguments.parse_args()
+    report = Report(" ".join(["robust.py", os.path.basename(chosen.binary), *asked(chosen)]))
     binary = os.path.abspath(chosen.binary)
     # What is begun is ended also when this program is asked to end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -40,10 +43,13 @@ def main():
             """Runs one check and prints what it found; the next ones run whatever comes of it."""
             since = time.monotonic()
             try:
-                print(f"ok      {part}: {what}: {run()} ({time.monotonic() - since:.1f} s)", flush=True)
+                found = run()
+                report.add(part, what, found, True)
+                print(f"ok      {part}: {what}: {found} ({time.monotonic() - since:.1f} s)", flush=True)
             except Exception as error:
                 failed.append(what)
                 found = error if isinstance(error, Fault) else traceback.format_exc()
+                report.add(part, what, found, False)
                 print(f"FAILED  {part}: {what}: {found} ({time.monotonic() - since:.1f} s)", flush=True)
 
         with tempfile.TemporaryDirectory(prefix="tidelake-robust.") as directory:
@@ -51,9 +57,19 @@ def main():
                 part(binary, directory, check, chosen)
             except Exception as error:
                 failed.append(name)
-                print(f"FAILED  {name}: {error if isinstance(error, Fault) else traceback.format_exc()}", flush=True)
+                found = error if isinstance(error, Fault) else traceback.format_exc()
+                report.add(name, "as a whole", found, False)
+                print(f"FAILED  {name}: {found}", flush=True)
+    if chosen.report:
+        report.write(chosen.report)
     print(f"{len(failed)} failed, {time.monotonic() - began:.0f} s", flush=True)
     return 1 if failed else 0
+
+
+def asked(chosen):
+    """The options that decide what is done."""
+    yield from (word for part in chosen.only or [] for word in ("--only", part))
+    yield from ("--rows", str(chosen.rows))
 
 
 if __name__ == "__main__":

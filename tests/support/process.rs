@@ -39,6 +39,8 @@ pub struct Server {
     scheme: String,
     /// Where it listens.
     pub address: SocketAddr,
+    /// Where it says that Flight SQL is.
+    pub flight: SocketAddr,
 }
 
 impl Server {
@@ -84,17 +86,19 @@ impl Server {
             .spawn()
             .expect("the binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("standard output is piped")).lines();
-        let (scheme, address) = loop {
+        let mut said = |what: &str| loop {
             let line = lines.next().expect("the server says where it listens before it ends").expect("text");
-            if let Some((_, rest)) = line.split_once("HTTP        ") {
+            if let Some((_, rest)) = line.split_once(what) {
                 let url = rest.split_whitespace().next().expect("a URL");
                 let (scheme, address) = url.split_once("://").expect("a URL");
                 break (scheme.to_owned(), address.parse().expect("an address"));
             }
         };
+        let (scheme, address) = said("HTTP        ");
+        let (_, flight) = said("Flight SQL  ");
         // The rest of its output is read so that it never blocks on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
-        Self { child, scheme, address }
+        Self { child, scheme, address, flight }
     }
 
     /// `http://…`, or `https://…` where it speaks TLS.

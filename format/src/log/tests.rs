@@ -120,6 +120,27 @@ async fn a_cut_takes_old_segments_in_order_and_the_next_one_goes_on() {
 }
 
 #[tokio::test]
+async fn a_fold_that_looked_at_files_stands_beside_a_mark_and_not_beside_another_fold() {
+    let place = Place::new().await;
+    place.put(A, 0, 0, 0).await;
+    let cut = cut(&place.root, MARGIN, u64::MAX).await.unwrap();
+    let set = async |writer, next| {
+        let watermark = Watermark { next, ..Watermark::unfolded(place.epoch_ms) };
+        let change = |draft: &mut Draft| {
+            draft.set_watermark(writer, watermark.clone());
+            Ok(())
+        };
+        place.root.commit(&[], change).await.unwrap();
+    };
+    set(WriterId::bulk(7), u64::MAX).await;
+    let is_alone =
+        async || place.root.commit(&[], |d| cut.apply_alone(d).and(Err::<(), _>(Error::invalid("undone")))).await;
+    assert_eq!(is_alone().await.unwrap_err().kind(), Kind::Invalid, "nothing but the mark came");
+    set(WriterId::bulk(8), Position::END + 2).await;
+    assert_eq!(is_alone().await.unwrap_err().kind(), Kind::Conflict, "a bulk ingest was folded");
+}
+
+#[tokio::test]
 async fn a_cut_leaves_what_is_young_or_behind_a_missing_number() {
     let place = Place::new().await;
     let a0 = place.put(A, 0, 0, 0).await;

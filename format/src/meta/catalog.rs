@@ -123,6 +123,11 @@ impl Catalog {
         self.table_by_id(table).map_or(table.0 >= self.next_table, |table| column_end > table.next_column)
     }
 
+    /// The id that the next table to be created will have, unless another commit creates one before.
+    pub fn next_table(&self) -> TableId {
+        TableId(self.next_table)
+    }
+
     /// The table of this id.
     pub fn table_by_id(&self, id: TableId) -> Option<&Arc<Supertable>> {
         self.names.tables.get(&id)

@@ -83,7 +83,9 @@ impl Root {
                 Some(version) => chain.load(version, None).await?,
                 None => {
                     let empty = [(DATABASES.to_owned(), Change::json(&Databases::default())?)].into();
-                    match chain.append(None, empty, COMMIT_DEADLINE).await? {
+                    let made = chain.append(None, empty, COMMIT_DEADLINE).await;
+                    let none = "there is none here yet, and who only reads cannot make one: write something first";
+                    match made.map_err(|e| e.with("root", none))? {
                         Appended::Won(object) => Some(object),
                         Appended::Lost(_) => None,
                     }

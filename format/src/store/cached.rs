@@ -209,23 +209,32 @@ impl Cached<'_> {
     }
 
     /// Fetches, keeps and shares. In a task of its own: a reader that is not asked for more for a while, or dropped,
-    /// must not hold up those who wait for the same blocks. `last` is the end of what the caller wants.
+    /// must not hold up those who wait for the same blocks. Once the caller is gone, nothing is asked for that nobody waits for.
+    /// `last` is the end of what the caller wants.
     async fn fetch(&self, flights: Vec<Flight>, last: Range<u64>) -> Result<Vec<Fetched>> {
         if flights.is_empty() {
             return Ok(Vec::new());
         }
         let (store, key) = (self.store.clone(), self.key.to_owned());
+        let here = Arc::new(());
+        let caller = Arc::downgrade(&here);
         let task: JoinHandle<Result<Vec<Fetched>>> = tokio::spawn(async move {
-            let (store, key, last) = (&store, &key, &last);
+            let (store, key, last, caller) = (&store, &key, &last, &caller);
             let fetch = |flight: Flight| async move {
+                if caller.strong_count() == 0 && !flight.is_awaited() {
+                    return Ok(None);
+                }
                 let fetched = store.fetch(key, flight.bytes(), last).await?;
                 flight.land(&fetched);
-                Ok(fetched)
+                Ok(Some(fetched))
             };
-            stream::iter(flights).map(fetch).buffered(FETCHES).try_collect().await
+            let all = stream::iter(flights).map(fetch).buffered(FETCHES);
+            all.try_filter_map(|fetched| std::future::ready(Ok(fetched))).try_collect().await
         });
         let ended = |e| Error::internal("a read through the disk cache ended").with("key", self.key).source(e);
-        task.await.map_err(ended)?
+        let fetched = task.await.map_err(ended)?;
+        drop(here);
+        fetched
     }
 }
 
@@ -243,6 +252,12 @@ struct Flight {
 impl Flight {
     fn bytes(&self) -> Option<Range<u64>> {
         self.run.as_ref().map(|run| run.start * BLOCK_BYTES..run.end * BLOCK_BYTES)
+    }
+
+    /// Whether others wait for its blocks.
+    fn is_awaited(&self) -> bool {
+        // each block has a receiver for those who come
+        self.sender.receiver_count() > self.blocks.len()
     }
 
     fn land(&self, fetched: &Fetched) {

@@ -96,16 +96,9 @@ impl Inner {
             deleted: output.deleted,
             ..CompactReport::default()
         };
-        let mut published = Vec::new();
-        for folded in output.folded {
-            for file in folded.files {
-                let now = self.wall_ms();
-                let file = publish(self.root.store(), now, folded.table, folded.partition, file).await?;
-                report.files += 1;
-                report.bytes += file.bytes();
-                published.push(file);
-            }
-        }
+        let published = self.publish_all(output.folded).await?;
+        report.files = published.len() as u64;
+        report.bytes = published.iter().map(Published::bytes).sum();
         if started.age(self.root.store().ambient().as_ref()) > LONGEST {
             return Err(Error::conflict("a fold took too long to be committed").with("limit_s", LONGEST.as_secs()));
         }
@@ -126,6 +119,38 @@ impl Inner {
 }
 
 impl Inner {
+    async fn publish_all(&self, folded: Vec<Folded>) -> Result<Vec<Published>> {
+        let mut published = Vec::new();
+        for Folded { table, partition, files } in folded {
+            for file in files {
+                published.push(publish(self.root.store(), self.wall_ms(), table, partition, file).await?);
+            }
+        }
+        Ok(published)
+    }
+
+    /// As [`Compactor::files_of_new`](super::Compactor::files_of_new).
+    pub(super) async fn files_of_new(
+        &self,
+        table: &Arc<Supertable>,
+        database: &Arc<Database>,
+        position: Position,
+        blocks: &Arc<Vec<Block>>,
+    ) -> Result<Vec<Published>> {
+        // Somebody waits for it.
+        let limits = Limits::new(&self.config, self.wall_ms(), Urgency::Now);
+        let (table, database, blocks) = (table.clone(), database.clone(), blocks.clone());
+        let output = offload_by(limits.urgency, move || {
+            let blocks: Vec<_> = blocks.iter().map(|block| (position, block)).collect();
+            let ordered = order_table(&table, &database, &blocks, &[])?;
+            let first_kept = table.first_kept(&database, limits.now_ms);
+            let mut output = Output::default();
+            fold_table((&table, &database), &blocks, &ordered, limits, first_kept, &mut output)?;
+            Ok::<_, Error>(output)
+        });
+        self.publish_all(output.await?.folded).await
+    }
+
     /// Takes note of whether the log grows faster than it is folded: only then compaction is as urgent as what makes it grow.
     fn look_back(&self, has_more: bool) -> Urgency {
         self.is_late.store(has_more, Relaxed);

@@ -21,17 +21,21 @@ use std::{
 };
 
 use metrics::counter;
+pub(crate) use publish::Published;
 use tidelake_format::{
     Kind, Result,
+    ids::Position,
     layout::{self, parse_log},
     meta::{
         Catalog, Root,
         garbage::{Collected, Sweep, collect},
     },
+    rows::Block,
+    schema::{Database, Supertable},
     store::ObjectMeta,
 };
 use tokio::{
-    sync::{Mutex, Notify},
+    sync::{Mutex, MutexGuard, Notify},
     task::JoinHandle,
     time::{Instant, interval, sleep},
 };
@@ -198,6 +202,26 @@ impl Compactor {
         turn.report.add(&merged.report);
         turn.has_more |= merged.has_more;
         Ok(turn)
+    }
+
+    /// The turn of one that folds: no other one of this process does while this is held.
+    pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.inner.folding.lock().await
+    }
+
+    /// Puts rows, the oldest first, into data files of a table that no version names yet. They are read and written as a
+    /// fold does it, by whoever has its [turn](Self::turn).
+    ///
+    /// # Errors
+    /// Unavailable when the store does not take them.
+    pub(crate) async fn files_of_new(
+        &self,
+        table: &Arc<Supertable>,
+        database: &Arc<Database>,
+        position: Position,
+        blocks: &Arc<Vec<Block>>,
+    ) -> Result<Vec<Published>> {
+        self.inner.files_of_new(table, database, position, blocks).await
     }
 
     /// What is left to be done, by one look at the log.

@@ -17,11 +17,11 @@ use std::convert::Infallible;
 
 use axum::{
     Router,
-    extract::FromRequestParts,
+    extract::{FromRequestParts, Path, rejection::PathRejection},
     http::request::Parts,
     routing::{get, post},
 };
-use tidelake_format::access::Principal;
+use tidelake_format::{Error, Result, access::Principal};
 use tower::util::MapResponseLayer;
 
 use crate::write::Ingest;
@@ -72,4 +72,10 @@ pub fn statements(ingest: Ingest) -> Router {
         .route("/rest/sql/", post(tdengine::sql))
         .route("/rest/sql/{database}", post(tdengine::sql_in))
         .with_state(ingest)
+}
+
+/// The name of the database in a path.
+fn named(database: Result<Path<String>, PathRejection>) -> Result<String> {
+    let name = database.map(|Path(name)| name);
+    name.map_err(|_| Error::invalid("the name of the database in the path is not UTF-8 text"))
 }

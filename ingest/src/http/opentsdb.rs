@@ -2,7 +2,7 @@
 
 use axum::{
     body::Body,
-    extract::Path,
+    extract::{Path, rejection::PathRejection},
     http::{HeaderMap, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
@@ -12,6 +12,7 @@ use tidelake_format::Error;
 use super::{
     Door,
     body::{self, Fault},
+    named,
     reply::{self, Parameters},
 };
 use crate::write::{Durability, Ingest, Written};
@@ -24,12 +25,15 @@ pub(super) async fn put(Door(ingest): Door, uri: Uri, headers: HeaderMap, body: 
 /// `POST /opentsdb/v1/put/json/{db}`.
 pub(super) async fn put_into(
     Door(ingest): Door,
-    Path(database): Path<String>,
+    database: Result<Path<String>, PathRejection>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    put_points(&ingest, Some(database), &uri, &headers, body).await
+    match named(database) {
+        Ok(database) => put_points(&ingest, Some(database), &uri, &headers, body).await,
+        Err(error) => refused(reply::status(error.kind()), error.message(), Some(&error)),
+    }
 }
 
 async fn put_points(ingest: &Ingest, database: Option<String>, uri: &Uri, headers: &HeaderMap, body: Body) -> Response {

@@ -2,7 +2,7 @@
 
 use axum::{
     body::Body,
-    extract::Path,
+    extract::{Path, rejection::PathRejection},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::Response,
 };
@@ -12,7 +12,7 @@ use tidelake_format::{Error, Kind};
 use super::{
     Door, REPLAYED_HEADER, TOKEN_HEADER,
     body::{self, Fault},
-    reply,
+    named, reply,
 };
 use crate::write::{Executed, Ingest};
 
@@ -27,11 +27,14 @@ pub(super) async fn sql(Door(ingest): Door, headers: HeaderMap, body: Body) -> R
 /// `POST /rest/sql/{database}`.
 pub(super) async fn sql_in(
     Door(ingest): Door,
-    Path(database): Path<String>,
+    database: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    answer(&ingest, Some(database), &headers, body).await
+    match named(database) {
+        Ok(database) => answer(&ingest, Some(database), &headers, body).await,
+        Err(error) => refused(StatusCode::BAD_REQUEST, &error),
+    }
 }
 
 async fn answer(ingest: &Ingest, database: Option<String>, headers: &HeaderMap, body: Body) -> Response {

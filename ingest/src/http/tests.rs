@@ -219,8 +219,10 @@ async fn opentsdb_points_are_summed_up_as_asked() {
     assert_eq!(details.json()["errors"][0]["datapoint"], serde_json::from_str::<Value>(bad).unwrap());
     let plain = post(&ingest, "/api/put", both).await;
     assert_eq!((plain.status.as_u16(), &plain.json()["error"]["code"]), (400, &json!(400)));
-    let broken = post(&ingest, "/api/put", "{").await;
-    assert_eq!((broken.status.as_u16(), &broken.json()["error"]["code"]), (400, &json!(400)));
+    for (uri, body) in [("/api/put", "{"), ("/opentsdb/v1/put/json/%ff", good)] {
+        let broken = post(&ingest, uri, body).await;
+        assert_eq!((broken.status.as_u16(), &broken.json()["error"]["code"]), (400, &json!(400)), "{uri}");
+    }
 }
 
 #[tokio::test]

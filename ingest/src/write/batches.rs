@@ -1,22 +1,23 @@
 //! Arrow batches into one supertable.
 
-use std::{pin::pin, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
-use arrow::{array::RecordBatch, datatypes::Schema};
+use arrow::array::RecordBatch;
 use futures::{Stream, StreamExt};
 use tidelake_format::{
     Error, Result,
-    ids::{DatabaseId, TableId, Token},
-    meta::{Draft, PROBE_AGE},
-    schema::TBNAME,
+    ids::{TableId, Token},
+    meta::Draft,
+    schema::{Database, TBNAME},
 };
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::{
     Durability, Ingest, Written,
     bulk::Bulk,
     idempotent::{Known, digest},
     rows::{block_bytes, held_bytes},
+    staged::{Staged, replaced},
 };
 use crate::decode;
 
@@ -28,7 +29,7 @@ pub enum IfExists {
     /// Add the rows.
     #[default]
     Append,
-    /// Drop the table first.
+    /// Put a new table in its place.
     Replace,
 }
 
@@ -55,15 +56,26 @@ pub struct IngestTarget {
     pub if_exists: IfExists,
 }
 
+/// Where the rows of an ingest go.
+enum Place {
+    /// Into a table of the catalog.
+    Table(TableId),
+    /// Into one that the ingest makes.
+    Staged(Box<Staged>),
+}
+
 impl Ingest {
     /// Writes batches into one supertable; all rows become visible at once, or none.
     ///
-    /// The table is created from the schema of the first batch, where it is to be created.
+    /// A table that is created for a stream that may not append, or that replaces another one, becomes visible with all of
+    /// its rows: until then readers see the table as it was, and so they go on after an error. One that is created for a
+    /// stream that may append is there, without rows, once its first batch with rows is found to be right. Either has the
+    /// columns of that batch, or of the first one where none has rows.
     ///
     /// # Errors
     /// Invalid naming batch, row and column that do not fit, or when the table exists or does not, against the target's
-    /// wish, or when the whole is larger than `bulk_bytes`; NotFound for the database; Unavailable when the buffer is
-    /// full or the store does not confirm in time.
+    /// wish, or when the whole is larger than `bulk_bytes`, or when a table is to be made of a stream without any batch;
+    /// NotFound for the database; Unavailable when the buffer is full or the store does not confirm in time.
     pub async fn ingest_batches(
         &self,
         target: IngestTarget,
@@ -79,41 +91,36 @@ impl Ingest {
         let (mut written, mut blocks, mut bytes, mut total) = (Written::default(), Vec::new(), 0, 0);
         let mut held = self.reserve(1).await?;
         let mut bulk: Option<Bulk> = None;
-        let mut table: Option<TableId> = None;
-        let mut quiet = Instant::now();
+        let mut place: Option<Place> = None;
+        let (mut is_named, mut without_rows) = (false, None);
         let (_, database) = self.database(&target.database, Instant::now()).await?;
         while let Some(batch) = batches.next().await {
             let batch = batch?;
-            let id = match table {
-                Some(id) => id,
-                None => {
-                    let (id, dropped) = self.target_table(&target, database.id, &batch.schema()).await?;
-                    if dropped {
-                        quiet = Instant::now() + PROBE_AGE;
-                    }
-                    *table.insert(id)
-                }
-            };
-            let decoded = loop {
-                let catalog = self.shared.root.catalog();
-                let current = catalog.table_by_id(id).ok_or_else(|| dropped(&target))?;
-                let decoded = decode::arrow::decode(
-                    &batch,
-                    current,
-                    &database,
-                    self.shared.ambient().wall_ticks(database.precision),
-                )?;
-                if decoded.missing.is_empty() {
-                    break decoded;
-                }
-                self.shared.schema.commit(database.id, decoded.missing).await?;
-            };
-            // Names that derive from tags are unique in their table only: two tables may have the same tags.
-            if batch.schema().fields().iter().any(|f| f.name().eq_ignore_ascii_case(TBNAME)) {
-                self.shared.directory.register(&self.shared.root.catalog(), database.id, &decoded.blocks)?;
+            if place.is_none() && batch.num_rows() == 0 {
+                without_rows.get_or_insert(batch); // it says what columns there are, if no other does
+                continue;
             }
+            let place = match &mut place {
+                Some(place) => place,
+                place => place.insert(self.place_of(&target, &database, &batch).await?),
+            };
+            let now = self.shared.ambient().wall_ticks(database.precision);
+            // Names that derive from tags are unique in their table only: two tables may have the same tags.
+            let names = batch.schema().fields().iter().any(|f| f.name().eq_ignore_ascii_case(TBNAME));
+            is_named |= names;
+            let decoded = match place {
+                Place::Staged(staged) => decode::arrow::decode(&batch, staged.table(), &database, now)?,
+                Place::Table(id) => {
+                    let catalog = self.shared.root.catalog();
+                    let table = catalog.table_by_id(*id).ok_or_else(|| dropped(&target))?;
+                    let decoded = decode::arrow::decode(&batch, table, &database, now)?;
+                    if names {
+                        self.shared.directory.register(&catalog, database.id, &decoded.blocks)?;
+                    }
+                    decoded
+                }
+            };
             written.accepted += decoded.accepted as u64;
-            written.rejected.extend(decoded.rejected);
             let more = decoded.blocks.iter().map(block_bytes).sum::<usize>();
             (bytes, total) = (bytes + more.max(held_bytes(&decoded.blocks)), total + more);
             if total > self.shared.config.bulk_bytes {
@@ -129,47 +136,65 @@ impl Ingest {
                 held = self.reserve(1).await?;
             }
         }
-        written.dropped = written.rejected.len() as u64;
-        let claim = claim.map(|claim| claim.of(written.accepted, &written.rejected));
-        let token = match bulk.zip(table) {
-            Some((bulk, id)) => bulk.end(self, id, blocks, claim).await.map(|position| Some(Token::Position(position))),
-            None => self.submit(blocks, held, Durability::Stored, None, claim).await,
+        if let (None, Some(batch)) = (&place, &without_rows) {
+            let made = self.place_of(&target, &database, batch).await?;
+            if let Place::Table(id) = made {
+                let catalog = self.shared.root.catalog();
+                let table = catalog.table_by_id(id).ok_or_else(|| dropped(&target))?;
+                decode::arrow::decode(batch, table, &database, 0)?;
+            }
+            place = Some(made);
+        }
+        let claim = claim.map(|claim| claim.of(written.accepted, &[]));
+        let token = match (place, bulk) {
+            (None, _) => self.check_unmade(&target, &database).await.map(|()| None),
+            (Some(Place::Staged(staged)), bulk) => {
+                let bulk = bulk.unwrap_or_else(|| Bulk::new(self));
+                staged.reveal(self, &target, bulk, blocks, is_named, claim).await.map(Some)
+            }
+            (Some(Place::Table(id)), Some(bulk)) => {
+                bulk.end(self, id, blocks, claim).await.map(|position| Some(Token::Position(position)))
+            }
+            (Some(Place::Table(_)), None) => self.submit(blocks, held, Durability::Stored, None, claim).await,
         };
         match token {
             Ok(token) => written.token = token,
             Err(error) => written = self.overtaken(error, digest).await?,
         }
-        sleep_until(quiet).await; // until no writer acknowledges rows for a table that was replaced
         Ok(written)
     }
 
-    /// The table of a bulk ingest, as it is to be at its start, and whether another one was dropped for it.
-    async fn target_table(
-        &self,
-        target: &IngestTarget,
-        database: DatabaseId,
-        schema: &Schema,
-    ) -> Result<(TableId, bool)> {
-        self.shared.probe.catalog(Duration::ZERO).await?;
-        let columns = decode::arrow::infer_table(schema);
-        let change = |draft: &mut Draft| -> Result<(TableId, bool)> {
-            let found = draft.catalog().table(database, &target.table).map(|t| t.id);
-            match (found, target.if_exists, target.if_absent) {
-                (Some(_), IfExists::Fail, _) => {
-                    return Err(Error::invalid("the table exists").with("table", &target.table));
-                }
-                (Some(id), IfExists::Append, _) => return Ok((id, false)),
-                (Some(id), IfExists::Replace, _) => draft.drop_table(id)?,
-                (None, _, IfAbsent::Fail) => {
-                    return Err(Error::not_found("the table does not exist").with("table", &target.table));
-                }
-                (None, _, IfAbsent::Create) => {}
-            }
-            let columns = columns.as_ref().map_err(|e| Error::new(e.kind(), e.to_string()))?;
-            let table = draft.create_table(database, &target.table, columns.iter().cloned())?;
-            Ok((table.id, found.is_some()))
+    /// Where a stream goes that begins with this batch.
+    async fn place_of(&self, target: &IngestTarget, database: &Arc<Database>, batch: &RecordBatch) -> Result<Place> {
+        let catalog = self.shared.probe.catalog(Duration::ZERO).await?;
+        let found = catalog.table(database.id, &target.table).map(|t| t.id);
+        if let Some(id) = found.filter(|_| target.if_exists == IfExists::Append) {
+            return Ok(Place::Table(id));
+        }
+        replaced(&catalog, database.id, target)?;
+        let staged = Staged::new(target, database, &batch.schema())?;
+        if target.if_exists != IfExists::Append {
+            return Ok(Place::Staged(Box::new(staged)));
+        }
+        // Several streams may begin at once that all may append: the first one makes the table, unless it is refused itself.
+        decode::arrow::decode(batch, staged.table(), database, self.shared.ambient().wall_ticks(database.precision))?;
+        let change = |draft: &mut Draft| match draft.catalog().table(database.id, &target.table) {
+            Some(table) => Ok(table.id),
+            None => staged.create(draft).map(|table| table.id),
         };
-        Ok(self.shared.root.commit(&[], change).await?.0)
+        Ok(Place::Table(self.shared.root.commit(&[], change).await?.0))
+    }
+
+    /// Checks that a stream that held no batch was not to make a table.
+    async fn check_unmade(&self, target: &IngestTarget, database: &Database) -> Result<()> {
+        let catalog = self.shared.probe.catalog(Duration::ZERO).await?;
+        let found = catalog.table(database.id, &target.table);
+        if found.is_some() && target.if_exists == IfExists::Append {
+            return Ok(());
+        }
+        replaced(&catalog, database.id, target)?;
+        Err(Error::invalid("a table cannot be made of a stream without a batch; send one, be it without rows")
+            .with("table", &target.table))
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use metrics::counter;
 use tidelake_format::{
-    Error, Result,
+    Error, Kind, Result,
     ids::{Position, TableId, WriterId},
     layout::log_key,
     meta::PROBE_AGE,
@@ -63,6 +63,45 @@ impl Bulk {
         Ok(())
     }
 
+    /// Where its end is, or would be.
+    pub(crate) fn position(&self) -> Position {
+        Position { writer: self.writer, seq: Position::END + self.parts }
+    }
+
+    /// When its writer started.
+    pub(crate) fn start_ms(&self) -> i64 {
+        self.start_ms
+    }
+
+    /// Reads back what was put.
+    ///
+    /// # Errors
+    /// Unavailable when the store does not answer, or what was put is there no more.
+    pub(crate) async fn read(&self, ingest: &Ingest) -> Result<Vec<Block>> {
+        let mut blocks = Vec::new();
+        for seq in 0..self.parts {
+            let key = log_key(Position { writer: self.writer, seq });
+            let bytes = ingest.shared.root.store().get(&key).await.map_err(|e| match e.kind() {
+                Kind::NotFound => Error::unavailable("a part of this bulk ingest is gone; send it again").source(e),
+                _ => e,
+            })?;
+            let read = blocking(bytes.len(), move || segment::decode(&key, &bytes)).await?;
+            blocks.extend(read.blocks);
+        }
+        Ok(blocks)
+    }
+
+    /// Makes sure that it has not taken so long that its parts may be void.
+    ///
+    /// # Errors
+    /// Unavailable.
+    pub(crate) fn check_age(&self, ingest: &Ingest) -> Result<()> {
+        if self.started.age(ingest.shared.root.store().ambient().as_ref()) > LONGEST {
+            return Err(Error::unavailable("this bulk ingest took too long; send it again"));
+        }
+        Ok(())
+    }
+
     /// Puts the last rows of an ingest into one table and makes all of them count; under a claim, of its key first.
     ///
     /// # Errors
@@ -76,8 +115,7 @@ impl Bulk {
         claim: Option<Claim>,
     ) -> Result<Position> {
         let (root, ambient) = (&ingest.shared.root, ingest.shared.root.store().ambient().as_ref());
-        let position = Position { writer: self.writer, seq: Position::END + self.parts };
-        let late = || Error::unavailable("this bulk ingest took too long; send it again");
+        let position = self.position();
         // A copy that finds the end in the log answers that it is written: it may not be for what was gone before.
         if claim.is_some() {
             Self::confirm(ingest, table).await?;
@@ -88,15 +126,13 @@ impl Bulk {
         {
             return Err(Error::conflict("a copy of this request came first"));
         }
-        if self.started.age(ambient) > LONGEST {
-            return Err(late());
-        }
+        self.check_age(ingest)?;
         self.create(ingest, position.seq, blocks, claim.as_ref().is_some_and(Claim::is_queues)).await?;
         Self::confirm(ingest, table).await?;
-        let expired = claim.is_some() && claimed.age(ambient) >= ACKNOWLEDGE_WITHIN;
-        if expired || self.started.age(ambient) > LONGEST {
-            return Err(late());
+        if claim.is_some() && claimed.age(ambient) >= ACKNOWLEDGE_WITHIN {
+            return Err(Error::unavailable("this bulk ingest took too long; send it again"));
         }
+        self.check_age(ingest)?;
         Ok(position)
     }
 

@@ -4,15 +4,18 @@
 //! there, and acknowledges only within [`ACKNOWLEDGE_WITHIN`] of the claim. A copy that finds the claim and the rows
 //! has its answer. One that finds no rows [`GIVE_UP_MS`] after the claim, when nobody can acknowledge them any more,
 //! makes the position void by a commit and claims the next key. So of all attempts at most one counts.
+//!
+//! A statement of a queue that writes no rows has its effect by a commit, which leaves a [`Mark`] with it: a copy that finds
+//! the mark changes nothing.
 
 use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use tidelake_format::{
     Error, Kind, Result,
-    ids::{Position, Token},
+    ids::{Position, Token, WriterId},
     layout::{IDEM, Kept, idem_attempt_key, log_key, log_prefix},
-    meta::{FaultySegment, Root, Watermark},
+    meta::{Catalog, Draft, FaultySegment, Root, Watermark},
     segment,
     store::Created,
 };
@@ -194,6 +197,44 @@ impl Ingest {
     }
 }
 
+/// What the commit of a statement leaves in the chain: the watermark of a writer that the key and the statement name and
+/// that writes nothing. It is known for as long as that: 17 days.
+#[derive(Debug, Clone)]
+pub(crate) struct Mark {
+    writer: WriterId,
+    start_ms: i64,
+}
+
+impl Mark {
+    /// Whether a commit has left it.
+    pub(crate) fn is_in(&self, catalog: &Catalog) -> bool {
+        catalog.watermark(self.writer).is_some()
+    }
+
+    /// Leaves it with the changes of a commit.
+    ///
+    /// # Errors
+    /// Unavailable when another copy has left it: the changes must not be made.
+    pub(crate) fn leave(&self, draft: &mut Draft) -> Result<()> {
+        if self.is_in(draft.catalog()) {
+            return Err(Error::unavailable("another copy of this request came first"));
+        }
+        let unfolded = Watermark::unfolded(self.start_ms);
+        draft.set_watermark(self.writer, Watermark { next: u64::MAX, queue_keys: true, ..unfolded });
+        Ok(())
+    }
+}
+
+impl Ingest {
+    /// The mark of a statement of which nobody may execute a copy; `None` where the handle's key is not a message's of a
+    /// queue.
+    pub(crate) fn mark_of(&self, digest: u128) -> Option<Mark> {
+        let key = self.key.as_ref().filter(|key| key.kept == Kept::Queue)?.of(self.principal.user());
+        let name = self::digest(&[b"mark", key.text.as_bytes(), &digest.to_le_bytes()]);
+        Some(Mark { writer: WriterId::bulk(name as u64), start_ms: self.shared.ambient().wall_ms() })
+    }
+}
+
 fn under_way() -> Error {
     Error::unavailable("another copy of this request is being written; send it again with the same idempotency key")
 }
@@ -299,7 +340,7 @@ async fn look_at(root: &Root, record: &Record, claimed_ms: i64) -> Result<Look> 
 /// Makes the position of a claim void, whatever is put there; true where its rows were folded first, and count.
 async fn give_up(root: &Root, record: &Record, kept: Kept) -> Result<bool> {
     let position = record.position;
-    let change = |draft: &mut tidelake_format::meta::Draft| {
+    let change = |draft: &mut Draft| {
         let was_void = draft.catalog().watermark(position.writer).is_some_and(|w| w.is_void(position.seq));
         Ok(!was_void && !draft.void(position, record.start_ms, kept))
     };

@@ -1,7 +1,7 @@
 //! Writing: requests are decoded on their own task, join the open group, and are acknowledged when the log segment
 //! of their group is in the store.
 //!
-//! A stream of batches too large for one segment goes past the groups (`bulk`).
+//! A stream of batches too large for one segment goes past the groups (`bulk`), one into a new table past the log (`staged`).
 //!
 //! On the way: `rows` (requests of rows), `statement` (TDengine's SQL) and `batches` (Arrow) decode; `schema`
 //! commits what they lack; `budget` bounds what waits; `queue` is the open group; `lane` puts it; `series` finds the supertable of a series; `idempotent` answers copies of a request.
@@ -17,6 +17,7 @@ mod queue;
 mod rows;
 mod schema;
 mod series;
+mod staged;
 mod statement;
 #[cfg(test)]
 mod tests;
@@ -45,6 +46,7 @@ pub use self::batches::{IfAbsent, IfExists, IngestTarget};
 pub(crate) use self::budget::{Budget, Reservation};
 pub use self::idempotent::IdempotencyKey;
 use self::{
+    idempotent::Mark,
     lane::Lane,
     queue::{Place, Queue, Takes},
     schema::SchemaChanges,
@@ -111,10 +113,14 @@ pub struct Ingest {
     time_zone: Tz,
     double_quotes: DoubleQuotes,
     key: Option<IdempotencyKey>,
+    /// What the commit of its statement leaves, of a message of a queue.
+    mark: Option<Mark>,
     /// Whose requests these are.
     principal: Principal,
     /// The group that the next request of this handle belongs to.
     place: Option<Arc<Place>>,
+    /// When its requests were sent, in nanoseconds since the epoch; `None` is now.
+    sent_ns: Option<i64>,
     tasks: Arc<Tasks>,
 }
 
@@ -250,8 +256,10 @@ impl Ingest {
             time_zone: Tz::UTC,
             double_quotes: DoubleQuotes::default(),
             key: None,
+            mark: None,
             principal: Principal::ANYONE,
             place: None,
+            sent_ns: None,
             tasks: Arc::new(tasks),
         })
     }
@@ -270,7 +278,8 @@ impl Ingest {
 
     /// The same handle, for one request under an idempotency key: of all copies of it, sent to whatever process within
     /// a day, one is written, and the others get its answer. Such a request is acknowledged when its rows are in the
-    /// store, never from the buffer; it costs one GET and one PUT more. Changes of definitions take no notice of it.
+    /// store, never from the buffer; it costs one GET and one PUT more. A DELETE and changes of definitions take no notice of
+    /// it, unless it is the key of a message of a queue.
     #[must_use]
     pub fn with_key(&self, key: Option<IdempotencyKey>) -> Self {
         Self { key, ..self.clone() }
@@ -287,13 +296,40 @@ impl Ingest {
         &self.principal
     }
 
+    /// The same handle, for a request that was sent at a time, in milliseconds since the epoch: rows without a time get that
+    /// one, NOW in a statement means it, and rows are refused only if they were past retention then. So a request that
+    /// comes again writes the same rows. Requests of one millisecond are kept apart by their ids, as far as the database's
+    /// precision goes.
+    #[must_use]
+    pub fn sent_at(&self, sent_ms: i64, id: &str) -> Self {
+        const NS: u64 = 1_000_000;
+        let apart = xxhash_rust::xxh3::xxh3_64(id.as_bytes()) % NS;
+        let sent_ns = sent_ms.saturating_mul(NS as i64).saturating_add(apart as i64);
+        Self { sent_ns: Some(sent_ns), ..self.clone() }
+    }
+
     /// Handles for requests that share one segment as far as it is large enough, the rows of each newer than those of the
     /// handles before it: nothing is put until each of them has made one request and that waits for the store, or the handle
     /// is gone. So the requests are made at the same time, and a handle is dropped once its request is answered.
+    ///
+    /// There is one for each of `orders`. Of requests of one order, those after one that [failed](Ingest::failed) are refused
+    /// as Unavailable; what was put before may yet fail, together with those after it.
     #[must_use]
-    pub fn together(&self, requests: usize) -> Vec<Self> {
-        let places = Queue::hold(&self.shared.queue, requests).into_iter();
+    pub fn together(&self, orders: &[Option<&str>]) -> Vec<Self> {
+        let places = Queue::hold(&self.shared.queue, orders).into_iter();
         places.map(|place| Self { place: Some(Arc::new(place)), ..self.clone() }).collect()
+    }
+
+    /// Says that the request of this handle was not written, or not all of it; to be said before the handle is dropped.
+    pub fn failed(&self) {
+        if let Some(place) = &self.place {
+            place.failed();
+        }
+    }
+
+    /// The time that is NOW to the requests of this handle, in nanoseconds since the epoch.
+    fn now_ns(&self) -> i64 {
+        self.sent_ns.unwrap_or_else(|| self.shared.ambient().wall_ns())
     }
 
     /// The root that it writes to.

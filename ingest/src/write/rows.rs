@@ -15,6 +15,7 @@ use tidelake_format::{
     schema::Database,
     step,
     steps::stepped,
+    types::Precision,
 };
 use tokio::{sync::oneshot, time::Instant};
 
@@ -90,9 +91,9 @@ impl Ingest {
         durability: Durability,
         reservation: Reservation,
     ) -> Result<Written> {
-        let (ambient, longest) = (self.shared.ambient().clone(), self.shared.config.line_bytes);
+        let (now_ns, longest) = (self.now_ns(), self.shared.config.line_bytes);
         self.write_text(database, bodies, durability, reservation, move |bodies, lookup, db| {
-            let now = ambient.wall_ticks(db.precision);
+            let now = ticks(now_ns, db.precision);
             Ok(line_protocol::decode_each(bodies, &ends, lookup, db, precision, now, longest))
         })
         .await
@@ -120,7 +121,7 @@ impl Ingest {
         shared.budget.grow(&mut reservation, bytes).await?;
         let view =
             View { catalog: catalog.clone(), directory: shared.directory.clone(), principal: self.principal.clone() };
-        let now = shared.ambient().wall_ticks(db.precision);
+        let now = ticks(self.now_ns(), db.precision);
         let left = shared
             .queue
             .gather(&catalog, db.id, bytes, reservation, |rows| rows.add(body, &view, db, precision, now))?;
@@ -161,9 +162,9 @@ impl Ingest {
         durability: Durability,
         reservation: Reservation,
     ) -> Result<Written> {
-        let (ambient, durability) = (self.shared.ambient().clone(), self.granted(durability));
+        let (now_ns, durability) = (self.now_ns(), self.granted(durability));
         self.write_text(database, body, durability, reservation, move |body, lookup, db| {
-            opentsdb::decode(body, lookup, db, ambient.wall_ticks(db.precision))
+            opentsdb::decode(body, lookup, db, ticks(now_ns, db.precision))
         })
         .await
     }
@@ -209,6 +210,9 @@ impl Ingest {
                 }
             }
             counter!(REJECTED).increment(decoded.rejected.len() as u64);
+            if !decoded.rejected.is_empty() {
+                self.failed();
+            }
             let (accepted, dropped) = (decoded.accepted as u64, decoded.rejected.len() as u64);
             let claim = claim.map(|claim| claim.of(accepted, &decoded.rejected));
             return match self.submit(decoded.blocks, reservation, durability, None, claim).await {
@@ -245,7 +249,7 @@ impl Ingest {
         self.shared.budget.grow(&mut reservation, bytes).await?;
         let is_waited_for = durability == Durability::Stored || claim.is_some();
         if let Some(place) = &self.place {
-            place.turn().await;
+            place.turn().await?;
         }
         let (sender, answer) = oneshot::channel();
         let (gathering, waiter) = (None, is_waited_for.then_some(sender));
@@ -305,6 +309,11 @@ impl Ingest {
         let (database, catalog) = self.shared.root.commit(&[], change).await?;
         Ok((catalog, database))
     }
+}
+
+/// A time in ticks of a database.
+fn ticks(ns: i64, precision: Precision) -> i64 {
+    ns.div_euclid(1_000_000_000 / precision.per_second())
 }
 
 /// Bytes of a block in memory.

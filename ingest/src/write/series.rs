@@ -95,6 +95,26 @@ impl Names {
         self.young.get(database, name).or_else(|| self.old.get(database, name))
     }
 
+    /// Checks that no series of a block is known to be of another table than `own`.
+    fn check(&self, catalog: &Catalog, database: DatabaseId, block: &Block, own: TableId) -> Result<()> {
+        for name in block.series.names().iter().flatten() {
+            let other = self.get(database, name).filter(|k| k.table != own && k.holds(catalog, name));
+            if let Some(other) = other.and_then(|k| catalog.table_by_id(k.table)) {
+                return Err(Error::invalid("a series of this name belongs to another supertable")
+                    .with("series", name)
+                    .with("supertable", &other.name));
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, database: DatabaseId, name: &str) {
+        for names in [&mut self.young, &mut self.old] {
+            let removed = names.databases.get_mut(&database).and_then(|names| names.remove(name));
+            names.len -= usize::from(removed.is_some());
+        }
+    }
+
     fn insert(&mut self, database: DatabaseId, name: &str, known: Known, limit: usize) {
         if self.young.len >= (limit / 2).max(1) {
             self.old = std::mem::take(&mut self.young);
@@ -117,14 +137,7 @@ impl SeriesDirectory {
     pub(crate) fn register(&self, catalog: &Catalog, database: DatabaseId, blocks: &[Block]) -> Result<()> {
         let mut names = self.names.lock();
         for block in blocks {
-            for name in block.series.names().iter().flatten() {
-                let other = names.get(database, name).filter(|k| k.table != block.table && k.holds(catalog, name));
-                if let Some(other) = other.and_then(|k| catalog.table_by_id(k.table)) {
-                    return Err(Error::invalid("a series of this name belongs to another supertable")
-                        .with("series", name)
-                        .with("supertable", &other.name));
-                }
-            }
+            names.check(catalog, database, block, block.table)?;
         }
         for block in blocks {
             let set = Arc::new(block.series.clone());
@@ -138,6 +151,27 @@ impl SeriesDirectory {
             }
         }
         Ok(())
+    }
+
+    /// Forgets series that were to be written: who looks for them finds out whether they were.
+    pub(crate) fn forget(&self, names: &[(DatabaseId, Box<str>)]) {
+        let mut known = self.names.lock();
+        names.iter().for_each(|(database, name)| known.remove(*database, name));
+    }
+
+    /// Checks the series of rows that are to come in the place of a table, if of one.
+    ///
+    /// # Errors
+    /// As [`SeriesDirectory::register`].
+    pub(crate) fn check(
+        &self,
+        catalog: &Catalog,
+        database: DatabaseId,
+        blocks: &[Block],
+        replaced: Option<TableId>,
+    ) -> Result<()> {
+        let names = self.names.lock();
+        blocks.iter().try_for_each(|block| names.check(catalog, database, block, replaced.unwrap_or(block.table)))
     }
 
     /// Whether the directory can answer for a series without the store.

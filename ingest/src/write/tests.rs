@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod evolution;
+mod staged;
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -402,12 +403,13 @@ async fn batches_go_into_tables_that_are_created_kept_or_replaced_as_asked() {
     let written = write(vec![0, 100], IfAbsent::Create, IfExists::Fail).await.unwrap();
     assert_eq!(written.accepted, 200);
     assert_eq!(rows(&store, "db", "bulk", &[written.token.unwrap()]).await.len(), 200);
-    assert_eq!(segments(&store).await, 1, "what fits is visible all at once");
+    assert_eq!(segments(&store).await, 0, "a table that is made comes with its files");
     let exists = write(vec![0], IfAbsent::Create, IfExists::Fail).await.unwrap_err();
     assert_eq!(exists.kind(), Kind::Invalid, "{exists}");
-    write(vec![1_000], IfAbsent::Fail, IfExists::Append).await.unwrap();
+    write(vec![1_000, 1_100], IfAbsent::Fail, IfExists::Append).await.unwrap();
+    assert_eq!(segments(&store).await, 1, "what fits is visible all at once");
     let found = rows(&store, "db", "bulk", &[]).await;
-    assert_eq!((found.len(), found[&("d1".to_owned(), 1_001)]["v"].as_str()), (300, "1"));
+    assert_eq!((found.len(), found[&("d1".to_owned(), 1_001)]["v"].as_str()), (400, "1"));
     write(vec![5], IfAbsent::Create, IfExists::Replace).await.unwrap();
     assert_eq!(rows(&store, "db", "bulk", &[]).await.len(), 100);
 }

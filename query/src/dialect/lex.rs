@@ -222,7 +222,7 @@ pub(crate) fn count_parameters(sql: &str, quotes: DoubleQuotes) -> usize {
 }
 
 /// Where the comment that starts at `i` ends, if one does.
-fn comment_end(bytes: &[u8], i: usize) -> Option<usize> {
+pub fn comment_end(bytes: &[u8], i: usize) -> Option<usize> {
     if bytes[i..].starts_with(b"--") {
         return Some(bytes[i..].iter().position(|b| *b == b'\n').map_or(bytes.len(), |n| i + n + 1));
     }

@@ -34,6 +34,7 @@ use datafusion::{
 use tidelake_format::{Error, Result};
 
 pub use info::{CATALOG, CatalogInfo, CurrentCatalog, information_schema};
+pub use lex::comment_end;
 pub use parameters::{column_fields, parameter_fields};
 pub use shape::{Shape, shape};
 
@@ -105,6 +106,14 @@ pub fn creates_token(sql: &str) -> bool {
     lex::first_word(sql) == "CREATE"
         && lex::lex(sql, DoubleQuotes::Identifier)
             .is_ok_and(|lexed| lexed.tokens.get(1).is_some_and(|word| word.is_word("token")))
+}
+
+/// Whether a statement is SHOW QUERIES, CONNECTIONS or VARIABLES: what this process knows without asking the store.
+pub(crate) fn shows_this_node(sql: &str) -> bool {
+    let mut words = sql.split([' ', '\t', '\r', '\n', ';']).filter(|word| !word.is_empty());
+    let mut is_next =
+        |any: &[&str]| words.next().is_some_and(|word| any.iter().any(|of| word.eq_ignore_ascii_case(of)));
+    is_next(&["show"]) && is_next(&["queries", "connections", "variables"])
 }
 
 /// Reads one statement.

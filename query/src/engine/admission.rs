@@ -58,10 +58,14 @@ impl<'a> Who<'a> {
     }
 }
 
-/// A place among those that run, until this is dropped.
-pub(super) struct Permit {
-    admission: Admission,
-    user: User,
+/// A place among those that run, until this is dropped; or beside them.
+pub(super) struct Permit(Option<(Admission, User)>);
+
+impl Permit {
+    /// For what has to be answered while all places are taken, and is soon.
+    pub(super) fn beside() -> Self {
+        Self(None)
+    }
 }
 
 /// A place among those that wait, until this is dropped.
@@ -151,7 +155,7 @@ impl Admission {
         let queue = state.users.entry(user.clone()).or_default();
         queue.running += 1;
         queue.served = turn;
-        Permit { admission: self.clone(), user: user.clone() }
+        Permit(Some((self.clone(), user.clone())))
     }
 
     /// Gives a free place to whose turn it is, if there are both.
@@ -191,14 +195,15 @@ enum Knocked {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut state = self.admission.0.state.lock();
+        let Some((admission, user)) = &self.0 else { return };
+        let mut state = admission.0.state.lock();
         state.running -= 1;
-        if let Some(queue) = state.users.get_mut(&self.user) {
+        if let Some(queue) = state.users.get_mut(user) {
             queue.running -= 1;
         }
-        self.admission.forget(&mut state, &self.user);
+        admission.forget(&mut state, user);
         drop(state);
-        self.admission.next();
+        admission.next();
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::{
-    common::config::ConfigOptions,
+    common::config::{ConfigOptions, SpillCompression},
     execution::{
         SessionState, SessionStateBuilder,
         memory_pool::FairSpillPool,
@@ -17,7 +17,7 @@ use super::{CATALOG, EngineConfig};
 use crate::{
     dialect::CurrentCatalog,
     functions,
-    optimize::{AggregateLevels, AnswerFromLevels, DivideGroups, YieldInJoins},
+    optimize::{AggregateLevels, AnswerFromLevels, DivideGroups, SortOnThreads, YieldInJoins},
     session::{Levels, Session},
     system::System,
     table::{Databases, View},
@@ -35,6 +35,8 @@ pub(super) fn base(config: &EngineConfig) -> SessionState {
     options.catalog.information_schema = false;
     options.execution.target_partitions = config.partitions.max(1);
     options.execution.collect_statistics = false;
+    // About half the bytes in as much time: less of a function's /tmp, and fewer pages to free when a query is stopped.
+    options.execution.spill_compression = SpillCompression::Lz4Frame;
     options.optimizer.prefer_existing_sort = true;
     options.sql_parser.map_string_types_to_utf8view = false;
     options.extensions.insert(AggregateLevels::default());
@@ -44,6 +46,7 @@ pub(super) fn base(config: &EngineConfig) -> SessionState {
     rules.insert(after, Arc::new(AnswerFromLevels));
     rules.push(Arc::new(DivideGroups::new(config.memory_bytes)));
     rules.push(Arc::new(YieldInJoins));
+    rules.extend(config.sort_threads.clone().map(|threads| Arc::new(SortOnThreads::new(threads)) as _));
     let builder = SessionStateBuilder::new_with_default_features()
         .with_config(SessionConfig::from(options))
         .with_physical_optimizer_rules(rules)

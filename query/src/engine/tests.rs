@@ -284,7 +284,8 @@ async fn a_query_waits_for_its_turn_and_no_longer_than_its_deadline() {
     let world = World::regular().await;
     let engine = limited(&world, Duration::from_millis(500), 1);
     // A query would give its place back at its own deadline.
-    let place = engine.permit(&session()).await.unwrap();
+    let place = engine.permit(&session(), "select 1").await.unwrap();
+    assert_eq!(lines(&engine, "show queries").await.len(), 1, "whoever looks for what runs does not wait for it");
     let Err(e) = engine.query(&session(), "select 1").await else { panic!("the only place is taken") };
     assert_eq!(e.kind(), tidelake_format::Kind::Unavailable);
     drop(place);
@@ -306,6 +307,89 @@ async fn a_query_that_computes_for_hours_without_reading_is_stopped_at_its_deadl
     let e = batches(&engine, sql).await.unwrap_err();
     assert_eq!(e.kind(), tidelake_format::Kind::Unavailable, "{e}");
     assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn no_statement_reads_or_writes_a_file_or_a_url() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    let directory = tempfile::tempdir().unwrap();
+    let (file, out) = (directory.path().join("secret.csv"), directory.path().join("out.csv"));
+    std::fs::write(&file, "a,b\n1,hidden\n").unwrap();
+    let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
+    for place in [file, &format!("file://{file}"), "http://127.0.0.1:9/x.parquet", "s3://bucket/x.csv"] {
+        for sql in [
+            format!("select * from '{place}'"),
+            format!("select * from \"{place}\""),
+            format!("select * from `{place}`"),
+            format!("select * from read_csv('{place}')"),
+            format!("select * from read_parquet('{place}')"),
+            format!("select * from read_json('{place}')"),
+            format!("create external table x stored as csv location '{place}' options ('has_header' 'true')"),
+            format!("create table x as select * from '{place}'"),
+            format!("insert into t select * from '{place}'"),
+            format!("with x as (select * from \"{place}\") select * from x"),
+            format!("explain select * from \"{place}\""),
+            format!("describe '{place}'"),
+        ] {
+            let Err(e) = engine.query(&session(), &sql).await else { panic!("{sql} is refused") };
+            assert!(!format!("{e:?}").contains("hidden"), "{sql}: {e:?}");
+        }
+    }
+    for sql in [
+        format!("copy t to '{out}'"),
+        format!("copy (select * from t) to '{out}' stored as csv"),
+        format!("select * from t into outfile '{out}'"),
+        format!("insert overwrite directory '{out}' select * from t"),
+        "create function f as 'libc.so.6'".to_owned(),
+        "set datafusion.catalog.location = '/etc'".to_owned(),
+    ] {
+        assert!(engine.query(&session(), &sql).await.is_err(), "{sql} is refused");
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing was written");
+}
+
+#[tokio::test]
+async fn a_function_does_not_make_gigabytes_of_a_few_bytes() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    for large in [
+        "length(repeat('x', 2147483647))",
+        "length(repeat(tbname, 1000000000))",
+        "length(lpad('x', 2000000000))",
+        "length(rpad(tbname, 100000000 + a, 'ab'))",
+        "length(replace(repeat('x', 100000), 'x', repeat('y', 100000)))",
+        "cardinality(range(1, 100000000000))",
+        "cardinality(generate_series(100000000000))",
+        "cardinality(range(timestamp '2020-01-01', timestamp '2021-01-01', interval '1 microsecond'))",
+        "cardinality(generate_series(date '0001-01-01', date '2021-01-01', interval '1 second'))",
+        "cardinality(array_repeat('abc', 1000000000))",
+        "cardinality(array_resize([1], 1000000000 + a))",
+    ] {
+        for sql in [format!("select {large} from t"), format!("select count(*) from t where {large} > 3")] {
+            let e = batches(&engine, &sql).await.unwrap_err();
+            assert!(e.kind() == tidelake_format::Kind::Invalid && e.to_string().contains("bytes"), "{sql}: {e}");
+        }
+    }
+    for (small, expected) in [
+        ("repeat('ab', 3)", "ababab"),
+        ("repeat(tbname, a - a + 2)", "d1d1"),
+        ("repeat(null, 3)", "-"),
+        ("repeat('x', -1)", ""),
+        ("lpad('x', 3, 'ab')", "abx"),
+        ("rpad(tbname, 4)", "d1  "),
+        ("replace('a-b-c', '-', '+')", "a+b+c"),
+        ("length(replace(repeat('x', 1000), '', 'y'))", "1000"),
+        ("cardinality(range(5))", "5"),
+        ("cardinality(range(10, 0, -3))", "4"),
+        ("cardinality(generate_series(date '2021-01-01', date '2021-12-31', interval '1 month'))", "12"),
+        ("cardinality(array_repeat(1, 7))", "7"),
+        ("cardinality(list_repeat(1, 7))", "7"),
+        ("cardinality(array_resize([1], 9))", "9"),
+    ] {
+        let sql = format!("select {small} from t where tbname = 'd1' and ts = {START}");
+        assert_eq!(lines(&engine, &sql).await, [expected], "{sql}");
+    }
 }
 
 #[tokio::test]

@@ -1,18 +1,22 @@
-//! Actions: prepared statements and session options. The session's messages are not in `arrow-flight`: these are
+//! Actions: prepared statements, session options and cancellation. The session's messages are not in `arrow-flight`: these are
 //! `Flight.proto`'s own.
 
 use std::collections::HashMap;
 
 use arrow_flight::{
-    Action, ActionType,
-    sql::{Any, ProstMessageExt},
+    Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, FlightInfo,
+    sql::{ActionCancelQueryRequest, ActionCancelQueryResult, Any, Command, ProstMessageExt},
 };
 use chrono_tz::Tz;
 use prost::Message;
 use tidelake_format::{Error, Result};
 use tonic::{codegen::Bytes, metadata::MetadataMap};
 
-use super::{service::FlightSql, sessions};
+use super::{
+    handle::Handle,
+    service::{FlightSql, command},
+    sessions,
+};
 use crate::{
     engine::CATALOG,
     session::{Levels, Session},
@@ -23,6 +27,9 @@ const CLOSE_PREPARED: &str = "ClosePreparedStatement";
 const SET_OPTIONS: &str = "SetSessionOptions";
 const GET_OPTIONS: &str = "GetSessionOptions";
 const CLOSE_SESSION: &str = "CloseSession";
+const CANCEL: &str = "CancelFlightInfo";
+/// What [`CANCEL`] was before Arrow 13.
+const CANCEL_QUERY: &str = "CancelQuery";
 
 /// The actions and what each does, for ListActions.
 pub(super) fn list() -> Vec<ActionType> {
@@ -35,6 +42,8 @@ pub(super) fn list() -> Vec<ActionType> {
         (SET_OPTIONS, "Sets catalog, schema (the database) or time_zone of the session, kept in a cookie."),
         (GET_OPTIONS, "Gives catalog, schema and time_zone of the session."),
         (CLOSE_SESSION, "Ends the session: its cookie is taken back."),
+        (CANCEL, "Stops what a FlightInfo's tickets run: CancelFlightInfoRequest to CancelFlightInfoResult."),
+        (CANCEL_QUERY, "The same in older clients: ActionCancelQueryRequest to ActionCancelQueryResult."),
     ]
     .map(|(name, description)| ActionType { r#type: name.to_owned(), description: description.to_owned() })
     .to_vec()
@@ -136,9 +145,49 @@ impl FlightSql {
                 sessions::forget(reply);
                 Ok(Some(CloseSessionResult { status: 1 }.encode_to_vec().into()))
             }
+            CANCEL => {
+                let request: CancelFlightInfoRequest = message(&action.body)?;
+                self.cancel(session, request.info.unwrap_or_default())?;
+                Ok(Some(CancelFlightInfoResult { status: CancelStatus::Cancelled.into() }.encode_to_vec().into()))
+            }
+            CANCEL_QUERY => {
+                let request: ActionCancelQueryRequest = unpack(&action.body)?;
+                self.cancel(session, message(&request.info)?)?;
+                let result = ActionCancelQueryResult { result: CancelStatus::Cancelled.into() };
+                Ok(Some(result.as_any().encode_to_vec().into()))
+            }
             other => {
                 Err(Error::unsupported("not an action of this server").with("action", crate::request::shorten(other)))
             }
+        }
+    }
+
+    /// Stops the queries that tickets run on this node, and those that they would.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`](crate::Kind::NotFound) where there are none: they have ended, or run on another node.
+    fn cancel(&self, session: &Session, info: FlightInfo) -> Result<()> {
+        let mut found = false;
+        for ticket in info.endpoint.into_iter().filter_map(|endpoint| endpoint.ticket) {
+            let (handle, is_unasked) = match command(&ticket.ticket)? {
+                Command::TicketStatementQuery(ticket) => {
+                    let key = Handle::decode(&ticket.statement_handle)?.key();
+                    (key, self.plans.take(&key, self.now()).is_some())
+                }
+                Command::CommandPreparedStatementQuery(ticket) => {
+                    (Handle::decode(&ticket.prepared_statement_handle)?.key(), false)
+                }
+                // what these give is there at once
+                _ => continue,
+            };
+            if is_unasked {
+                self.cancelled.insert(handle, (), size_of::<Handle>(), self.now());
+            }
+            found |= self.engine.cancel(session, &handle) | is_unasked;
+        }
+        match found {
+            true => Ok(()),
+            false => Err(Error::not_found("no query of this FlightInfo is under way on this node")),
         }
     }
 

@@ -41,7 +41,21 @@ pub(super) fn decoded(
     data: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
     bodies: Bodies,
 ) -> BoxStream<'static, Result<RecordBatch>> {
-    let mut decoder = Decoder { bodies, schema: None, dictionaries: HashMap::new() };
+    batches(data, Decoder { bodies, tells_schema: false, schema: None, dictionaries: HashMap::new() })
+}
+
+/// The same after a batch without rows, which tells the columns of a stream that has no other one.
+pub(super) fn decoded_with_schema(
+    data: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
+    bodies: Bodies,
+) -> BoxStream<'static, Result<RecordBatch>> {
+    batches(data, Decoder { bodies, tells_schema: true, schema: None, dictionaries: HashMap::new() })
+}
+
+fn batches(
+    data: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
+    mut decoder: Decoder,
+) -> BoxStream<'static, Result<RecordBatch>> {
     let batches = data
         .map_err(|e| from_flight(e.into()))
         // A message may hold nothing but the command.
@@ -58,6 +72,7 @@ pub(super) fn decoded(
 #[derive(Debug)]
 struct Decoder {
     bodies: Bodies,
+    tells_schema: bool,
     schema: Option<SchemaRef>,
     dictionaries: HashMap<i64, ArrayRef>,
 }
@@ -82,8 +97,9 @@ impl Decoder {
             MessageHeader::NONE => Ok(None),
             MessageHeader::Schema if self.schema.is_some() => Err(wrong("a second schema")),
             MessageHeader::Schema => {
-                self.schema = Some(Arc::new(Schema::try_from(data)?));
-                Ok(None)
+                let schema: SchemaRef = Arc::new(Schema::try_from(data)?);
+                self.schema = Some(schema.clone());
+                Ok(self.tells_schema.then(|| RecordBatch::new_empty(schema)))
             }
             MessageHeader::DictionaryBatch => {
                 let schema = self.schema.as_ref().ok_or_else(first)?;

@@ -152,6 +152,8 @@ impl Handle {
             idempotency_key: call.idempotency_key.clone(),
             principal: call.principal.clone(),
             query_id: call.query_id.clone(),
+            handle: Some(self.key()),
+            asked_database: call.asked_database.clone(),
         })
     }
 }

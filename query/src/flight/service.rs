@@ -44,6 +44,9 @@ const MAX_MESSAGE_BYTES: usize = 64 << 20;
 /// What plans between GetFlightInfo and DoGet may take together, in bytes, and how long one waits for its DoGet.
 const PLAN_BYTES: usize = 64 << 20;
 const PLAN_WAIT: Duration = Duration::from_secs(60);
+/// How many tickets are known to be cancelled, and for how long.
+const CANCELLED: usize = 1 << 16;
+
 /// What prepared statements and their parameters may take together, in bytes.
 const PREPARED_BYTES: usize = 256 << 20;
 /// How long a prepared statement that nobody uses is kept; afterwards its parameters must be bound again.
@@ -60,6 +63,8 @@ pub struct FlightSql {
     pub(super) engine: Engine,
     /// Plans that GetFlightInfo made and DoGet takes.
     pub(super) plans: Arc<Cache<Arc<Prepared>>>,
+    /// Tickets that were cancelled before their DoGet.
+    pub(super) cancelled: Arc<Cache<()>>,
     /// Plans and bound parameters of prepared statements.
     pub(super) prepared: Arc<Cache<Kept>>,
     metadata: Arc<Metadata>,
@@ -79,6 +84,7 @@ impl FlightSql {
         Self {
             engine,
             plans: Arc::new(Cache::new(PLAN_BYTES, PLAN_WAIT)),
+            cancelled: Arc::new(Cache::new(CANCELLED, KEEP)),
             prepared: Arc::new(Cache::new(PREPARED_BYTES, KEEP)),
             metadata: Arc::new(Metadata::new().expect("constants have one encoding, which tests make")),
             random: Arc::new(Mutex::new(random)),
@@ -173,7 +179,7 @@ fn put_result(session: &Session, outcome: &WriteOutcome) -> Response<BoxStream<P
 }
 
 /// The command that bytes hold.
-fn command(bytes: &[u8]) -> Result<Command> {
+pub(super) fn command(bytes: &[u8]) -> Result<Command> {
     let bad = || Error::invalid("not a Flight SQL command");
     let any = Any::decode(bytes).map_err(|e| bad().with("reason", &e).source(e))?;
     Command::try_from(any).map_err(|e| bad().with("reason", &e).source(e))

@@ -1,4 +1,6 @@
-//! The session of a call: what its cookie remembers, then what its headers say.
+//! The session of a call: what its cookie remembers, then what its headers say. The database of the headers is that of the
+//! connection's URL, mostly, which each call repeats: one that was chosen since, by USE, goes over it, until they ask for
+//! another one.
 //!
 //! The cookie holds the session itself, so that no node has to remember it and any node can serve the next call.
 //! Clients that keep no cookies (ADBC unless `adbc.flight.sql.rpc.with_cookie_middleware` is set) send headers.
@@ -26,6 +28,9 @@ struct Remembered {
     time_zone: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     levels: Option<String>,
+    /// What the headers asked for when the database was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    over: Option<String>,
 }
 
 /// The session of a call, of whom its extensions name.
@@ -35,13 +40,14 @@ struct Remembered {
 pub(super) fn session_of(metadata: &MetadataMap, extensions: &Extensions) -> Result<Session> {
     let principal = extensions.get().cloned().unwrap_or_default();
     let mut session = Session { principal, ..Session::default() };
+    let mut chosen = None;
     for value in metadata.get_all("cookie").iter().filter_map(|v| v.to_str().ok()) {
         for (name, value) in value.split(';').filter_map(|pair| pair.trim().split_once('=')) {
             if name == COOKIE
                 && let Ok(json) = URL_SAFE_NO_PAD.decode(value.trim_matches('"'))
                 && let Ok(remembered) = serde_json::from_slice::<Remembered>(&json)
             {
-                session.database = remembered.database;
+                chosen = remembered.database.map(|database| (database, remembered.over));
                 if let Some(Ok(zone)) = remembered.time_zone.map(|z| z.parse()) {
                     session.time_zone = zone;
                 }
@@ -54,6 +60,11 @@ pub(super) fn session_of(metadata: &MetadataMap, extensions: &Extensions) -> Res
     request::apply_headers(&mut session, |name| {
         metadata.get_all(name).iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().into_iter()
     })?;
+    if let Some((database, over)) = chosen
+        && (session.asked_database.is_none() || session.asked_database == over)
+    {
+        session.database = Some(database);
+    }
     Ok(session)
 }
 
@@ -63,6 +74,7 @@ pub(super) fn remember(session: &Session, reply: &mut MetadataMap) {
         database: session.database.clone(),
         time_zone: Some(session.time_zone.name().to_owned()),
         levels: (session.levels != Levels::default()).then(|| session.levels.to_string()),
+        over: session.asked_database.clone(),
     };
     // Strings always serialize.
     let json = serde_json::to_vec(&remembered).unwrap_or_default();
@@ -119,6 +131,28 @@ mod tests {
         call.insert("x-tidelake-token", "v3".parse().unwrap());
         let back = session_of(&call, &Extensions::new()).unwrap();
         assert_eq!((back.database.as_deref(), back.tokens.len()), (Some("other"), 1));
+    }
+
+    #[test]
+    fn use_goes_over_the_database_of_the_url_until_that_is_another_one() {
+        let call = |asked: Option<&'static str>, cookie: Option<&str>| {
+            let mut call = MetadataMap::new();
+            asked.map(|database| call.insert("database", database.parse().unwrap()));
+            cookie.map(|cookie| call.insert("cookie", cookie.parse().unwrap()));
+            session_of(&call, &Extensions::new()).unwrap()
+        };
+        for url in [None, Some("home")] {
+            let session = Session { database: Some("chosen".into()), ..call(url, None) };
+            let mut reply = MetadataMap::new();
+            remember(&session, &mut reply);
+            let cookie = reply.get("set-cookie").unwrap().to_str().unwrap();
+            assert_eq!(call(url, Some(cookie)).database.as_deref(), Some("chosen"), "{url:?}");
+            assert_eq!(call(Some("new"), Some(cookie)).database.as_deref(), Some("new"), "{url:?}");
+        }
+        let mut reply = MetadataMap::new();
+        remember(&Session { database: None, ..call(Some("home"), None) }, &mut reply);
+        let cookie = reply.get("set-cookie").unwrap().to_str().unwrap();
+        assert_eq!(call(Some("home"), Some(cookie)).database.as_deref(), Some("home"), "none was chosen");
     }
 
     #[test]

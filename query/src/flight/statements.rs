@@ -29,7 +29,7 @@ use crate::{
     engine::{Outcome, Prepared, Statement},
     error::from_datafusion,
     session::Session,
-    wire,
+    system, wire,
     writer::WriteOutcome,
 };
 
@@ -117,6 +117,9 @@ impl FlightSql {
         let session = handle.session(call)?;
         if let Some(outcome) = handle.outcome()? {
             return updated(&session, &outcome);
+        }
+        if self.cancelled.get(&handle.key(), self.now()).is_some() {
+            return Err(system::killed());
         }
         let prepared = match self.plans.take(&handle.key(), self.now()) {
             Some(prepared) => prepared,

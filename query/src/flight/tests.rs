@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use arrow::{
     array::{Array, AsArray, Int32Array, Int64Array, RecordBatch, StringArray, StringViewArray},
-    datatypes::{DataType, Int32Type, Int64Type, TimeUnit, TimestampNanosecondType},
+    datatypes::{DataType, Field, Int32Type, Int64Type, Schema, TimeUnit, TimestampNanosecondType},
     ipc::reader::StreamReader,
 };
 use arrow_flight::{
-    Action, FlightDescriptor, FlightInfo, Ticket,
+    Action, CancelFlightInfoRequest, CancelFlightInfoResult, FlightDescriptor, FlightInfo, Ticket,
+    encode::FlightDataEncoderBuilder,
     sql::{
-        CommandGetDbSchemas, CommandGetPrimaryKeys, CommandGetTables, CommandStatementIngest, CommandStatementQuery,
-        CommandStatementUpdate, ProstMessageExt, client::FlightSqlServiceClient,
+        ActionCancelQueryRequest, ActionCancelQueryResult, Any, CommandGetDbSchemas, CommandGetPrimaryKeys,
+        CommandGetTables, CommandStatementIngest, CommandStatementQuery, CommandStatementUpdate, ProstMessageExt,
+        client::FlightSqlServiceClient,
     },
 };
 use futures::{StreamExt, TryStreamExt, stream};
@@ -307,6 +309,24 @@ async fn a_bulk_ingest_streams_batches_beyond_four_megabytes() {
 }
 
 #[tokio::test]
+async fn a_bulk_ingest_without_rows_tells_its_columns() {
+    let (mut client, notes) = connect().await;
+    let command = CommandStatementIngest { table: "notes".into(), ..Default::default() };
+    let schema = Schema::new(vec![Field::new("s", DataType::Utf8View, false), Field::new("n", DataType::Int64, true)]);
+    let data = FlightDataEncoderBuilder::new()
+        .with_schema(Arc::new(schema))
+        .with_flight_descriptor(Some(FlightDescriptor::new_cmd(command.as_any().encode_to_vec())))
+        .build(stream::empty());
+    let data: Vec<_> = data.try_collect().await.unwrap();
+    client.inner_mut().do_put(Request::new(stream::iter(data))).await.unwrap();
+    let ingested = notes.ingested.lock();
+    let [batch] = ingested[0].1.as_slice() else { panic!("one batch: {:?}", ingested[0].1) };
+    let columns: Vec<_> = batch.schema().fields().iter().map(|f| (f.name().clone(), f.data_type().clone())).collect();
+    assert_eq!(columns, [("s".to_owned(), DataType::Utf8), ("n".to_owned(), DataType::Int64)]);
+    assert_eq!(batch.num_rows(), 0);
+}
+
+#[tokio::test]
 async fn metadata_describes_catalog_databases_tables_and_views() {
     let (mut client, _) = connect().await;
     let info = client.get_catalogs().await.unwrap();
@@ -406,6 +426,51 @@ async fn session_options_live_in_a_cookie() {
     assert_eq!((&options["schema"], &options["catalog"]), (&text("w1"), &text("tidelake")));
     let action = Action { r#type: "BeginTransaction".into(), body: Default::default() };
     assert_eq!(client.do_action(action).await.unwrap_err().code(), Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn cancel_stops_what_runs_and_what_would_run() {
+    let (mut client, _) = connect().await;
+    let cancel = |info: &FlightInfo| {
+        let request = CancelFlightInfoRequest { info: Some(info.clone()) };
+        Action { r#type: "CancelFlightInfo".into(), body: request.encode_to_vec().into() }
+    };
+    let old = |info: &FlightInfo| {
+        let request = ActionCancelQueryRequest { info: info.encode_to_vec().into() };
+        Action { r#type: "CancelQuery".into(), body: request.as_any().encode_to_vec().into() }
+    };
+    let slow = "select count(*) from generate_series(1, 1000000000000) as a(n) where n % 7 = 3";
+    let mut prepared = client.prepare(slow.to_owned(), None).await.unwrap();
+    let (first, second) = (prepared.execute().await.unwrap(), client.execute(slow.to_owned(), None).await.unwrap());
+    for (info, action) in [(&first, cancel(&first)), (&second, old(&second))] {
+        let ticket = info.endpoint[0].ticket.clone().unwrap();
+        let mut reading = client.clone();
+        let running = tokio::spawn(async move { reading.do_get(ticket).await?.try_collect::<Vec<_>>().await });
+        let others = "select count(*) from system.queries where sql like '%generate_series%' and rows = 0";
+        while integers(&query(&mut client, others).await, 0) != [2] {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        let reply = client.inner_mut().do_action(Request::new(action)).await.unwrap().into_inner().message().await;
+        let body = reply.unwrap().unwrap().body;
+        let status = match CancelFlightInfoResult::decode(body.clone()) {
+            Ok(result) if result.status != 0 => result.status,
+            _ => Any::decode(body).unwrap().unpack::<ActionCancelQueryResult>().unwrap().unwrap().result,
+        };
+        assert_eq!(status, 1, "cancelled");
+        let error = running.await.unwrap().unwrap_err().to_string();
+        assert!(error.contains("killed"), "{error}");
+    }
+    // one that nobody has fetched yet is not computed later, either
+    let info = client.execute("select 1".to_owned(), None).await.unwrap();
+    client.inner_mut().do_action(Request::new(cancel(&info))).await.unwrap();
+    let ticket = info.endpoint[0].ticket.clone().unwrap();
+    let Err(error) = client.do_get(ticket).await else { panic!("it was cancelled") };
+    assert!(error.to_string().contains("killed"), "{error}");
+    // what has ended cannot be cancelled
+    let info = client.execute("select 1".to_owned(), None).await.unwrap();
+    rows(&mut client, info.clone()).await;
+    let error = client.inner_mut().do_action(Request::new(cancel(&info))).await.unwrap_err();
+    assert_eq!(error.code(), Code::NotFound);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Functions that DataFusion lacks: time windows, `first`, `last`, `last_row`, and the parts that the dialect's
 //! rewrites are made of.
 
+mod bounded;
 mod first_last;
 pub(crate) mod grid;
 pub(crate) mod spread;
@@ -18,7 +19,9 @@ pub fn register(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     let mut scalars: Vec<ScalarUDF> = window::window_functions().into();
     scalars.push(spread::function());
     scalars.extend(tick::functions());
-    builder.scalar_functions().get_or_insert_default().extend(scalars.into_iter().map(Arc::new));
+    let known = builder.scalar_functions().get_or_insert_default();
+    scalars.extend(bounded::functions(known));
+    known.extend(scalars.into_iter().map(Arc::new));
     builder.aggregate_functions().get_or_insert_default().extend(first_last::functions().map(Arc::new));
     builder
 }

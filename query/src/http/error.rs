@@ -81,6 +81,11 @@ pub(super) fn of_body(rejection: &BytesRejection) -> (StatusCode, Error) {
     (rejection.status(), error)
 }
 
+/// The error of a path that names a database by no text.
+pub(super) fn not_text() -> Error {
+    Error::invalid("the name of the database in the path is not UTF-8 text")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

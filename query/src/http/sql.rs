@@ -2,8 +2,9 @@
 //!
 //! | | |
 //! |---|---|
-//! | statement | `?q=` or `?sql=`; a POST body of SQL text, a form (`q=…`) or JSON `{"sql", "database", "params", "format", "time_zone"}` |
+//! | statement | `?q=` or `?sql=`; a POST body of SQL text, a form (`q=…`) or JSON `{"sql", "database", "params", "format", "time_zone", "max_rows"}` |
 //! | format | `?format=json\|ndjson\|csv\|arrow\|parquet`, `"format"`, or the Accept header; JSON by default |
+//! | rows | `?max_rows=`: the first so many; JSON says `"truncated":true` where there were more |
 //! | session | `?database=` (`db`), `?time_zone=` (`tz`), headers `database`, `time-zone`, `x-tidelake-token` |
 //!
 //! A GET only reads. The reply to a write is the row `affected_rows` with the token in `x-tidelake-token`.
@@ -50,6 +51,8 @@ struct Asked {
     format: Option<String>,
     #[serde(default, alias = "parameters")]
     params: Vec<Value>,
+    #[serde(default)]
+    max_rows: Option<usize>,
 }
 
 /// Whether a request may write.
@@ -137,7 +140,7 @@ async fn respond(
         Outcome::Rows(rows) => (rows.schema(), rows.map_err(from_datafusion).boxed(), None),
         Outcome::Updated(outcome) => affected(outcome)?,
     };
-    let body = format.body(schema, session.time_zone, batches).await?;
+    let body = format.body(schema, session.time_zone, batches, asked.max_rows).await?;
     let mut response = (StatusCode::OK, [(header::CONTENT_TYPE, format.content_type())], body).into_response();
     if let Some(outcome) = written {
         hand_out(&outcome, response.headers_mut());
@@ -209,6 +212,7 @@ fn in_query(query: &str, mut asked: Asked) -> Result<Asked> {
             "db" | "database" => asked.database = Some(value),
             "tz" | "time_zone" => asked.time_zone = Some(value),
             "format" => asked.format = Some(value),
+            "max_rows" => asked.max_rows = Some(max_rows(&value)?),
             "params" => {
                 asked.params = serde_json::from_str(&value)
                     .map_err(|e| Error::invalid("params is a JSON array of values").with("reason", &e).source(e))?;
@@ -219,6 +223,10 @@ fn in_query(query: &str, mut asked: Asked) -> Result<Asked> {
     Ok(asked)
 }
 
+fn max_rows(text: &str) -> Result<usize> {
+    text.parse().map_err(|_| Error::invalid("max_rows is a number of rows").with("found", request::shorten(text)))
+}
+
 fn in_body(body: &Bytes, headers: &HeaderMap) -> Result<Asked> {
     let media = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let text = std::str::from_utf8(body)
@@ -226,14 +234,14 @@ fn in_body(body: &Bytes, headers: &HeaderMap) -> Result<Asked> {
     if media.contains("json") || text.trim_start().starts_with('{') {
         return serde_json::from_str(text).map_err(|e| {
             Error::invalid(
-                "the body is JSON with \"sql\" and perhaps \"database\", \"params\", \"format\", \"time_zone\"",
+                "the body is JSON with \"sql\" and perhaps \"database\", \"params\", \"format\", \"time_zone\", \"max_rows\"",
             )
             .with("reason", &e)
             .source(e)
         });
     }
     // curl's -d calls any text a form: it is one when it begins with a field of ours.
-    let form = ["q=", "sql=", "db=", "database=", "format="].iter().any(|name| text.starts_with(name));
+    let form = ["q=", "sql=", "db=", "database=", "format=", "max_rows="].iter().any(|name| text.starts_with(name));
     if form && media.starts_with("application/x-www-form-urlencoded") {
         return in_query(text, Asked::default());
     }

@@ -15,7 +15,10 @@ use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use axum::{
     Extension, Json as JsonReply,
     body::Bytes,
-    extract::{Path, RawQuery, State, rejection::BytesRejection},
+    extract::{
+        Path, RawQuery, State,
+        rejection::{BytesRejection, PathRejection},
+    },
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -56,12 +59,17 @@ pub(super) async fn sql(
 pub(super) async fn sql_in(
     State(engine): State<Engine>,
     Caller(principal): Caller,
-    Path(database): Path<String>,
+    database: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    answer(&engine, principal, Some(database), query.as_deref().unwrap_or_default(), &headers, body).await
+    match database {
+        Ok(Path(database)) => {
+            answer(&engine, principal, Some(database), query.as_deref().unwrap_or_default(), &headers, body).await
+        }
+        Err(_) => failure(StatusCode::BAD_REQUEST, &error::not_text()),
+    }
 }
 
 /// `GET /rest/login/{user}/{password}`: the token of the session, by whoever let the request in; `anonymous` where nobody is

@@ -128,6 +128,28 @@ async fn csv_and_ndjson_have_a_line_per_row() {
     let first: Value = serde_json::from_str(lines.text().lines().next().unwrap()).unwrap();
     assert_eq!(first, json!({"ts": "2019-07-16T04:01:43.000Z", "humidity": null, "devname": "dev_0"}));
     assert_eq!(lines.text().lines().count(), 2);
+    for (accept, is_csv) in [("application/json;q=0.1, text/csv", true), ("text/csv; q=0.2, application/json", false)] {
+        let reply = call(&router, Method::POST, "/api/v1/sql", &[("accept", accept)], sql).await;
+        assert_eq!(reply.text().starts_with("ts,humidity"), is_csv, "{accept}: {}", reply.text());
+    }
+}
+
+#[tokio::test]
+async fn a_result_of_more_rows_than_asked_for_is_cut_and_json_says_so() {
+    let (router, _) = server().await;
+    let sql = "select n from generate_series(1, 20000) as s(n)";
+    for most in [0, 1, 8_192, 8_193, 19_999, 20_000, 20_001] {
+        let reply = post(&router, &format!("/api/v1/sql?max_rows={most}"), sql).await.json();
+        let rows: Vec<i64> = reply["data"].as_array().unwrap().iter().map(|row| row[0].as_i64().unwrap()).collect();
+        assert_eq!(rows, (1..=most.min(20_000)).collect::<Vec<_>>());
+        assert_eq!((&reply["rows"], reply.get("truncated").is_some()), (&json!(rows.len()), most < 20_000), "{most}");
+    }
+    // it is not computed for hours
+    let endless = "select n from generate_series(1, 1000000000000) as s(n)";
+    let body = json!({"sql": endless, "max_rows": 3, "format": "csv"}).to_string();
+    assert_eq!(post(&router, "/api/v1/sql", &body).await.text(), "n\n1\n2\n3\n");
+    let reply = post(&router, "/api/v1/sql?max_rows=-1", sql).await;
+    assert!(reply.status == StatusCode::BAD_REQUEST && reply.text().contains("max_rows"), "{}", reply.text());
 }
 
 #[tokio::test]
@@ -199,7 +221,7 @@ async fn a_failure_in_the_middle_breaks_the_body_off() {
     let crate::engine::Outcome::Rows(rows) = outcome else { panic!("rows are expected") };
     let (schema, batches) = (rows.schema(), datafusion::physical_plan::common::collect(rows).await.unwrap());
     let batches = stream::iter([Ok(batches[0].clone()), Err(Error::unavailable("gone"))]).boxed();
-    let body = output::Format::Json.body(schema, chrono_tz::Tz::UTC, batches).await.unwrap();
+    let body = output::Format::Json.body(schema, chrono_tz::Tz::UTC, batches, None).await.unwrap();
     let pieces: Vec<_> = body.into_data_stream().collect().await;
     assert!(pieces[0].is_ok() && pieces.last().unwrap().is_err());
 }
@@ -233,6 +255,8 @@ async fn tdengine_gets_its_shape_for_queries_writes_and_errors() {
         assert_eq!((reply.status, &reply.json()["code"]), (StatusCode::OK, &json!(code)), "{sql}: {}", reply.text());
         assert!(reply.json()["desc"].is_string());
     }
+    let no_text = post(&router, "/rest/sql/%ff", "select 1").await;
+    assert_eq!((no_text.status.as_u16(), &no_text.json()["code"]), (400, &json!(9728)));
     let login = get(&router, "/rest/login/root/taosdata").await;
     assert_eq!(login.json()["code"], json!(0));
     assert_eq!(START % 1_000, 0);

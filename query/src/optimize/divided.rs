@@ -4,7 +4,7 @@
 //! at nothing else meanwhile: for hundreds of megabytes that takes seconds, in which a query that was killed goes on
 //! computing. Parts by the hash of the keys hold less each, and are sorted one at a time.
 
-use std::{collections::HashMap, fmt, sync::Arc, task::Poll, time::Instant};
+use std::{fmt, sync::Arc, task::Poll, time::Instant};
 
 use arrow::datatypes::{FieldRef, SchemaRef};
 use datafusion::{
@@ -16,7 +16,6 @@ use datafusion::{
     execution::{
         SendableRecordBatchStream, TaskContext,
         memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation},
-        runtime_env::RuntimeEnv,
     },
     physical_expr::PhysicalExpr,
     physical_optimizer::PhysicalOptimizerRule,
@@ -39,7 +38,10 @@ use futures::{
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::SeriesAggregate;
+use super::{
+    SeriesAggregate,
+    passing::{passes, with_pool},
+};
 use crate::pace::{SLICE, paced};
 
 /// What a part may hold: so much is sorted within some hundredths of a second.
@@ -163,53 +165,6 @@ pub(super) fn most_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
     plan.fetch().map_or(rows, |most| rows.min(most))
 }
 
-/// A node with the properties of its input, whose batches it passes on in its `stream`.
-macro_rules! passes {
-    ($node:ident) => {
-        impl DisplayAs for $node {
-            fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(stringify!($node))
-            }
-        }
-
-        impl ExecutionPlan for $node {
-            fn name(&self) -> &str {
-                stringify!($node)
-            }
-
-            fn properties(&self) -> &Arc<PlanProperties> {
-                self.input.properties()
-            }
-
-            fn maintains_input_order(&self) -> Vec<bool> {
-                vec![true]
-            }
-
-            fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-                vec![&self.input]
-            }
-
-            fn apply_expressions(
-                &self,
-                _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-            ) -> Result<TreeNodeRecursion> {
-                Ok(TreeNodeRecursion::Continue)
-            }
-
-            fn with_new_children(
-                self: Arc<Self>,
-                children: Vec<Arc<dyn ExecutionPlan>>,
-            ) -> Result<Arc<dyn ExecutionPlan>> {
-                Ok(Arc::new(Self { input: children.into_iter().next().unwrap_or_else(|| self.input.clone()) }))
-            }
-
-            fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-                self.stream(partition, context)
-            }
-        }
-    };
-}
-
 /// The parts of an aggregation, as many partitions as it had undivided.
 #[derive(Debug)]
 pub(super) struct Divided {
@@ -275,7 +230,7 @@ impl ExecutionPlan for Divided {
         let of_part = |part| {
             let turns = turns.clone();
             let pool = Together { outer: context.clone(), held: held.clone(), part: Some((part, turns.clone())) };
-            let groups = self.aggregate.execute(part * partitions + partition, within(&context, Arc::new(pool)))?;
+            let groups = self.aggregate.execute(part * partitions + partition, with_pool(&context, Arc::new(pool)))?;
             let ended = stream::once(async move { turns.end(part) }).filter_map(|()| ready(None));
             Ok(groups.chain(ended).boxed())
         };
@@ -329,7 +284,7 @@ impl Turns {
 }
 
 /// What parts read, which ends for one of them at a time.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct EndInTurn {
     input: Arc<dyn ExecutionPlan>,
 }
@@ -340,7 +295,7 @@ impl EndInTurn {
     fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let part = context.memory_pool().downcast_ref::<Together>().and_then(|together| together.part.clone());
         let Some((part, turns)) = part else { return self.input.execute(partition, context) };
-        let batches = self.input.execute(partition, within(&context, turns.queues.clone()))?;
+        let batches = self.input.execute(partition, with_pool(&context, turns.queues.clone()))?;
         let slices = turns.clone();
         let end = stream::once(async move { turns.begin(part).await });
         let mut batches = batches.chain(end.filter_map(|()| ready(None)).boxed());
@@ -356,7 +311,7 @@ impl EndInTurn {
 }
 
 /// What is dealt to parts: it holds memory of its own.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Apart {
     input: Arc<dyn ExecutionPlan>,
 }
@@ -370,20 +325,6 @@ impl Apart {
         let batches = paced(self.input.execute(partition, context)?);
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }
-}
-
-/// A context for the operators of a division alone, which call no functions by name.
-fn within(outer: &TaskContext, memory_pool: Arc<dyn MemoryPool>) -> Arc<TaskContext> {
-    Arc::new(TaskContext::new(
-        outer.task_id(),
-        outer.session_id(),
-        outer.session_config().clone(),
-        HashMap::new(),
-        HashMap::new(),
-        HashMap::new(),
-        HashMap::new(),
-        Arc::new(RuntimeEnv { memory_pool, ..outer.runtime_env().as_ref().clone() }),
-    ))
 }
 
 /// The memory of the parts of one partition, or of their queues: to the pool outside they are one, which has its share however

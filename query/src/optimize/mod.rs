@@ -9,7 +9,8 @@
 //!    run, not per row, and nothing is hashed per row.
 //!
 //! What the rule does not understand stays as DataFusion planned it. [`shape`] reads the plan, [`levels`] divides the
-//! chunks, [`yielding`] keeps joins stoppable, [`divided`] does so with aggregations that spill, [`rolled`] takes buckets of rollups, [`cells`] holds the aggregates of
+//! chunks, [`yielding`] keeps joins stoppable, [`divided`] does so with aggregations that spill,
+//! [`sorts`] with what sorts start, [`rolled`] takes buckets of rollups, [`cells`] holds the aggregates of
 //! groups, each column's in [`mod@column`], [`codes`] adds up what is stored as codes, [`leaf`] is the plan node,
 //! [`rescan`] puts another scan under a plan.
 
@@ -20,9 +21,11 @@ mod divided;
 mod leaf;
 mod levels;
 mod number;
+mod passing;
 mod rescan;
 mod rolled;
 mod shape;
+mod sorts;
 mod yielding;
 
 use std::sync::Arc;
@@ -39,7 +42,7 @@ use datafusion::{
 };
 
 use self::shape::Shape;
-pub(crate) use self::{divided::DivideGroups, yielding::YieldInJoins};
+pub(crate) use self::{divided::DivideGroups, sorts::SortOnThreads, yielding::YieldInJoins};
 pub(crate) use self::{leaf::SeriesAggregate, rescan::with_scan};
 use crate::session::Levels;
 

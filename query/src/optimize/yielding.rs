@@ -6,7 +6,6 @@
 //! even come back before it has held a whole batch of one side against all of the other.
 
 use std::{
-    fmt,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -18,13 +17,12 @@ use datafusion::{
     common::{
         Result,
         config::ConfigOptions,
-        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+        tree_node::{Transformed, TransformedResult, TreeNode},
     },
     execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext},
-    physical_expr::PhysicalExpr,
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
-        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+        ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions,
         coop::CooperativeExec,
         joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec},
         unnest::UnnestExec,
@@ -32,6 +30,7 @@ use datafusion::{
 };
 use futures::{Stream, StreamExt};
 
+use super::passing::passes;
 use crate::pace::SLICE;
 
 /// Makes every operator whose output can be many times its input give way between batches, and within what one batch of its
@@ -66,7 +65,7 @@ impl PhysicalOptimizerRule for YieldInJoins {
             if probes(plan.as_ref()) {
                 let mut inputs: Vec<_> = plan.children().into_iter().cloned().collect();
                 if let Some(probe) = inputs.get_mut(1) {
-                    *probe = Arc::new(Sliced::new(probe.clone()));
+                    *probe = Arc::new(Sliced { input: probe.clone() });
                 }
                 plan = plan.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))?;
             }
@@ -81,52 +80,15 @@ impl PhysicalOptimizerRule for YieldInJoins {
 }
 
 /// The input of a join in slices that take about [`SLICE`] each.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Sliced {
     input: Arc<dyn ExecutionPlan>,
 }
 
+passes!(Sliced);
+
 impl Sliced {
-    fn new(input: Arc<dyn ExecutionPlan>) -> Self {
-        Self { input }
-    }
-}
-
-impl DisplayAs for Sliced {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Sliced")
-    }
-}
-
-impl ExecutionPlan for Sliced {
-    fn name(&self) -> &str {
-        "Sliced"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::new(children.into_iter().next().unwrap_or_else(|| self.input.clone()))))
-    }
-
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;
         Ok(Box::pin(Slices { input, rest: None, rows: 1, given: None, yielded: Instant::now() }))
     }

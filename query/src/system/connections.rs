@@ -38,7 +38,7 @@ struct Entry {
     killed: CancellationToken,
 }
 
-/// A connection, listed until the last clone of this is dropped.
+/// A connection, listed until the last clone of this is dropped, or until it is killed.
 #[derive(Clone)]
 pub struct Connection(Arc<Listed>);
 
@@ -75,8 +75,8 @@ impl Connections {
         };
         by.check_admin("end connections")?;
         let number: u64 = id.parse().map_err(|_| unknown())?;
-        let entries = self.0.entries.lock();
-        entries.get(&number).ok_or_else(unknown)?.killed.cancel();
+        // At once, and not when it has closed: its client may see that sooner than this list does.
+        self.0.entries.lock().remove(&number).ok_or_else(unknown)?.killed.cancel();
         Ok(())
     }
 

@@ -52,6 +52,7 @@ struct Entry {
     sql: String,
     database: Option<String>,
     principal: Principal,
+    handle: Option<[u8; 16]>,
     began: SystemTime,
     clock: Instant,
     /// One of [`STATES`].
@@ -110,6 +111,7 @@ impl Queries {
             sql: sql[..sql.floor_char_boundary(MOST_SQL)].to_owned(),
             database: session.database.clone(),
             principal: session.principal.clone(),
+            handle: session.handle,
             began: SystemTime::now(),
             clock: Instant::now(),
             state: AtomicU8::new(0),
@@ -134,6 +136,17 @@ impl Queries {
         }
         found.for_each(|entry| entry.killed.cancel());
         Ok(())
+    }
+
+    /// Stops the statements that came by a handle; whether there were any of somebody.
+    pub(crate) fn cancel(&self, handle: &[u8; 16], by: &Principal) -> bool {
+        let entries = self.0.entries.lock();
+        let mut found = false;
+        for entry in entries.values().filter(|entry| entry.handle.as_ref() == Some(handle) && entry.is_known_to(by)) {
+            entry.killed.cancel();
+            found = true;
+        }
+        found
     }
 
     /// One row for each that somebody may know.

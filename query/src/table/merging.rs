@@ -1,23 +1,30 @@
 //! Merges chunks that overlap in time: one row per key, the newest value of each column.
+//!
+//! Many short ones are read whole and merged together. Long ones of one series are read side by side, and merged piece by
+//! piece as they come, so that memory grows with how many they are and not with how long.
 
 use std::sync::Arc;
 
 use arrow::{
     array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array},
     compute::concat_batches,
-    datatypes::{FieldRef, Schema, UInt32Type},
+    datatypes::{FieldRef, Schema, SchemaRef, UInt32Type},
 };
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
-use futures::TryStreamExt;
+use futures::{
+    StreamExt, TryStreamExt,
+    future::try_join_all,
+    stream::{self, BoxStream},
+};
 use tidelake_format::{
-    Result,
+    Error, Result,
     ids::ColumnId,
     merge::{merge_sorted, sort_newest},
     rows::{batch_bytes, series_field},
 };
 
 use super::{
-    output::{Decoded, Run},
+    output::{Decoded, Run, ticks},
     read::{Asked, Columns, Reading},
     select::{Component, Piece},
     source::Origin,
@@ -26,6 +33,8 @@ use crate::error::from_datafusion;
 
 /// Rows of the batches that chunks are read in before they are merged.
 const BATCH_ROWS: usize = 1 << 16;
+/// Rows of a long component that are held at once; few in tests, whose chunks are short.
+const LONG_ROWS: usize = if cfg!(test) { 12 } else { 1 << 17 };
 
 /// Reads components (by rank) and merges each; gives the asked columns, series by series.
 ///
@@ -38,21 +47,7 @@ pub(super) async fn merge(
 ) -> Result<(Vec<Decoded>, MemoryReservation)> {
     let columns = &asked.columns;
     let memory = MemoryConsumer::new("SeriesScan merge").register(&reading.memory);
-    let fields: Vec<FieldRef> = columns
-        .schema()
-        .fields()
-        .iter()
-        .zip(columns.ids())
-        .filter(|(_, id)| *id != ColumnId::TS)
-        .map(|(f, _)| f.clone())
-        .collect();
-    let read = Columns::new(std::iter::once(reading.time.clone()).chain(fields.iter().cloned()).collect());
-    let read = Asked { columns: read, batch_rows: BATCH_ROWS, store: asked.store.clone() };
-    let series = series_field();
-    let schema = Arc::new(Schema::new(
-        std::iter::once(series).chain(read.columns.schema().fields().iter().cloned()).collect::<Vec<_>>(),
-    ));
-
+    let (read, schema) = keyed(reading, asked, BATCH_ROWS);
     // one component is one series here, even where a series has several: their times are disjoint and ascending
     let ranks: Vec<u32> = components.iter().map(|c| c.rank).collect();
     let mut by_source: std::collections::BTreeMap<u32, Vec<(u32, Piece)>> = Default::default();
@@ -68,14 +63,8 @@ pub(super) async fn merge(
         // the place of the component stands in for the rank on the way through the reader
         let pieces = parts.into_iter().map(|(i, p)| Piece { rank: i, ..p }).collect();
         let batches: Vec<Decoded> = reading.plain(source as usize, pieces, read.clone()).try_collect().await?;
-        let with_series = batches.into_iter().map(|d| {
-            let of = d.runs.iter().flat_map(|r| std::iter::repeat_n(r.rank, r.rows));
-            let series: ArrayRef = Arc::new(UInt32Array::from_iter_values(of));
-            let all = std::iter::once(series).chain(d.batch.columns().iter().cloned()).collect();
-            Ok(RecordBatch::try_new(schema.clone(), all)?)
-        });
-        let with_series = with_series.collect::<Result<Vec<_>>>()?;
-        let rows = concat_batches(&schema, &with_series)?;
+        let batches = batches.iter().map(|d| with_series(d, &schema)).collect::<Result<Vec<_>>>()?;
+        let rows = concat_batches(&schema, &batches)?;
         if rows.num_rows() == 0 {
             continue;
         }
@@ -98,6 +87,122 @@ pub(super) async fn merge(
     drop(runs);
     memory.shrink(memory.size().saturating_sub(batch_bytes(&merged)));
     Ok((split(&merged, &ranks, columns, asked.batch_rows)?, memory))
+}
+
+/// What is read to merge by the keys of rows, in batches of so many: the asked columns after the time; and the schema of
+/// these after the series.
+fn keyed(reading: &Reading, asked: &Asked, batch_rows: usize) -> (Asked, SchemaRef) {
+    let columns = &asked.columns;
+    let fields = columns.schema().fields().iter().zip(columns.ids());
+    let fields = fields.filter(|(_, id)| *id != ColumnId::TS).map(|(f, _)| f.clone());
+    let fields: Vec<FieldRef> = std::iter::once(reading.time.clone()).chain(fields).collect();
+    let schema = Schema::new(std::iter::once(series_field()).chain(fields.iter().cloned()).collect::<Vec<_>>());
+    (Asked { columns: Columns::new(fields), batch_rows, store: asked.store.clone() }, Arc::new(schema))
+}
+
+fn with_series(rows: &Decoded, schema: &SchemaRef) -> Result<RecordBatch> {
+    let of = rows.runs.iter().flat_map(|r| std::iter::repeat_n(r.rank, r.rows));
+    let series: ArrayRef = Arc::new(UInt32Array::from_iter_values(of));
+    let all = std::iter::once(series).chain(rows.batch.columns().iter().cloned()).collect();
+    Ok(RecordBatch::try_new(schema.clone(), all)?)
+}
+
+/// Merges the chunks of one component as they are read.
+pub(super) fn merge_long(
+    reading: &Arc<Reading>,
+    component: Component,
+    asked: Asked,
+) -> BoxStream<'static, Result<Decoded>> {
+    let (read, schema) = keyed(reading, &asked, (LONG_ROWS / component.parts.len()).max(1));
+    let chunk = |(source, piece): (u32, Piece)| Chunk {
+        is_tail: matches!(reading.sources.list[source as usize].origin, Origin::Tail(_)),
+        // the place of its series among those that are merged
+        batches: reading.plain(source as usize, vec![Piece { rank: 0, ..piece }], read.clone()),
+        rows: RecordBatch::new_empty(schema.clone()),
+    };
+    let long = Long {
+        chunks: component.parts.into_iter().map(chunk).collect(),
+        memory: MemoryConsumer::new("SeriesScan merge").register(&reading.memory),
+        schema,
+        rank: component.rank,
+        asked,
+    };
+    let next = |mut long: Long| async move { Ok::<_, Error>(long.next().await?.map(|rows| (rows, long))) };
+    let merged = stream::try_unfold(long, next);
+    merged.map_ok(|batches| stream::iter(batches.into_iter().map(Ok::<_, Error>))).try_flatten().boxed()
+}
+
+/// A component that is merged as it is read.
+struct Long {
+    /// Oldest first; those of log blocks come last.
+    chunks: Vec<Chunk>,
+    memory: MemoryReservation,
+    schema: SchemaRef,
+    rank: u32,
+    asked: Asked,
+}
+
+/// Rows of one source, by time.
+struct Chunk {
+    is_tail: bool,
+    batches: BoxStream<'static, Result<Decoded>>,
+    /// Read, and not merged yet.
+    rows: RecordBatch,
+}
+
+impl Long {
+    /// Merges what is not after the last time that every chunk was read to: none has more of that.
+    async fn next(&mut self) -> Result<Option<Vec<Decoded>>> {
+        let spent = self.chunks.iter_mut().filter(|chunk| chunk.rows.num_rows() == 0);
+        try_join_all(spent.map(|chunk| chunk.read(&self.schema))).await?;
+        self.chunks.retain(|chunk| chunk.rows.num_rows() > 0);
+        // as read, the parts of this turn put together, and as merged
+        let held: usize = self.chunks.iter().map(|chunk| batch_bytes(&chunk.rows)).sum();
+        self.memory.try_resize(3 * held).map_err(from_datafusion)?;
+        let mut until = i64::MAX;
+        for chunk in &self.chunks {
+            until = until.min(chunk.times()?.last().copied().unwrap_or(until));
+        }
+        let (mut runs, mut tails) = (Vec::new(), Vec::new());
+        for chunk in &mut self.chunks {
+            let rows = chunk.take(until)?;
+            match chunk.is_tail {
+                _ if rows.num_rows() == 0 => {}
+                true => tails.push(rows),
+                false => runs.push(rows),
+            }
+        }
+        if !tails.is_empty() {
+            runs.push(sort_newest(&tails, 1)?);
+        }
+        if runs.is_empty() {
+            return Ok(None);
+        }
+        split(&merge_sorted(&runs)?, &[self.rank], &self.asked.columns, self.asked.batch_rows).map(Some)
+    }
+}
+
+impl Chunk {
+    /// The next rows, none at its end.
+    async fn read(&mut self, schema: &SchemaRef) -> Result<()> {
+        while self.rows.num_rows() == 0 {
+            let Some(rows) = self.batches.try_next().await? else { break };
+            self.rows = with_series(&rows, schema)?;
+        }
+        Ok(())
+    }
+
+    fn times(&self) -> Result<&[i64]> {
+        ticks(self.rows.column(1))
+    }
+
+    /// Takes what is not after a time.
+    fn take(&mut self, until: i64) -> Result<RecordBatch> {
+        let n = self.times()?.partition_point(|time| *time <= until);
+        let rows = self.rows.slice(0, n);
+        self.rows = self.rows.slice(n, self.rows.num_rows() - n);
+        Ok(rows)
+    }
 }
 
 /// Cuts merged rows into batches of the asked columns.

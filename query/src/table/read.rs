@@ -132,6 +132,7 @@ impl Reading {
                     .try_flatten()
                     .boxed()
             }
+            Unit::Long(component) => merging::merge_long(self, component, asked),
         }
     }
 

@@ -17,6 +17,8 @@ pub(crate) enum Unit {
     },
     /// Components that are merged together, by rank.
     Merged(Vec<Component>),
+    /// One that is too long for that.
+    Long(Component),
 }
 
 impl Unit {
@@ -25,6 +27,7 @@ impl Unit {
         match self {
             Unit::Plain { pieces, .. } => pieces.iter().map(Piece::len).sum(),
             Unit::Merged(components) => components.iter().map(Component::len).sum(),
+            Unit::Long(component) => component.len(),
         }
     }
 }
@@ -33,8 +36,9 @@ impl Unit {
 const ROWS_PER_PARTITION: u64 = 50_000;
 /// Rows of a plain unit: about half a row group, so that reading ahead and balancing have something to work with.
 const PLAIN_ROWS: u64 = 1 << 19;
-/// Rows that are merged in memory at once; a component with more is merged alone.
-const MERGED_ROWS: u64 = 1 << 17;
+/// Rows that are merged in memory at once; a component with more is merged alone, as it is read. Few in tests, whose chunks
+/// are short.
+const MERGED_ROWS: u64 = if cfg!(test) { 30 } else { 1 << 17 };
 
 /// Cuts a selection into units and deals them to at most `partitions` lists of about the same number of rows.
 ///
@@ -57,6 +61,10 @@ pub(crate) fn deal(
     let mut group = Vec::new();
     let mut rows = 0;
     for component in &selection.merged {
+        if component.len() > MERGED_ROWS {
+            units.push(Unit::Long(component.clone()));
+            continue;
+        }
         if rows > 0 && rows + component.len() > MERGED_ROWS {
             units.push(Unit::Merged(std::mem::take(&mut group)));
             rows = 0;

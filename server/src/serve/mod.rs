@@ -4,6 +4,7 @@ mod auth;
 mod listen;
 pub(crate) mod logging;
 mod operations;
+mod threads;
 mod tls;
 mod traces;
 mod writer;
@@ -23,6 +24,7 @@ use tokio::{net::TcpListener, sync::watch};
 
 pub(crate) use tls::TlsFiles;
 
+use self::threads::SortThreads;
 use crate::settings::Settings;
 
 /// Serves until Ctrl-C or SIGTERM, then finishes what was begun and flushes.
@@ -46,6 +48,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
 /// Says where to connect, to the person who started this; where nobody listens, the server serves all the same.
 fn announce(server: &Server) {
     let (address, version) = (server.address, env!("CARGO_PKG_VERSION"));
+    let flight = server.flight.unwrap_or(address);
     let (http, grpc, encryption) = match server.is_encrypted {
         true => ("https", "grpc+tls", ""),
         false => ("http", "grpc", "?useEncryption=false"),
@@ -54,7 +57,7 @@ fn announce(server: &Server) {
     let text = format!(
         "Tidelake {version} serves {}\n  \
          HTTP        {http}://{address}  (/write, /api/v2/write, /api/put, /rest/sql, /api/v1/sql, /health, /metrics)\n  \
-         Flight SQL  {grpc}://{address}  jdbc:arrow-flight-sql://{address}{encryption}\n  \
+         Flight SQL  {grpc}://{flight}  jdbc:arrow-flight-sql://{flight}{encryption}\n  \
          Shell       tidelake sql --url {http}://{address}\n{udp}",
         server.store
     );
@@ -68,6 +71,8 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Whether it serves with TLS.
     is_encrypted: bool,
+    /// Where it listens for Flight SQL alone.
+    flight: Option<SocketAddr>,
     /// Where it takes datagrams.
     udp: Option<SocketAddr>,
     /// Its write path.
@@ -75,6 +80,7 @@ pub(crate) struct Server {
     store: String,
     stop: watch::Sender<bool>,
     tasks: Vec<tokio::task::JoinHandle<anyhow::Result<()>>>,
+    sorts: SortThreads,
 }
 
 impl Server {
@@ -101,6 +107,7 @@ impl Server {
         let root = snapshots.root().clone();
         let authenticator = auth::open(&settings, &root).await?;
         let ingest = Ingest::open(root.clone(), ingest_config(&settings)).await?;
+        let sorts = SortThreads::start()?;
         let engine = Engine::new(
             root.clone(),
             snapshots,
@@ -113,6 +120,7 @@ impl Server {
                 waiting: settings.query_queue,
                 slow: Some(settings.slow_query).filter(|slow| !slow.is_zero()),
                 variables: settings.variables(),
+                sort_threads: sorts.handle(),
             },
         );
         let limits = listen::Limits {
@@ -125,7 +133,7 @@ impl Server {
             None => router,
             Some(authenticator) => auth::guard(router, authenticator.clone()),
         };
-        let flight = guard(listen::flight_router(&engine));
+        let flight_router = guard(listen::flight_router(&engine));
         let connections = engine.connections().clone();
         let bodies = listen::Bodies::new(settings.statement_buffer);
         let (stop, stopped) = watch::channel(false);
@@ -149,11 +157,13 @@ impl Server {
                 Ok(())
             }));
         }
+        let mut flight = None;
         if let Some(flight_address) = settings.flight_listen {
             let listener = bind(flight_address).await?;
+            flight = Some(listener.local_addr()?);
             tasks.push(tokio::spawn(listen::serve(
                 listener,
-                flight.clone(),
+                flight_router.clone(),
                 tls.clone(),
                 limits,
                 bodies.clone(),
@@ -167,14 +177,14 @@ impl Server {
         let is_encrypted = tls.is_some();
         tasks.push(tokio::spawn(listen::serve(
             listener,
-            http.merge(flight),
+            http.merge(flight_router),
             tls,
             limits,
             bodies,
             connections,
             stopped,
         )));
-        Ok(Self { address, is_encrypted, udp, ingest, store: store_name, stop, tasks })
+        Ok(Self { address, is_encrypted, flight, udp, ingest, store: store_name, stop, tasks, sorts })
     }
 
     /// Waits until it was stopped, then flushes.
@@ -192,6 +202,7 @@ impl Server {
         }
         self.ingest.shutdown().await;
         self.ingest.root().store().close().await;
+        drop(self.sorts);
         ended
     }
 

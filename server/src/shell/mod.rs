@@ -8,6 +8,7 @@ use std::{io::IsTerminal, path::PathBuf, time::Instant};
 use anyhow::Context;
 use clap::Args;
 use rustyline::{Config, Editor, error::ReadlineError, history::FileHistory};
+use tidelake_query::dialect::comment_end;
 
 use self::{
     complete::{ShellHelper, Words},
@@ -20,7 +21,7 @@ use crate::{cli::ServerArgs, client::Client};
 pub(crate) struct ShellArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// Run this and end; may repeat
+    /// Run this, one statement or several separated by ';', and end; may repeat
     #[arg(long, short = 'c', value_name = "SQL")]
     command: Vec<String>,
     /// How rows are printed
@@ -39,14 +40,14 @@ pub(crate) async fn run(args: ShellArgs) -> anyhow::Result<()> {
     let mut client = Client::connect(&args.server).await?;
     let mut printer = Printer::new(args.format, args.max_rows);
     if !args.command.is_empty() {
-        for sql in &args.command {
+        for sql in args.command.iter().flat_map(|text| whole(text)) {
             execute(&mut client, &mut printer, sql).await?;
         }
         return Ok(());
     }
     if !std::io::stdin().is_terminal() {
         let text = std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?;
-        for sql in statements(&text).0 {
+        for sql in whole(&text) {
             execute(&mut client, &mut printer, sql).await?;
         }
         return Ok(());
@@ -157,17 +158,36 @@ async fn execute(client: &mut Client, printer: &mut Printer, sql: &str) -> anyho
     Ok(Done(printer.print(reply).await?))
 }
 
+/// The statements of a text that goes on no further: the last one needs no `;`.
+fn whole(text: &str) -> Vec<&str> {
+    let (mut all, rest) = statements(text);
+    let mut i = 0;
+    while let Some(byte) = rest.as_bytes().get(i) {
+        match comment_end(rest.as_bytes(), i) {
+            Some(end) => i = end,
+            None if byte.is_ascii_whitespace() => i += 1,
+            None => {
+                all.push(rest.trim());
+                break;
+            }
+        }
+    }
+    all
+}
+
 /// Splits text into statements at `;` outside quotes and comments, and the rest after the last one.
 fn statements(text: &str) -> (Vec<&str>, &str) {
     let (mut out, mut start, mut quote) = (Vec::new(), 0, None);
     let bytes = text.as_bytes();
     let mut i = 0;
     while i < bytes.len() {
+        if quote.is_none()
+            && let Some(end) = comment_end(bytes, i)
+        {
+            i = end;
+            continue;
+        }
         match (quote, bytes[i]) {
-            (None, b'-') if bytes.get(i + 1) == Some(&b'-') => {
-                i += bytes[i..].iter().position(|b| *b == b'\n').unwrap_or(bytes.len() - i);
-                continue;
-            }
             (None, b @ (b'\'' | b'"' | b'`')) => quote = Some(b),
             (Some(q), b) if b == q => quote = None,
             (None, b';') => {
@@ -185,7 +205,7 @@ fn statements(text: &str) -> (Vec<&str>, &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::statements;
+    use super::{statements, whole};
 
     #[test]
     fn statements_end_at_semicolons_outside_quotes_and_comments() {
@@ -193,5 +213,9 @@ mod tests {
         assert_eq!(all, ["select ';'", "-- no; end\nselect 2"]);
         assert_eq!(rest.trim(), "select");
         assert_eq!(statements(";;").0, Vec::<&str>::new());
+        let (all, rest) = statements("select /* it's; /* a; */ b; */ 1; select /* ");
+        assert_eq!((all, rest), (vec!["select /* it's; /* a; */ b; */ 1"], " select /* "));
+        assert_eq!(whole("use home; select 1"), ["use home", "select 1"]);
+        assert_eq!(whole("select 1; -- ; the end\n /* of ; it */ "), ["select 1"]);
     }
 }

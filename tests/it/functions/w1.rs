@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use serde_json::Value;
-use tidelake_tests::{S3Server, Server, tool};
+use tidelake_tests::{S3Server, Server, process::binary, tool};
 
 /// 1e7 rows.
 const DATA: [&str; 4] = ["--devices", "1000", "--rows", "10000"];
@@ -54,10 +54,23 @@ fn ten_million_rows_are_written_compacted_and_asked_by_functions_alone() {
     assert_eq!((count("put"), count("delete"), count("head")), (0, 0, 0), "{idle}");
     assert!(count("list") <= runs && count("get") <= 2 * runs, "{runs} runs: {idle}");
     assert!(report["idle_month"].as_f64().unwrap() <= 0.5, "{}", report["idle_month"]);
-    // Memory, of which the function has twice as much.
-    let peak = sample["ingest"]["peak_memory"].as_u64().unwrap();
-    assert!(peak <= 128 << 20, "{peak} bytes");
+    let number = |of: &Value| of.as_f64().unwrap_or_else(|| panic!("a number: {of}"));
+    let (stored, price) = (number(&sample["stored"]), number(&report["prices"]["stored_gigabyte_month"]));
+    assert!(stored > 1e6 && stored < 1e9, "{stored} bytes");
+    assert!((number(&report["stored_month"]) - stored / 1e9 * price).abs() < 1e-9);
+    // Memory: of that of ingest-http half, else what the functions have.
+    for (function, most) in [("ingest", 128_u64), ("compact", 1_769), ("query", 512)] {
+        let peak = sample[function]["peak_memory"].as_u64().unwrap();
+        assert!(peak > 0 && peak <= most << 20, "{function}: {peak} bytes");
+    }
+    let started: Vec<&str> =
+        sample["starts"].as_array().unwrap().iter().map(|s| s["function"].as_str().unwrap()).collect();
+    assert_eq!(started, ["ingest-http", "ingest-queue", "compact", "query-http"]);
 
+    // What a function made has the format of every root, to the last byte: whoever checks one finds nothing wrong.
+    let mut command = Command::new(binary());
+    command.args(["check", "--store", &s3.root("w1")]);
+    run_with(command, &s3);
     // What a function made is what the server makes: it reads it, and answers the same.
     let server = Server::start_with(&s3.root("w1"), ["--fold-interval", "1h"], &s3.environment());
     let mut command = Command::new(&loadtest);

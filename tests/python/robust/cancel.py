@@ -10,7 +10,8 @@ from .server import Server, expect, until
 # What a server without work uses in half a second, and what the clock of processors cannot tell.
 SLACK_SECONDS, WATCHED_SECONDS = 0.08, 0.5
 STOP_SECONDS = 0.1
-ROUNDS = 2
+# When it is stopped, in the middle of it: seconds from where it begins.
+MOMENTS = (0.3, 0.65)
 # How long KILL QUERY itself may take while all processors compute.
 KILL_SECONDS = 1
 # How long another request may take beside such a query, and for how long that is watched.
@@ -18,14 +19,19 @@ HEALTH_SECONDS, BESIDE_SECONDS = 1, 2
 OPTIONS = ["--query-memory", "1GiB", "--ingest-buffer", "256MiB", "--tail-cache", "256MiB", "--slow-query", "0s"]
 # Each takes many seconds on the fewest rows.
 FOURFOLD = " union all ".join(f"select a + {n} as a, b from data.rows" for n in range(4))
+# One side of a join has to fit into memory.
+FEW = "(select a, b from data.rows limit 1000000)"
 STATEMENTS = {
     "scan": "select sum(length(regexp_replace(cast(a as varchar) || cast(b as varchar), '([0-9])([0-4])', '\\2-\\1', 'g'))) "
     f"from ({FOURFOLD})",
     "groups": f"select count(*) from (select cast(a as varchar) || cast(b % 7 as varchar) as k, count(*) from ({FOURFOLD}) group by 1)",
     "sort": "select sum(r) from (select row_number() over (order by md5(cast(a as varchar))) as r from data.rows)",
-    "join": "select count(*) from data.rows x join data.rows y on x.b = y.b where (x.a + y.a) % 13 = 5",
-    "cross join": "select sum(x.a % 7 + y.a % 11) from data.rows x cross join data.rows y",
+    "sort in parts": f"select sum(r) from (select row_number() over (order by cast(a as varchar), b) as r from ({FOURFOLD}))",
+    "join": f"select count(*) from {FEW} x join data.rows y on x.b = y.b where (x.a + y.a) % 13 = 5",
+    "cross join": f"select sum(x.a % 7 + y.a % 11) from {FEW} x cross join data.rows y",
 }
+# By then it sorts, merges and writes what does not fit into memory.
+LATER = {"sort in parts": (1.5, 2.5, 3.5)}
 
 
 def run(binary, directory, check, chosen):
@@ -37,7 +43,7 @@ def run(binary, directory, check, chosen):
             check(f"others are answered beside a {kind}", lambda sql=sql: beside(server, sql))
         for name, way in WAYS.items():
             for kind, sql in STATEMENTS.items():
-                check(f"{name} stops a {kind}", lambda way=way, sql=sql: stops(server, way, sql))
+                check(f"{name} stops a {kind}", lambda way=way, sql=sql, at=LATER.get(kind, MOMENTS): stops(server, way, sql, at))
 
 
 def rests(server):
@@ -46,15 +52,14 @@ def rests(server):
     return server.processor() - before < 0.1
 
 
-def stops(server, way, sql):
+def stops(server, way, sql, moments):
     slowest, most = 0.0, 0.0
-    for round in range(ROUNDS):
+    for moment in moments:
         until(lambda: server.queries() == 0, 60, "a query stays")
         one = way(server, sql)
         try:
             until(lambda: server.queries() == 1, 10, "the query does not begin")
-            # In the middle of it, elsewhere each time.
-            time.sleep(0.3 + 0.35 * round)
+            time.sleep(moment)
             expect(server.queries() == 1, "the query ended by itself: it has to be a longer one")
             before = server.processor()
             time.sleep(0.2)

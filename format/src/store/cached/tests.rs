@@ -398,6 +398,36 @@ async fn readers_at_once_share_one_request() {
 }
 
 #[tokio::test]
+async fn a_reader_that_is_gone_asks_for_nothing_more_but_what_others_wait_for() {
+    // so far apart that each is a request of its own
+    const APART: usize = 2 << 20;
+    let distant = Distant::with(&[3 * FETCHES * APART]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let late = |r: &crate::store::faults::Request<'_>| match r.operation {
+        Operation::Get => Fault::Late(Duration::from_millis(200)),
+        _ => Fault::None,
+    };
+    let store = distant.store().with_faults(late).with_disk_cache(directory.path(), SIZE).await.unwrap();
+    let wanted: Vec<_> = (0..3 * FETCHES).map(|n| (n * APART) as u64..(n * APART + 1) as u64).collect();
+    let last = wanted[3 * FETCHES - 1].clone();
+    let (_, cost) = spent(&store, async {
+        let gone = tokio::time::timeout(Duration::from_millis(100), store.get_ranges(distant.key(), &wanted));
+        let other = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            store.get_range(distant.key(), last.clone()).await
+        };
+        let (gone, other) = futures::join!(gone, other);
+        assert!(gone.is_err(), "it has waited long enough");
+        assert_eq!(other.unwrap(), distant.objects[0].1.slice(last.start as usize..last.end as usize));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    })
+    .await;
+    assert_eq!(cost.get, FETCHES as u64 + 1, "those under way, and the one of the other reader");
+    assert!(store.shared.disk.as_ref().unwrap().flights.lock().is_empty());
+    store.close().await;
+}
+
+#[tokio::test]
 async fn who_waits_for_a_reader_that_fails_asks_for_itself() {
     let distant = Distant::with(&[2 * B]).await;
     let directory = tempfile::tempdir().unwrap();

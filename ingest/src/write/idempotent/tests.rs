@@ -365,3 +365,85 @@ async fn a_message_of_a_queue_is_known_for_as_long_as_queues_keep_it() {
         assert!(is_written_again_after(4, request(), dies).await);
     }
 }
+
+/// A statement of a message; whether it was a copy.
+async fn of_message(ingest: &Ingest, id: &str, sql: &str) -> Result<bool> {
+    let key = IdempotencyKey::of_message(id).unwrap();
+    Ok(ingest.with_key(Some(key)).execute(Some("db"), sql, None).await?.replayed)
+}
+
+#[tokio::test]
+async fn a_statement_of_a_message_that_comes_again_changes_nothing() {
+    let store = Store::in_memory();
+    let (a, b) = (nano(&store, config()).await, open(&store, config()).await);
+    let run = async |sql: &str| a.execute(Some("db"), sql, None).await.map(|done| done.affected_rows);
+    for sql in ["create table st (ts timestamp, v int) tags (n int)", "create table s1 using st tags (1)"] {
+        run(sql).await.unwrap();
+    }
+    let messages: [(&str, &str, &str); 7] = [
+        // A message, what is done after it, and what fails or finds nothing where the message is executed again.
+        ("delete from st where ts > 5", "insert into s1 values (1, 1) (10, 10)", "delete from st"),
+        ("delete from st where ts > 6", "insert into s1 values (1, 1) (10, 10)", "delete from st"),
+        ("create table plain (ts timestamp, v int)", "drop table plain", "create table plain (ts timestamp, v int)"),
+        ("drop table plain", "create table plain (ts timestamp, v int)", "drop table plain"),
+        ("create table s2 using st tags (2)", "drop table s2", "create table s2 using st tags (3)"),
+        ("create table if not exists s1 using st tags (1)", "drop table s1", "create table s1 using st tags (4)"),
+        ("alter table st add column w int", "alter table st drop column w", "alter table st add column w int"),
+    ];
+    for (id, (message, after, check)) in messages.into_iter().enumerate() {
+        let id = id.to_string();
+        assert!(!of_message(&a, &id, message).await.unwrap(), "{message}");
+        sleep(Duration::from_millis(5)).await; // writes within a tick of the store are concurrent
+        run(after).await.unwrap();
+        for ingest in [&a, &b] {
+            assert!(of_message(ingest, &id, message).await.unwrap(), "{message}");
+        }
+        a.compact(CompactRequest::Fold).await.unwrap();
+        let late = open(&store, config()).await;
+        assert!(of_message(&late, &id, message).await.unwrap(), "{message}");
+        let affected = run(check).await.unwrap_or_else(|e| panic!("{message}: {e}"));
+        assert_eq!(affected, if check == "delete from st" { 2 } else { 0 }, "{message}");
+    }
+    // Another message is another one, whatever it says; one that failed is tried again; other keys are of rows alone.
+    assert!(of_message(&a, "another", "alter table st add column w int").await.is_err());
+    run("alter table st drop column w").await.unwrap();
+    assert!(!of_message(&a, "another", "alter table st add column w int").await.unwrap());
+    let keyed = keyed(&a, "A");
+    let executed = keyed.execute(Some("db"), "alter table st drop column w", None).await.unwrap();
+    assert!(!executed.replayed);
+    keyed.execute(Some("db"), "alter table st drop column w", None).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_series_whose_creation_failed_is_created_by_the_message_that_comes_again() {
+    let plain = Store::in_memory();
+    nano(&plain, config()).await;
+    let refuses = Arc::new(AtomicBool::new(false));
+    let switch = refuses.clone();
+    let store = plain.clone().with_faults(move |request| match request.operation {
+        Operation::Put if switch.load(Ordering::SeqCst) => Fault::Refused,
+        _ => Fault::None,
+    });
+    let ingest = open(&store, config()).await;
+    ingest.execute(Some("db"), "create table st (ts timestamp, v int) tags (n int)", None).await.unwrap();
+    let sql = "create table if not exists s1 using st tags (1)";
+    refuses.store(true, Ordering::SeqCst);
+    assert!(of_message(&ingest, "m", sql).await.is_err());
+    refuses.store(false, Ordering::SeqCst);
+    assert!(!of_message(&ingest, "m", sql).await.unwrap());
+    let other = open(&store, config()).await;
+    let error = other.execute(Some("db"), "create table s1 using st tags (2)", None).await.unwrap_err();
+    assert!(error.to_string().contains("exist"), "{error}");
+}
+
+#[tokio::test]
+async fn of_copies_of_a_statement_at_once_over_two_processes_one_is_executed() {
+    let store = Store::in_memory();
+    let (a, b) = (nano(&store, config()).await, open(&store, config()).await);
+    line(&a, "cpu value=1 1").await.unwrap();
+    for sql in ["alter table cpu add column w int", "delete from cpu", "create table c2 (ts timestamp, v int)"] {
+        let copies = join_all((0..8).map(|i| of_message(if i % 2 == 0 { &a } else { &b }, sql, sql))).await;
+        let copies: Vec<bool> = copies.into_iter().map(Result::unwrap).collect();
+        assert_eq!(copies.iter().filter(|replayed| !**replayed).count(), 1, "{sql}: {copies:?}");
+    }
+}

@@ -60,7 +60,7 @@ async fn a_lane_for_much_leaves_little_to_others() {
 #[tokio::test]
 async fn nothing_is_taken_until_all_who_are_expected_have_come() {
     let queue = std::sync::Arc::new(Queue::new(100, Duration::ZERO, false));
-    let places = Queue::hold(&queue, 3);
+    let places = Queue::hold(&queue, &[None; 3]);
     let lane = tokio::spawn({
         let queue = queue.clone();
         async move { queue.take(Takes::Any, Duration::ZERO).await.unwrap().len() }
@@ -78,7 +78,7 @@ async fn nothing_is_taken_until_all_who_are_expected_have_come() {
     drop(places);
     assert_eq!(lane.await.unwrap(), 2);
 
-    let places = Queue::hold(&queue, 3);
+    let places = Queue::hold(&queue, &[None; 3]);
     let third = tokio::spawn({
         let mut places = places;
         let third = places.pop().unwrap();
@@ -89,17 +89,38 @@ async fn nothing_is_taken_until_all_who_are_expected_have_come() {
             assert!(futures::poll!(turn.as_mut()).is_pending());
             drop(first);
             assert!(futures::poll!(turn.as_mut()).is_pending());
-            second[0].turn().await;
+            second[0].turn().await.unwrap();
             second[0].taken();
-            turn.await;
+            turn.await.unwrap();
         }
     });
     third.await.unwrap();
 
-    let _never = Queue::hold(&queue, 1);
+    let _never = Queue::hold(&queue, &[None]);
     queue.push(entry(1, true).await).unwrap();
     queue.close();
     assert_eq!(queue.take(Takes::Any, Duration::ZERO).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn who_builds_on_one_that_failed_is_refused_and_nobody_else() {
+    let queue = std::sync::Arc::new(Queue::new(100, Duration::ZERO, false));
+    let mut refused = Vec::new();
+    for (at, place) in
+        Queue::hold(&queue, &[Some("a"), Some("b"), Some("a"), None, Some("b"), Some("a")]).into_iter().enumerate()
+    {
+        let turn = place.turn().await;
+        if let Err(error) = &turn {
+            assert_eq!(error.kind(), tidelake_format::Kind::Unavailable);
+            refused.push(at);
+        }
+        // The first one is put in part.
+        if at == 0 || turn.is_err() {
+            place.failed();
+        }
+        place.taken();
+    }
+    assert_eq!(refused, [2, 5]);
 }
 
 #[tokio::test]

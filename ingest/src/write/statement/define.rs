@@ -24,13 +24,18 @@ use crate::{
 const LEAST_PARTITION_MS: i64 = 3_600_000;
 
 impl Ingest {
-    /// Commits a change of definitions on an answer of the store that is not older than the statement.
+    /// Commits a change of definitions on an answer of the store that is not older than the statement; with the mark of the
+    /// handle, where it has one.
     pub(super) async fn define<T: Send>(
         &self,
         start: Instant,
-        change: impl FnMut(&mut Draft) -> Result<T> + Send,
+        mut change: impl FnMut(&mut Draft) -> Result<T> + Send,
     ) -> Result<(T, Executed)> {
         self.shared.probe.catalog(start.elapsed()).await?;
+        let change = |draft: &mut Draft| {
+            self.mark.as_ref().map_or(Ok(()), |mark| mark.leave(draft))?;
+            change(draft)
+        };
         let (value, catalog) = self.shared.root.commit(&[], change).await?;
         let token = Some(Token::Version(catalog.version));
         Ok((value, Executed { token, ..Executed::default() }))

@@ -102,6 +102,10 @@ impl Ingest {
             true => Counted::default(),
             false => self.count(&snapshot, table, database, &filter, only).await?,
         };
+        if counted.rows == 0 && self.mark.is_some() {
+            // When it comes again there may be rows that it would take.
+            return Ok(self.define(start, |_| Ok(())).await?.1);
+        }
         if counted.rows == 0 {
             return Ok(Executed { token: Some(Token::Version(catalog.version)), ..Executed::default() });
         }

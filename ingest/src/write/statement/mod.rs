@@ -11,6 +11,7 @@ mod tags;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use arrow::array::RecordBatch;
@@ -20,15 +21,15 @@ use tidelake_format::{
     ids::DatabaseId,
     meta::{Catalog, PROBE_AGE},
     offload::offload,
-    rows::Block,
+    rows::{Block, SeriesSet},
     schema::Database,
 };
 use tokio::time::Instant;
 
 use super::{
     Durability, Executed, Ingest, Written,
-    idempotent::{Known, digest},
-    series::View,
+    idempotent::{Known, Mark, digest},
+    series::{SeriesDirectory, View},
 };
 use crate::decode::{
     Decoded,
@@ -66,7 +67,12 @@ impl Ingest {
             Statement::Access(access) => Some(format!("{access:?}")),
             _ => None,
         };
-        let done = self.run(database, sql, parameters, statement, start).await;
+        let done = match self.mark_of(statement_digest(database, sql, parameters)) {
+            Some(mark) if is_audited && parameters.is_none() => {
+                self.run_once(database, sql, parameters, statement, start, mark).await
+            }
+            _ => self.run(database, sql, parameters, statement, start).await,
+        };
         if is_audited {
             let shown = access.as_deref().unwrap_or(sql);
             let statement = &shown[..shown.floor_char_boundary(MOST_SHOWN)];
@@ -74,6 +80,30 @@ impl Ingest {
             tracing::info!(target: "tidelake::audit", user, database, statement, failed, "a statement");
         }
         done
+    }
+
+    /// Runs a statement that leaves a mark, unless a copy of it has.
+    async fn run_once(
+        &self,
+        database: Option<&str>,
+        sql: &str,
+        parameters: Option<&RecordBatch>,
+        statement: Statement<'_>,
+        start: Instant,
+        mark: Mark,
+    ) -> Result<Executed> {
+        let replayed = Executed { replayed: true, ..Executed::default() };
+        if mark.is_in(self.shared.probe.catalog(start.elapsed()).await?.as_ref()) {
+            return Ok(replayed);
+        }
+        let marking = Self { mark: Some(mark.clone()), ..self.clone() };
+        let done = marking.run(database, sql, parameters, statement, start).await;
+        let Err(error) = done else { return done };
+        // Another copy may have come first, or the commit be in of which no answer came.
+        match self.shared.probe.catalog(Duration::ZERO).await {
+            Ok(catalog) if mark.is_in(&catalog) => Ok(replayed),
+            _ => Err(error),
+        }
     }
 
     async fn run(
@@ -89,7 +119,7 @@ impl Ingest {
             Statement::CreateDatabase(create) => self.create_database(create).await,
             Statement::DropDatabase { name, if_exists } => self.drop_database(&name, if_exists, start).await,
             Statement::CreateTable(create) => self.create_table(database, create, start).await,
-            Statement::CreateSubtables(creates) => self.create_subtables(database, creates, start).await,
+            Statement::CreateSubtables(creates) => self.create_subtables(database, sql, creates, start).await,
             Statement::DropTables(drop) => self.drop_tables(database, drop, start).await,
             Statement::Alter(alter) => self.alter(database, alter, start).await,
             Statement::AlterDatabase(alter) => self.alter_database(alter, start).await,
@@ -109,9 +139,20 @@ impl Ingest {
     async fn create_subtables(
         &self,
         database: Option<&str>,
+        sql: &str,
         creates: Vec<CreateSubtable>,
         start: Instant,
     ) -> Result<Executed> {
+        let digest = statement_digest(database, sql, None);
+        let claim = match self.mark {
+            None => None,
+            // It makes no commit: its series are put as rows are.
+            Some(_) => match self.known(digest).await? {
+                Some(Known::Written(written)) => return Ok(replayed(written)),
+                Some(Known::Free(claim)) => Some(claim),
+                None => None,
+            },
+        };
         let mut names = Vec::new();
         for create in &creates {
             let (_, database) = self.database_of(&create.table, database, start).await?;
@@ -124,9 +165,19 @@ impl Ingest {
         let (decoded, catalog): (Decoded, _) = self.read(database, start, false, read).await?;
         self.check_blocks(&catalog, &decoded.blocks)?;
         self.register(&catalog, &decoded.blocks)?;
+        let registered = Registered::new(self, &catalog, &decoded.blocks);
+        if self.mark.is_some() && decoded.blocks.iter().all(|block| block.series.is_empty()) {
+            // When it comes again they may be gone.
+            return Ok(self.define(start, |_| Ok(())).await?.1);
+        }
         let reservation = self.reserve(1).await?;
-        let token = self.submit(decoded.blocks, reservation, Durability::Stored, Some(catalog.version), None).await?;
-        Ok(Executed { token, ..Executed::default() })
+        match self.submit(decoded.blocks, reservation, Durability::Stored, Some(catalog.version), claim).await {
+            Ok(token) => {
+                registered.stay();
+                Ok(Executed { token, ..Executed::default() })
+            }
+            Err(error) => self.overtaken(error, digest).await.map(replayed),
+        }
     }
 
     async fn insert(
@@ -138,13 +189,7 @@ impl Ingest {
     ) -> Result<Executed> {
         self.shared.body_bytes.increment(sql.len() as u64);
         let reservation = self.reserve(sql.len()).await?;
-        let bound = parameters.map_or([0; 2], |p| [p.num_rows() as u64, p.num_columns() as u64]);
-        let digest = digest(&[
-            b"statement",
-            database.unwrap_or_default().as_bytes(),
-            sql.as_bytes(),
-            &bound.map(u64::to_le_bytes).concat(),
-        ]);
+        let digest = statement_digest(database, sql, parameters);
         let claim = match self.known(digest).await? {
             Some(Known::Written(written)) => return Ok(replayed(written)),
             Some(Known::Free(claim)) => Some(claim),
@@ -221,8 +266,7 @@ impl Ingest {
                 directory: self.shared.directory.clone(),
                 principal: self.principal.clone(),
             };
-            let (name, time_zone, now_ns) =
-                (database.map(str::to_owned), self.time_zone, self.shared.ambient().wall_ns());
+            let (name, time_zone, now_ns) = (database.map(str::to_owned), self.time_zone, self.now_ns());
             let read = read.clone();
             let work = move || {
                 let database = match &name {
@@ -303,6 +347,45 @@ impl Ingest {
         let name = name.ok_or_else(|| Error::invalid("Database not specified").with("table", &table.name))?;
         self.database(name, start).await
     }
+}
+
+/// Series that were registered without rows: where their segment was not put, or nobody waited for that, they are forgotten,
+/// since what would create them once more must find that they are not there.
+struct Registered {
+    directory: Arc<SeriesDirectory>,
+    names: Vec<(DatabaseId, Box<str>)>,
+}
+
+impl Registered {
+    fn new(ingest: &Ingest, catalog: &Catalog, blocks: &[Block]) -> Self {
+        let of = |block: &Block| catalog.table_by_id(block.table).map(|table| (table.database, block.series.clone()));
+        let names = |(database, series): (DatabaseId, SeriesSet)| {
+            series.names().iter().flatten().map(|name| (database, name.into())).collect::<Vec<_>>()
+        };
+        let names = blocks.iter().filter_map(of).flat_map(names).collect();
+        Self { directory: ingest.shared.directory.clone(), names }
+    }
+
+    fn stay(mut self) {
+        self.names.clear();
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.directory.forget(&self.names);
+    }
+}
+
+/// What a statement is.
+fn statement_digest(database: Option<&str>, sql: &str, parameters: Option<&RecordBatch>) -> u128 {
+    let bound = parameters.map_or([0; 2], |p| [p.num_rows() as u64, p.num_columns() as u64]);
+    digest(&[
+        b"statement",
+        database.unwrap_or_default().as_bytes(),
+        sql.as_bytes(),
+        &bound.map(u64::to_le_bytes).concat(),
+    ])
 }
 
 /// The answer to a copy of a statement.

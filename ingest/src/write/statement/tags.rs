@@ -26,7 +26,7 @@ impl Ingest {
 
     /// What times of a statement are read with.
     pub(super) fn clock_of(&self, database: &Database) -> Clock {
-        Clock { zone: self.time_zone, precision: database.precision, now_ns: self.shared.ambient().wall_ns() }
+        Clock { zone: self.time_zone, precision: database.precision, now_ns: self.now_ns() }
     }
 
     pub(super) async fn set_tags(

@@ -39,12 +39,18 @@ impl Encode for IpcStream {
     }
 }
 
-/// A Parquet file: row groups of about a million rows, each sent when it is full.
+/// How large a row group becomes before it is sent: it is held until then.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+
+/// A Parquet file: row groups of about a million rows, or [`ROW_GROUP_BYTES`], each sent when it is full.
 pub(in crate::http) struct Parquet(ArrowWriter<Vec<u8>>);
 
 impl Parquet {
     pub(super) fn new(schema: SchemaRef) -> Result<Self> {
-        let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?)).build();
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
+            .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
+            .build();
         Ok(Self(ArrowWriter::try_new(Vec::new(), schema, Some(properties))?))
     }
 

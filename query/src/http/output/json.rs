@@ -9,7 +9,7 @@ use arrow::{
 use chrono_tz::Tz;
 use tidelake_format::Result;
 
-use super::Encode;
+use super::{Cut, Encode};
 use crate::{
     http::text::{Column, json_text},
     wire::TYPE_NAME,
@@ -31,6 +31,7 @@ pub(in crate::http) struct Json {
     head: Vec<u8>,
     rows: Rows,
     count: u64,
+    cut: Cut,
 }
 
 impl Json {
@@ -53,7 +54,12 @@ impl Json {
 
     /// A document with another head, which opens the object and ends with a comma.
     pub(in crate::http) fn with_head(schema: SchemaRef, zone: Tz, head: Vec<u8>, rows: Rows) -> Self {
-        Self { schema, zone, head, rows, count: 0 }
+        Self { schema, zone, head, rows, count: 0, cut: Cut::default() }
+    }
+
+    /// The document of rows that may be cut: then it says so.
+    pub(super) fn cut(self, cut: Cut) -> Self {
+        Self { cut, ..self }
     }
 }
 
@@ -103,7 +109,8 @@ impl Encode for Json {
     fn end(&mut self) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         // Writing into memory does not fail.
-        let _ = write!(out, "],\"rows\":{}}}", self.count);
+        let truncated = if self.cut.is_made() { ",\"truncated\":true" } else { "" };
+        let _ = write!(out, "],\"rows\":{}{truncated}}}", self.count);
         Ok(out)
     }
 }

@@ -2,6 +2,7 @@
 
 mod binary;
 mod json;
+mod limit;
 mod lines;
 
 use std::str::FromStr;
@@ -17,6 +18,7 @@ use tidelake_format::{Error, Result};
 
 pub(super) use binary::{IpcStream, Parquet};
 pub(super) use json::{Json, Rows};
+pub(super) use limit::Cut;
 pub(super) use lines::{Csv, NdJson};
 
 /// Rows printed between two pieces of a body: what is in memory as text at once.
@@ -46,7 +48,7 @@ pub(super) trait Encode: Send + 'static {
 /// The formats of `/api/v1/sql`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Format {
-    /// `{"columns":[{"name","type"}],"data":[[…]],"rows":n}`.
+    /// `{"columns":[{"name","type"}],"data":[[…]],"rows":n}`, and `"truncated":true` where a limit cut it.
     #[default]
     Json,
     /// One JSON object per row and line.
@@ -76,9 +78,9 @@ impl FromStr for Format {
 }
 
 impl Format {
-    /// The first format that an Accept header names, in its order; JSON when it names none of ours.
+    /// The format that an Accept header wants most, the first of those alike; JSON when it names none of ours.
     pub(super) fn accepted(accept: &str) -> Self {
-        let of_type = |media: &str| match media.split(';').next().unwrap_or_default().trim() {
+        let of_type = |media: &str| match media {
             "application/json" => Some(Format::Json),
             "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Some(Format::NdJson),
             "text/csv" => Some(Format::Csv),
@@ -86,7 +88,16 @@ impl Format {
             "application/vnd.apache.parquet" => Some(Format::Parquet),
             _ => None,
         };
-        accept.split(',').find_map(of_type).unwrap_or_default()
+        let mut best = (0.0, Format::default());
+        for asked in accept.split(',') {
+            let mut parts = asked.split(';').map(str::trim);
+            let Some(format) = of_type(parts.next().unwrap_or_default()) else { continue };
+            let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse().ok()).unwrap_or(1.0_f32);
+            if weight > best.0 {
+                best = (weight, format);
+            }
+        }
+        best.1
     }
 
     /// The media type.
@@ -100,7 +111,7 @@ impl Format {
         })
     }
 
-    /// The body of a result.
+    /// The body of a result, of at most so many rows.
     ///
     /// # Errors
     /// As for [`body`].
@@ -109,9 +120,15 @@ impl Format {
         schema: SchemaRef,
         zone: Tz,
         batches: BoxStream<'static, Result<RecordBatch>>,
+        most: Option<usize>,
     ) -> Result<Body> {
+        let cut = Cut::default();
+        let batches = match most {
+            Some(most) => cut.rows(batches, most),
+            None => batches,
+        };
         match self {
-            Format::Json => body(Json::new(schema, zone), batches).await,
+            Format::Json => body(Json::new(schema, zone).cut(cut), batches).await,
             Format::NdJson => body(NdJson::new(schema, zone), batches).await,
             Format::Csv => body(Csv::new(schema, zone), batches).await,
             Format::Arrow => body(IpcStream::new(&schema)?, batches).await,

@@ -1,0 +1,179 @@
+//! A bulk ingest into a table that it makes: a new one, or one in the place of another.
+//!
+//! Its rows go into data files of a table that no version names, and one commit names the table with all its files, drops
+//! the one that it replaces and says that the log of the ingest is folded. Until that commit readers see the table as it
+//! was, from then on the new one with all its rows. An ingest that fails before it has changed nothing.
+
+use std::{sync::Arc, time::Duration};
+
+use arrow::datatypes::Schema;
+use metrics::counter;
+use tidelake_format::{
+    Error, Result,
+    ids::{DatabaseId, TableId, Token},
+    meta::{Catalog, Draft, PROBE_AGE, Watermark},
+    rows::Block,
+    schema::{Database, Role, Supertable},
+    store::{Created, Moment},
+    types::Type,
+};
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    Ingest,
+    batches::{IfAbsent, IfExists, IngestTarget},
+    bulk::Bulk,
+    idempotent::{ACKNOWLEDGE_WITHIN, Claim},
+};
+use crate::{compact::Published, decode, metrics::ROWS};
+
+/// How often the files are written anew because another table has got the id that they were written for.
+const ATTEMPTS: usize = 10;
+
+/// A table that is to be.
+#[derive(Debug)]
+pub(super) struct Staged {
+    /// Under an id that no table has.
+    table: Supertable,
+    columns: Vec<(String, Role, Type)>,
+    database: Arc<Database>,
+}
+
+/// Whether somebody else's table has come in between.
+enum Revealed {
+    Yes { dropped: bool },
+    IdIsTaken,
+}
+
+impl Staged {
+    /// The table that a stream of this schema makes.
+    ///
+    /// # Errors
+    /// Invalid when it makes none: no time column or field, a type without a counterpart, a name that is none.
+    pub(super) fn new(target: &IngestTarget, database: &Arc<Database>, schema: &Schema) -> Result<Self> {
+        let columns = decode::arrow::infer_table(schema)?;
+        let table = Supertable::new(TableId(u32::MAX), database.id, &target.table, columns.iter().cloned())?;
+        Ok(Self { table, columns, database: database.clone() })
+    }
+
+    /// The table by which its rows are read.
+    pub(super) fn table(&self) -> &Supertable {
+        &self.table
+    }
+
+    /// Creates it without rows, where it does not exist yet.
+    pub(super) fn create(&self, draft: &mut Draft) -> Result<Arc<Supertable>> {
+        draft.create_table(self.database.id, &self.table.name, self.columns.iter().cloned())
+    }
+
+    /// Makes the table visible with the rows that `bulk` has put and those of `blocks`, in this order, and drops the one
+    /// that it replaces; under a claim, of its key first. A reply about a table that replaces another one comes once no
+    /// writer acknowledges rows for that any more.
+    ///
+    /// # Errors
+    /// Invalid when the table exists against the target's wish, or a series belongs to another one; Conflict when a copy
+    /// has claimed the key; Unavailable when the store does not answer: nothing is changed then, unless the outcome is
+    /// unknown.
+    pub(super) async fn reveal(
+        &self,
+        ingest: &Ingest,
+        target: &IngestTarget,
+        bulk: Bulk,
+        blocks: Vec<Block>,
+        is_named: bool,
+        claim: Option<Claim>,
+    ) -> Result<Token> {
+        let (shared, position) = (&ingest.shared, bulk.position());
+        let late: u64 = blocks.iter().map(|block| block.len() as u64).sum();
+        // One after the other: each holds all its rows, and takes the next id of a table.
+        let turn = shared.compactor.turn().await;
+        let mut all = bulk.read(ingest).await?;
+        all.extend(blocks);
+        let blocks = Arc::new(all);
+        let mut claimed: Option<Moment> = None;
+        for _ in 0..ATTEMPTS {
+            let catalog = shared.probe.catalog(Duration::ZERO).await?;
+            let replaced = replaced(&catalog, self.database.id, target)?;
+            if is_named {
+                shared.directory.check(&catalog, self.database.id, &blocks, replaced)?;
+            }
+            let table = Arc::new(Supertable { id: catalog.next_table(), ..self.table.clone() });
+            // By the KEEP of now: it may be another one than at the beginning of the stream.
+            let gone = || Error::not_found("the database was dropped").with("database", &self.database.name);
+            let database = catalog.database_by_id(self.database.id).ok_or_else(gone)?;
+            let files = match blocks.is_empty() {
+                true => Vec::new(),
+                false => shared.compactor.files_of_new(&table, database, position, &blocks).await?,
+            };
+            bulk.check_age(ingest)?;
+            if let Some(claim) = claim.as_ref().filter(|_| claimed.is_none()) {
+                claimed = Some(Moment::now(shared.ambient().as_ref()));
+                if claim.make(&shared.root, position, bulk.start_ms()).await? == Created::Lost {
+                    return Err(Error::conflict("a copy of this request came first"));
+                }
+            }
+            let queue_keys = claim.as_ref().is_some_and(Claim::is_queues);
+            let touching: Vec<_> = files.iter().map(|file| (table.id, file.partition())).collect();
+            let change = |draft: &mut Draft| self.swap(draft, target, table.id, &files, &bulk, queue_keys);
+            let Revealed::Yes { dropped } = shared.root.commit(&touching, change).await?.0 else { continue };
+            drop(turn);
+            counter!(ROWS).increment(late);
+            if dropped {
+                sleep_until(Instant::now() + PROBE_AGE).await;
+            }
+            if claimed.is_some_and(|at| at.age(shared.ambient().as_ref()) >= ACKNOWLEDGE_WITHIN) {
+                return Err(Error::unavailable("this bulk ingest took too long; send it again"));
+            }
+            return Ok(Token::Position(position));
+        }
+        Err(Error::unavailable("other requests keep creating tables").with("table", &target.table))
+    }
+
+    /// The commit.
+    fn swap(
+        &self,
+        draft: &mut Draft,
+        target: &IngestTarget,
+        id: TableId,
+        files: &[Published],
+        bulk: &Bulk,
+        queue_keys: bool,
+    ) -> Result<Revealed> {
+        let position = bulk.position();
+        let known = draft.catalog().watermark(position.writer).cloned();
+        let watermark = known.unwrap_or_else(|| Watermark::unfolded(bulk.start_ms()));
+        // Whoever gave up on it has written the rows, or will.
+        if watermark.is_void(position.seq) {
+            return Err(Error::unavailable("another copy of this request gave up on it; send it again")
+                .with("table", &target.table));
+        }
+        let replaced = replaced(draft.catalog(), self.database.id, target)?;
+        if draft.catalog().next_table() != id {
+            return Ok(Revealed::IdIsTaken);
+        }
+        if let Some(old) = replaced {
+            draft.drop_table(old)?;
+        }
+        self.create(draft)?;
+        let order = draft.version();
+        files.iter().try_for_each(|file| draft.add_file(id, file.entry(order, order)))?;
+        let queue_keys = queue_keys || watermark.queue_keys;
+        draft.set_watermark(position.writer, Watermark { next: position.seq + 1, queue_keys, ..watermark });
+        Ok(Revealed::Yes { dropped: replaced.is_some() })
+    }
+}
+
+/// The table that an ingest into a new one replaces.
+///
+/// # Errors
+/// Invalid where there is one that it may not replace, NotFound where there is none to replace.
+pub(super) fn replaced(catalog: &Catalog, database: DatabaseId, target: &IngestTarget) -> Result<Option<TableId>> {
+    match (catalog.table(database, &target.table).map(|t| t.id), target.if_exists, target.if_absent) {
+        (Some(_), IfExists::Fail | IfExists::Append, _) => {
+            Err(Error::invalid("the table exists").with("table", &target.table))
+        }
+        (Some(id), IfExists::Replace, _) => Ok(Some(id)),
+        (None, _, IfAbsent::Fail) => Err(Error::not_found("the table does not exist").with("table", &target.table)),
+        (None, _, IfAbsent::Create) => Ok(None),
+    }
+}

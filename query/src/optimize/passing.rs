@@ -1,0 +1,87 @@
+//! Plan nodes that pass batches on, and operators between them with memory of their own.
+
+use std::{collections::HashMap, sync::Arc};
+
+use datafusion::execution::{TaskContext, memory_pool::MemoryPool, runtime_env::RuntimeEnv};
+
+/// Makes a node of a structure with an `input`, and whatever else it takes to pass its batches on in its `stream`. It has the
+/// properties of its input; more of its methods may stand in braces.
+macro_rules! passes {
+    ($node:ident) => {
+        passes!($node {});
+    };
+    ($node:ident { $($more:tt)* }) => {
+        impl datafusion::physical_plan::DisplayAs for $node {
+            fn fmt_as(
+                &self,
+                _: datafusion::physical_plan::DisplayFormatType,
+                f: &mut std::fmt::Formatter<'_>,
+            ) -> std::fmt::Result {
+                f.write_str(stringify!($node))
+            }
+        }
+
+        impl datafusion::physical_plan::ExecutionPlan for $node {
+            fn name(&self) -> &str {
+                stringify!($node)
+            }
+
+            fn properties(&self) -> &std::sync::Arc<datafusion::physical_plan::PlanProperties> {
+                self.input.properties()
+            }
+
+            fn maintains_input_order(&self) -> Vec<bool> {
+                vec![true]
+            }
+
+            fn children(&self) -> Vec<&std::sync::Arc<dyn datafusion::physical_plan::ExecutionPlan>> {
+                vec![&self.input]
+            }
+
+            fn apply_expressions(
+                &self,
+                _: &mut dyn FnMut(
+                    &std::sync::Arc<dyn datafusion::physical_expr::PhysicalExpr>,
+                )
+                    -> datafusion::common::Result<datafusion::common::tree_node::TreeNodeRecursion>,
+            ) -> datafusion::common::Result<datafusion::common::tree_node::TreeNodeRecursion> {
+                Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+            }
+
+            fn with_new_children(
+                self: std::sync::Arc<Self>,
+                children: Vec<std::sync::Arc<dyn datafusion::physical_plan::ExecutionPlan>>,
+            ) -> datafusion::common::Result<std::sync::Arc<dyn datafusion::physical_plan::ExecutionPlan>> {
+                let mut node = Self::clone(&self);
+                node.input = children.into_iter().next().unwrap_or(node.input);
+                Ok(std::sync::Arc::new(node))
+            }
+
+            fn execute(
+                &self,
+                partition: usize,
+                context: std::sync::Arc<datafusion::execution::TaskContext>,
+            ) -> datafusion::common::Result<datafusion::execution::SendableRecordBatchStream> {
+                self.stream(partition, context)
+            }
+
+            $($more)*
+        }
+    };
+}
+
+pub(super) use passes;
+
+/// A context for operators that call no functions by name, with another pool.
+pub(super) fn with_pool(outer: &TaskContext, memory_pool: Arc<dyn MemoryPool>) -> Arc<TaskContext> {
+    Arc::new(TaskContext::new(
+        outer.task_id(),
+        outer.session_id(),
+        outer.session_config().clone(),
+        HashMap::new(),
+        HashMap::new(),
+        HashMap::new(),
+        HashMap::new(),
+        Arc::new(RuntimeEnv { memory_pool, ..outer.runtime_env().as_ref().clone() }),
+    ))
+}
