@@ -1,38 +1,37 @@
 //! One statement from text to a stream of batches.
 
 mod admission;
+mod config;
 mod guard;
 mod memory;
 mod plans;
+mod prepared;
 mod spans;
 mod state;
 mod template;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use arrow::{
-    array::RecordBatch,
-    datatypes::{Field, Schema, SchemaRef},
-};
+use arrow::array::RecordBatch;
 use datafusion::{
     common::ScalarValue,
-    execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, context::SQLOptions},
+    execution::{SessionState, SessionStateBuilder},
     logical_expr::LogicalPlan,
     physical_plan::{execute_stream, execution_plan::reset_plan_states},
 };
 use metrics::counter;
 use tidelake_format::{
     Error, Result,
-    access::{Principal, Privilege},
-    ids::Version,
+    access::Privilege,
     meta::Root,
     snapshot::{Snapshot, SnapshotReader},
     step,
     steps::stepped,
 };
-use tokio::runtime::Handle;
 
 pub use self::{
+    config::EngineConfig,
+    prepared::{Outcome, Prepared, Statement},
     spans::keep_spans,
     template::{Plan, Template},
 };
@@ -41,6 +40,7 @@ use self::{
     admission::{Admission, Permit, Who},
     memory::Shares,
     plans::{Executable, Plans},
+    prepared::{QueryText, Text},
 };
 use crate::{
     dialect::{self, Kill, Parsed, Shape, StatementKind},
@@ -49,7 +49,6 @@ use crate::{
     session::Session,
     system::{Connections, Queries, System, Underway},
     table::{Reader, View, Visible},
-    wire::wire_schema,
     writer::{WriteOutcome, Writer},
 };
 
@@ -58,82 +57,6 @@ pub const CATALOG: &str = "tidelake";
 
 /// Which part of the queries' memory kept plans may take beside it.
 const PLANS_SHARE: usize = 16;
-
-/// A statement that was parsed, and planned when it reads.
-#[derive(Debug, Clone)]
-pub struct Prepared {
-    /// The text, with `?` where it has parameters.
-    pub sql: String,
-    /// What it does.
-    pub kind: Statement,
-    /// One field per parameter, in order, of the types that drivers can bind (Int64, Float64, Utf8, Timestamp(ms)).
-    pub parameters: Vec<Field>,
-    /// The version of the catalog that names and types were looked up in.
-    pub version: Version,
-    /// By whose rights names were looked up: nobody else runs it as it is.
-    pub principal: Principal,
-}
-
-impl Prepared {
-    /// What the parameters take, about.
-    pub(crate) fn parameter_bytes(&self) -> usize {
-        PARAMETER_BYTES * self.parameters.len()
-    }
-}
-
-/// A field with its name.
-const PARAMETER_BYTES: usize = size_of::<Field>() + 64;
-
-/// What a prepared statement does.
-#[derive(Debug, Clone)]
-pub enum Statement {
-    /// It reads: the plan and the schema that goes over the wire ([`crate::wire`]).
-    Query {
-        /// Bound to no snapshot: each run reads a new one.
-        plan: Arc<Plan>,
-        /// The result's names and wire types.
-        schema: SchemaRef,
-    },
-    /// It writes (the [`Writer`] gets its text), or chooses a database.
-    Update,
-}
-
-/// What an execution gives.
-pub enum Outcome {
-    /// Rows, already in wire types and under their final names.
-    Rows(SendableRecordBatchStream),
-    /// A write.
-    Updated(WriteOutcome),
-}
-
-impl Prepared {
-    /// The template that it is, and the schema of its result.
-    fn template(&self) -> Option<(&Template, &SchemaRef)> {
-        match &self.kind {
-            Statement::Query { plan, schema } => match plan.as_ref() {
-                Plan::Template(template) => Some((template, schema)),
-                _ => None,
-            },
-            Statement::Update => None,
-        }
-    }
-}
-
-/// A statement's text, read as far as planning needs it.
-enum Text {
-    Query(QueryText),
-    /// Its number of parameters.
-    Update(usize),
-}
-
-/// The text of a statement that reads.
-enum QueryText {
-    /// It was planned before, maybe on another catalog.
-    Known(Arc<Prepared>),
-    /// It may have the plan of its shape.
-    Shaped(Shape),
-    Parsed(Box<Parsed>),
-}
 
 /// Plans and runs statements over one root; cheap to clone.
 #[derive(Clone)]
@@ -160,43 +83,6 @@ struct Place {
     /// None while its client takes nothing: then others have their turn.
     permit: Option<Permit>,
     underway: Underway,
-}
-
-/// Limits of the engine.
-#[derive(Debug, Clone)]
-pub struct EngineConfig {
-    /// Memory of all queries together, in bytes; they spill beyond it.
-    pub memory_bytes: usize,
-    /// Threads of one query's scan and aggregation.
-    pub partitions: usize,
-    /// The longest a query may take.
-    pub timeout: std::time::Duration,
-    /// Queries at once; more wait.
-    pub concurrency: usize,
-    /// Queries that wait for their turn; more are refused.
-    pub waiting: usize,
-    /// Queries that take longer are logged; `None` = none.
-    pub slow: Option<std::time::Duration>,
-    /// The settings that SHOW VARIABLES tells administrators, without secrets.
-    pub variables: Vec<(String, String)>,
-    /// Where sorts run the tasks that they start: hundreds at once compute for milliseconds each, and what is in one queue
-    /// with them waits. `None` = where the query runs.
-    pub sort_threads: Option<Handle>,
-}
-
-impl Default for EngineConfig {
-    fn default() -> Self {
-        Self {
-            memory_bytes: 256 << 20,
-            partitions: 1,
-            timeout: std::time::Duration::from_secs(300),
-            concurrency: 16,
-            waiting: 160,
-            slow: None,
-            variables: Vec::new(),
-            sort_threads: None,
-        }
-    }
 }
 
 impl Engine {
@@ -263,14 +149,21 @@ impl Engine {
     /// Parses a statement and, when it reads, plans it, or finds it planned already.
     ///
     /// # Errors
-    /// Invalid with the place of a syntax error, or the name that does not exist.
+    /// Invalid with the place of a syntax error, or the name that does not exist; Unavailable when it takes longer than a
+    /// query may.
     pub async fn prepare(&self, session: &Session, sql: &str) -> Result<Arc<Prepared>> {
+        let timeout = self.timeout(session);
+        let prepared = tokio::time::timeout(timeout, self.prepare_at_last(session, sql));
+        prepared.await.map_err(|_| guard::too_long(timeout))?
+    }
+
+    async fn prepare_at_last(&self, session: &Session, sql: &str) -> Result<Arc<Prepared>> {
         let text = match self.read(session, sql)? {
             Text::Query(text) => text,
-            Text::Update(0) => return Ok(Arc::new(update(sql, Vec::new()))),
+            Text::Update(0) => return Ok(Arc::new(Prepared::update(sql, Vec::new()))),
             Text::Update(_) => {
                 let types = self.writer(session)?.parameters(session.database.as_deref(), sql).await?;
-                return Ok(Arc::new(update(sql, dialect::column_fields(&types))));
+                return Ok(Arc::new(Prepared::update(sql, dialect::column_fields(&types))));
             }
         };
         self.plan(session, sql, text, &self.snapshot(session).await?).await
@@ -319,7 +212,7 @@ impl Engine {
     pub async fn query(&self, session: &Session, sql: &str) -> Result<(Arc<Prepared>, Outcome)> {
         let Text::Query(text) = self.read(session, sql)? else {
             let outcome = self.update(session, sql, None).await?;
-            return Ok((Arc::new(update(sql, Vec::new())), outcome));
+            return Ok((Arc::new(Prepared::update(sql, Vec::new())), outcome));
         };
         let underway = self.inner.system.queries.begin(session, sql);
         let permit = underway.unless_killed(self.permit(session, sql)).await?;
@@ -409,7 +302,7 @@ impl Engine {
         snapshot: &Arc<Snapshot>,
     ) -> Result<Arc<Prepared>> {
         let (view, state) = self.state(session, snapshot.clone());
-        let prepared = Arc::new(stepped(step!("plan"), plan(sql, parsed, session, &view, &state)).await?);
+        let prepared = Arc::new(stepped(step!("plan"), Prepared::query(sql, parsed, session, &view, &state)).await?);
         self.inner.plans.keep(session, &prepared);
         Ok(prepared)
     }
@@ -454,8 +347,7 @@ impl Engine {
         let Statement::Query { schema, .. } = &statement.kind else {
             return Err(Error::internal("only a statement that reads is executed here"));
         };
-        let own = session.principal.limits().time_ms.map(std::time::Duration::from_millis);
-        let timeout = own.map_or(self.inner.config.timeout, |own| own.min(self.inner.config.timeout));
+        let timeout = self.timeout(session);
         let deadline = tokio::time::Instant::now() + timeout;
         let step = step!("query");
         let executable = self.executable(session, snapshot, statement, parameters);
@@ -488,7 +380,7 @@ impl Engine {
         if kept && let Some(known) = self.inner.plans.executable(session, statement, &snapshot) {
             return Ok(known);
         }
-        let values = if kept { Vec::new() } else { values(statement, parameters)? };
+        let values = if kept { Vec::new() } else { statement.values(parameters)? };
         let executable = match plan.as_ref() {
             Plan::Optimized(plan) => {
                 let (_, state) = self.state(session, snapshot.clone());
@@ -548,6 +440,12 @@ impl Engine {
         Ok(executable)
     }
 
+    /// The longest that a query of the session may take.
+    fn timeout(&self, session: &Session) -> Duration {
+        let own = session.principal.limits().time_ms.map(Duration::from_millis);
+        own.map_or(self.inner.config.timeout, |own| own.min(self.inner.config.timeout))
+    }
+
     async fn snapshot(&self, session: &Session) -> Result<Arc<Snapshot>> {
         self.inner.snapshots.snapshot(&session.tokens).await
     }
@@ -564,8 +462,8 @@ impl Engine {
         (view, state)
     }
 
-    /// Waits for a place among the running queries; refuses when too many wait already.
-    /// A place for a statement. Whoever looks for the query to kill does not wait for it to end.
+    /// A place for a statement, which waits for one among the running queries and is refused when too many wait already.
+    /// Whoever looks for the query to kill does not wait for it to end.
     async fn permit(&self, session: &Session, sql: &str) -> Result<Permit> {
         if dialect::shows_this_node(sql) {
             return Ok(Permit::beside());
@@ -576,51 +474,6 @@ impl Engine {
         }
         entered
     }
-}
-
-/// Plans a statement that reads and settles the schema of its result.
-async fn plan(sql: &str, parsed: &Parsed, session: &Session, view: &View, state: &SessionState) -> Result<Prepared> {
-    let planned = dialect::plan(parsed, state, session, view).await?;
-    // whatever came through the dialect: no query may change the session, the disk or the catalog
-    let reading = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-    reading.verify_plan(&planned.plan).map_err(from_datafusion)?;
-    let fields = planned.plan.schema().fields();
-    if fields.len() != planned.names.len() {
-        return Err(Error::internal("a plan has another number of columns than names")
-            .with("expected", planned.names.len())
-            .with("found", fields.len()));
-    }
-    let named = fields.iter().zip(planned.names).map(|(f, name)| f.as_ref().clone().with_name(name));
-    let schema = wire_schema(&Schema::new(named.collect::<Vec<_>>()));
-    let plan = Arc::new(Plan::new(planned.plan, planned.parameters.len(), state).map_err(from_datafusion)?);
-    Ok(Prepared {
-        sql: sql.to_owned(),
-        kind: Statement::Query { plan, schema },
-        parameters: planned.parameters,
-        version: view.snapshot.catalog.version,
-        principal: session.principal.clone(),
-    })
-}
-
-fn update(sql: &str, parameters: Vec<Field>) -> Prepared {
-    let (version, principal) = (Version::default(), Principal::ANYONE);
-    Prepared { sql: sql.to_owned(), kind: Statement::Update, parameters, version, principal }
-}
-
-/// The one row of parameters of a query, as `$1…`.
-fn values(statement: &Prepared, parameters: Option<RecordBatch>) -> Result<Vec<ScalarValue>> {
-    let expected = statement.parameters.len();
-    let wrong = |found: String| {
-        Err(Error::invalid("a query takes one row with one value for each parameter")
-            .with("expected", format!("1 row x {expected}"))
-            .with("found", found))
-    };
-    let Some(batch) = parameters else { return wrong("none".to_owned()) };
-    if batch.num_rows() != 1 || batch.num_columns() != expected {
-        return wrong(format!("{} rows x {}", batch.num_rows(), batch.num_columns()));
-    }
-    let values = batch.columns().iter().map(|c| ScalarValue::try_from_array(c, 0));
-    values.collect::<Result<_, _>>().map_err(from_datafusion)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
+use arrow::ipc::CompressionType;
 use chrono_tz::Tz;
 use tidelake_format::{Error, access::Principal, ids::Token};
 
@@ -95,6 +96,8 @@ pub struct Session {
     pub handle: Option<[u8; 16]>,
     /// The database that the headers of the call ask for, whatever USE has chosen since.
     pub asked_database: Option<String>,
+    /// How rows are compressed within the messages that Flight sends; `None` = not at all.
+    pub ipc_compression: Option<CompressionType>,
 }
 
 impl Default for Session {
@@ -110,6 +113,7 @@ impl Default for Session {
             query_id: None,
             handle: None,
             asked_database: None,
+            ipc_compression: None,
         }
     }
 }

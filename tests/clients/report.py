@@ -47,6 +47,7 @@ def clients():
     jdbc = xml.etree.ElementTree.fromstring(text("jdbc", "pom.xml")).find(f".//{maven}dependency/{maven}version").text
     node = json.loads(text("node", "package.json"))["dependencies"]
     arrow = go("github.com/apache/arrow-go/v18")
+    flight = re.search(r'^name = "arrow-flight"\nversion = "(.+)"$', text("..", "..", "Cargo.lock"), re.M)[1]
     adbc, pandas, polars = python("adbc-driver-flightsql"), python("pandas"), python("polars")
     return {
         "jdbc": (f"flight-sql-jdbc-driver {jdbc}", "jdbc/src/main/java/clients"),
@@ -56,6 +57,7 @@ def clients():
         "go-flightsql": (f"arrow-go {arrow}, flightsql.Client", "go/flight_sql.go"),
         "influxdb3-python": (f"influxdb3-python {python('influxdb3-python')}", "python/influx3.py"),
         "influxdb3-js": (f"@influxdata/influxdb3-client {node['@influxdata/influxdb3-client']}", "node/influx3.js"),
+        "flight_sql_client": (f"arrow-flight {flight} (Rust)", "python/flight_sql_client.py"),
         "odbc-calls": (f"the calls of the Flight SQL ODBC driver, by pyarrow {python('pyarrow')}", "python/odbc.py"),
     }
 

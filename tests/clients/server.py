@@ -20,12 +20,12 @@ class Server:
 
     def __init__(self, binary, name, directory, *options):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TIDELAKE_")}
-        store = os.path.join(directory, f"{name}.store")
-        self._start([binary, "serve", "--store", store, "--listen", "127.0.0.1:0", *options], name, directory, environment, r"HTTP +(https?://\S+)\s")
+        self.store = os.path.join(directory, f"{name}.store")
+        self._start([binary, "serve", "--store", self.store, "--listen", "127.0.0.1:0", *options], name, directory, environment, r"HTTP +(https?://\S+)\s")
 
     def _start(self, command, name, directory, environment, shown):
         """Starts what shows its URL so."""
-        path = os.path.join(directory, f"{name}.log")
+        path = self.log = os.path.join(directory, f"{name}.log")
         with open(path, "w") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=directory, env=environment, start_new_session=True)
         deadline = time.monotonic() + START_SECONDS
@@ -80,7 +80,11 @@ class Keys:
 
     def token(self, url, name):
         """A new token of that user."""
-        return statement(url, self.password, f"create token {name} for admin", self.certificate if url.startswith("https") else None)
+        reply = self.answer(f"{url}/api/v1/sql", f"create token {name} for admin".encode())
+        return json.loads(reply)["data"][0][0]
+
+    def answer(self, url, body=None):
+        return answer(url, self.password, body, self.certificate if url.startswith("https") else None)
 
 
 def end(process):
@@ -96,13 +100,17 @@ def end(process):
             continue
 
 
-def statement(url, password, sql, authority=None):
-    """The value of a statement's single row, by HTTP."""
-    credentials = base64.b64encode(f"admin:{password}".encode()).decode()
-    request = urllib.request.Request(f"{url}/api/v1/sql", data=sql.encode(), headers={"authorization": f"Basic {credentials}"})
+def basic(user, password):
+    """A user's credentials, as HTTP has them."""
+    return base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def answer(url, password, body=None, authority=None):
+    """What is answered to the first user, by HTTP."""
+    request = urllib.request.Request(url, data=body, headers={"authorization": f"Basic {basic('admin', password)}"})
     context = ssl.create_default_context(cafile=authority) if authority else None
     with urllib.request.urlopen(request, timeout=30, context=context) as reply:
-        return json.load(reply)["data"][0][0]
+        return reply.read()
 
 
 def signed_by_itself(directory, file, name, *extensions):

@@ -32,10 +32,14 @@ impl Aws {
     /// # Errors
     /// Invalid when they do not fit together.
     pub fn from_env() -> Result<Self> {
+        Self::by(AmazonS3Builder::from_env())
+    }
+
+    pub(crate) fn by(builder: AmazonS3Builder) -> Result<Self> {
         let unfit = |e: object_store::Error| {
             Error::invalid("the settings of AWS do not fit together").with("reason", &e).source(e)
         };
-        let builder = AmazonS3Builder::from_env().with_bucket_name("none");
+        let builder = builder.with_bucket_name("none");
         let region = builder.get_config_value(&AmazonS3ConfigKey::Region).unwrap_or_else(|| "us-east-1".to_owned());
         let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
         let options = ClientOptions::new().with_allow_http(endpoint.is_some()).with_timeout(LIMIT);

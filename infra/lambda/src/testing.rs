@@ -3,6 +3,10 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use lambda_runtime::Context;
+use object_store::aws::AmazonS3Builder;
+use tidelake_format::Result;
+
+use crate::aws::Aws;
 
 /// An invocation that has so many milliseconds.
 pub fn context(left_ms: u64) -> Context {
@@ -11,4 +15,18 @@ pub fn context(left_ms: u64) -> Context {
     context.request_id = "8476a536-e9f4-11e8-9739-2dfe598c3fcd".to_owned();
     context.deadline = u64::try_from(now.as_millis()).unwrap_or(u64::MAX).saturating_add(left_ms);
     context
+}
+
+/// The platform's services at an address, for somebody who may do anything there.
+///
+/// # Errors
+/// Invalid for an address that is none.
+pub fn aws(endpoint: &str) -> Result<Aws> {
+    Aws::by(
+        AmazonS3Builder::new()
+            .with_region("us-east-1")
+            .with_endpoint(endpoint)
+            .with_access_key_id("test")
+            .with_secret_access_key("test"),
+    )
 }

@@ -13,8 +13,8 @@ use tidelake_format::{
 use super::planner::error;
 
 /// One field per parameter of a plan, in order and named `$1`, `$2`, …, of the types that drivers can bind: Int64
-/// for integers (LIMIT and OFFSET too), Float64 for floats and decimals, Timestamp(ms) for instants and dates,
-/// Boolean, Binary, and Utf8 for all else.
+/// for integers (LIMIT and OFFSET too), Float64 for floats and decimals, Timestamp(ms) for instants, Date32 for days,
+/// Time32(ms) for times of day, Boolean, Binary, and Utf8 for all else.
 ///
 /// # Errors
 /// Invalid when one parameter would need two types.
@@ -49,9 +49,9 @@ fn bindable(data_type: &DataType) -> DataType {
         DataType::Boolean => DataType::Boolean,
         t if t.is_integer() => DataType::Int64,
         t if t.is_floating() || t.is_decimal() => DataType::Float64,
-        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => {
-            DataType::Timestamp(TimeUnit::Millisecond, None)
-        }
+        DataType::Timestamp(..) => DataType::Timestamp(TimeUnit::Millisecond, None),
+        DataType::Date32 | DataType::Date64 => DataType::Date32,
+        DataType::Time32(_) | DataType::Time64(_) => DataType::Time32(TimeUnit::Millisecond),
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
             DataType::Binary
         }

@@ -17,7 +17,7 @@ use arrow::{
 use futures::TryStreamExt;
 use rand::{SeedableRng, rngs::StdRng};
 use tidelake_format::{
-    access::{Limits, Rights},
+    access::{Limits, Principal, Rights},
     snapshot::{SnapshotOptions, SnapshotReader},
     types::Type,
 };

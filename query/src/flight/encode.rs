@@ -1,4 +1,5 @@
-//! Batches into Flight messages, uncompressed: on a fast link compression costs more than it saves.
+//! Batches into Flight messages, uncompressed unless the call asks for it: on a fast link compression costs more than it saves,
+//! and not every client can read it.
 
 use std::{collections::VecDeque, pin::Pin};
 
@@ -6,7 +7,7 @@ use arrow::{
     array::{Array, RecordBatch},
     datatypes::SchemaRef,
     error::ArrowError,
-    ipc::writer::IpcWriteOptions,
+    ipc::{CompressionType, writer::IpcWriteOptions},
 };
 use arrow_flight::{FlightData, IpcMessage, SchemaAsIpc, encode::FlightDataEncoderBuilder};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
@@ -24,21 +25,27 @@ const MESSAGE_BYTES: usize = 2 << 20;
 /// The schema first, also when there is no row, then the batches in messages of about [`MESSAGE_BYTES`] at most.
 ///
 /// `app_metadata` goes with the schema message.
+///
+/// # Errors
+/// Internal for a compression that this was not built with.
 pub(super) fn messages(
     schema: SchemaRef,
     batches: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
     app_metadata: Bytes,
-) -> FlightStream {
+    compression: Option<CompressionType>,
+) -> Result<FlightStream> {
+    let options = IpcWriteOptions::default().try_with_compression(compression);
+    let options = options.map_err(|e| Error::internal("rows cannot be compressed").with("reason", &e).source(e))?;
     let pieces =
         batches.map_ok(|batch| stream::iter(split(batch, MESSAGE_BYTES)).map(Ok)).try_flatten().map_err(to_flight);
     // The encoder's own splitting counts whole buffers where a batch is a slice of one; ours is done already.
-    FlightDataEncoderBuilder::new()
+    let messages = FlightDataEncoderBuilder::new()
+        .with_options(options)
         .with_schema(schema)
         .with_metadata(app_metadata)
         .with_max_flight_data_size(usize::MAX)
-        .build(pieces)
-        .map_err(Status::from)
-        .boxed()
+        .build(pieces);
+    Ok(messages.map_err(Status::from).boxed())
 }
 
 /// Cuts a batch into slices of at most about `limit` bytes, one row at least.
@@ -91,20 +98,26 @@ mod tests {
     async fn a_slice_of_a_large_batch_is_one_message() {
         let whole = integers(4_000_000);
         let slices: Vec<_> = (0..10).map(|i| Ok(whole.slice(i * 1_000, 1_000))).collect();
-        let data: Vec<_> = messages(whole.schema(), stream::iter(slices), Bytes::new()).try_collect().await.unwrap();
+        let data = messages(whole.schema(), stream::iter(slices), Bytes::new(), None).unwrap();
+        let data: Vec<_> = data.try_collect().await.unwrap();
         assert_eq!(data.len(), 11, "a schema and ten batches");
     }
 
     #[tokio::test]
     async fn no_message_is_larger_than_clients_accept_and_no_row_is_lost() {
         let whole = integers(1_000_000);
-        let data: Vec<_> =
-            messages(whole.schema(), stream::iter([Ok(whole.clone())]), Bytes::new()).try_collect().await.unwrap();
-        assert!(data.iter().all(|d| d.data_body.len() <= MESSAGE_BYTES + 4_096));
-        let decoded = FlightRecordBatchStream::new_from_flight_data(stream::iter(data.into_iter().map(Ok)));
-        let batches: Vec<RecordBatch> = decoded.try_collect().await.unwrap();
-        let back = batches.iter().flat_map(|b| b.column(0).as_primitive::<Int64Type>().values().to_vec());
-        assert!(back.eq(0..1_000_000));
+        let mut sizes = Vec::new();
+        for compression in [None, Some(CompressionType::LZ4_FRAME), Some(CompressionType::ZSTD)] {
+            let data = messages(whole.schema(), stream::iter([Ok(whole.clone())]), Bytes::new(), compression).unwrap();
+            let data: Vec<_> = data.try_collect().await.unwrap();
+            assert!(data.iter().all(|d| d.data_body.len() <= MESSAGE_BYTES + 4_096));
+            sizes.push(data.iter().map(|d| d.data_body.len()).sum::<usize>());
+            let decoded = FlightRecordBatchStream::new_from_flight_data(stream::iter(data.into_iter().map(Ok)));
+            let batches: Vec<RecordBatch> = decoded.try_collect().await.unwrap();
+            let back = batches.iter().flat_map(|b| b.column(0).as_primitive::<Int64Type>().values().to_vec());
+            assert!(back.eq(0..1_000_000));
+        }
+        assert!(sizes[1] < sizes[0] && sizes[2] < sizes[1], "{sizes:?}");
     }
 
     #[test]
@@ -124,7 +137,8 @@ mod tests {
     #[tokio::test]
     async fn an_empty_result_still_has_its_schema() {
         let schema = integers(0).schema();
-        let data: Vec<_> = messages(schema, stream::empty(), Bytes::from_static(b"v7")).try_collect().await.unwrap();
+        let data = messages(schema, stream::empty(), Bytes::from_static(b"v7"), None).unwrap();
+        let data: Vec<_> = data.try_collect().await.unwrap();
         assert_eq!((data.len(), data[0].app_metadata.as_ref()), (1, &b"v7"[..]));
     }
 }

@@ -1,12 +1,12 @@
 //! Tickets and prepared handles: the statement and its session themselves, so that any node can serve them.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use prost::Message;
 use tidelake_format::{Error, Result, access::Secret};
 use tonic::codegen::Bytes;
 
-use super::cache::Key;
+use super::{cache::Key, service::MAX_MESSAGE_BYTES};
 use crate::{
     request,
     session::{DoubleQuotes, Levels, Session},
@@ -15,6 +15,8 @@ use crate::{
 
 /// The version of [`Handle`]'s meaning; another one is refused.
 const FORMAT: u32 = 1;
+/// Longer texts are packed: some clients take replies of 4 MiB at most, and an INSERT may be longer.
+const PLAIN_BYTES: usize = 64 << 10;
 
 /// What a ticket or a prepared handle holds, as a protocol buffer. Clients treat it as opaque.
 #[derive(Clone, PartialEq, Message)]
@@ -24,9 +26,9 @@ pub(super) struct Handle {
     /// Where this node keeps the plan and the parameters, while it does.
     #[prost(bytes = "vec", tag = "2")]
     key: Vec<u8>,
-    /// The statement.
+    /// The statement, unless it is packed.
     #[prost(string, tag = "3")]
-    pub(super) sql: String,
+    sql: String,
     #[prost(string, optional, tag = "4")]
     database: Option<String>,
     #[prost(string, tag = "5")]
@@ -39,6 +41,9 @@ pub(super) struct Handle {
     /// What the statement did, where it wrote: the ticket tells that and writes no more.
     #[prost(message, optional, tag = "8")]
     done: Option<Done>,
+    /// The statement by zstd, where it is long; else empty.
+    #[prost(bytes = "vec", tag = "9")]
+    packed: Vec<u8>,
 }
 
 /// A [`WriteOutcome`], as a protocol buffer.
@@ -67,10 +72,12 @@ impl fmt::Debug for Done {
 impl Handle {
     /// A new handle of a statement in a session.
     pub(super) fn new(key: Key, sql: &str, session: &Session) -> Self {
+        let packed = if sql.len() <= PLAIN_BYTES { None } else { zstd::bulk::compress(sql.as_bytes(), 1).ok() };
         Self {
             format: FORMAT,
             key: key.to_vec(),
-            sql: sql.to_owned(),
+            sql: if packed.is_some() { String::new() } else { sql.to_owned() },
+            packed: packed.unwrap_or_default(),
             database: session.database.clone(),
             time_zone: session.time_zone.name().to_owned(),
             tokens: session.tokens.iter().map(ToString::to_string).collect(),
@@ -83,6 +90,7 @@ impl Handle {
     /// password.
     pub(super) fn with_outcome(mut self, outcome: &WriteOutcome) -> Self {
         self.sql.clear();
+        self.packed.clear();
         self.done = Some(Done {
             affected_rows: outcome.affected_rows,
             token: outcome.token.map(|token| token.to_string()),
@@ -91,6 +99,18 @@ impl Handle {
             secret: outcome.secret.as_ref().map(|secret| secret.expose().to_owned()),
         });
         self
+    }
+
+    /// The statement.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for one that was packed by somebody else.
+    pub(super) fn sql(&self) -> Result<Cow<'_, str>> {
+        if self.packed.is_empty() {
+            return Ok(Cow::Borrowed(&self.sql));
+        }
+        let unpacked = zstd::bulk::decompress(&self.packed, MAX_MESSAGE_BYTES).map_err(|e| foreign().source(e))?;
+        String::from_utf8(unpacked).map(Cow::Owned).map_err(|e| foreign().source(e))
     }
 
     /// What the statement did, where it wrote.
@@ -118,10 +138,9 @@ impl Handle {
     /// # Errors
     /// [`Kind::Invalid`](crate::Kind::Invalid) for bytes that this or an older version did not make.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
-        let bad = || Error::invalid("not a ticket or statement handle of this server");
-        let handle = <Self as Message>::decode(bytes).map_err(|e| bad().source(e))?;
+        let handle = <Self as Message>::decode(bytes).map_err(|e| foreign().source(e))?;
         if handle.format != FORMAT || handle.key.len() != size_of::<Key>() {
-            return Err(bad().with("expected", format!("format {FORMAT}")).with("found", handle.format));
+            return Err(foreign().with("expected", format!("format {FORMAT}")).with("found", handle.format));
         }
         Ok(handle)
     }
@@ -154,8 +173,13 @@ impl Handle {
             query_id: call.query_id.clone(),
             handle: Some(self.key()),
             asked_database: call.asked_database.clone(),
+            ipc_compression: call.ipc_compression,
         })
     }
+}
+
+fn foreign() -> Error {
+    Error::invalid("not a ticket or statement handle of this server")
 }
 
 #[cfg(test)]
@@ -172,7 +196,7 @@ mod tests {
             ..Session::default()
         };
         let handle = Handle::decode(&Handle::new([3; 16], "select 1", &session).encode()).unwrap();
-        assert_eq!((handle.sql.as_str(), handle.key()), ("select 1", [3; 16]));
+        assert_eq!((handle.sql().unwrap().as_ref(), handle.key()), ("select 1", [3; 16]));
         let call = Session { tokens: vec!["v9".parse().unwrap()], ..Session::default() };
         let back = handle.session(&call).unwrap();
         assert_eq!((back.database.as_deref(), back.time_zone.name()), (Some("w1"), "Asia/Shanghai"));
@@ -194,6 +218,18 @@ mod tests {
         let handle = Handle::decode(&handle.with_outcome(&outcome).encode()).unwrap();
         assert_eq!(handle.outcome().unwrap(), Some(outcome));
         assert!(!format!("{handle:?}").contains("tl_abc"), "{handle:?}");
+    }
+
+    #[test]
+    fn the_handle_of_a_long_statement_is_short_enough_for_every_client() {
+        let values = (0..400_000).map(|i| format!("({}, {})", 1_700_000_000_000_i64 + i, i % 1_000));
+        let sql = format!("insert into d values {}", values.collect::<Vec<_>>().join(" "));
+        let encoded = Handle::new([3; 16], &sql, &Session::default()).encode();
+        assert!(sql.len() > 8 << 20 && encoded.len() < 4 << 20, "{} of {}", encoded.len(), sql.len());
+        let mut handle = Handle::decode(&encoded).unwrap();
+        assert_eq!(handle.sql().unwrap(), sql);
+        handle.packed = b"none of ours".to_vec();
+        assert_eq!(handle.sql().unwrap_err().kind(), crate::Kind::Invalid);
     }
 
     #[test]

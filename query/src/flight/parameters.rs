@@ -36,8 +36,8 @@ pub(super) fn plain_batch(batch: &RecordBatch) -> Result<RecordBatch> {
 
 /// Parameters as a client sent them → one column per parameter of the statement, in order, named `1`, `2`, ….
 ///
-/// For a query each column gets the type that was advertised for it, timestamps keep a finer unit; for an update the
-/// values keep their types: the writer knows the columns.
+/// For a query each column gets the type that was advertised for it, timestamps and times of day keep a finer unit, and
+/// where a day is expected an instant is taken too; for an update the values keep their types: the writer knows the columns.
 ///
 /// # Errors
 /// [`Kind::Invalid`](crate::Kind::Invalid) naming the parameter that is missing, too many, or of a type that does
@@ -71,6 +71,16 @@ fn of_columns(fields: Vec<Field>, columns: Vec<ArrayRef>, rows: usize) -> Result
 
 /// One column in a plain type, or in the wanted one.
 fn plain(array: &ArrayRef, name: &str, wanted: Option<&DataType>) -> Result<ArrayRef> {
+    let wanted = match (array.data_type(), wanted) {
+        (DataType::Date32 | DataType::Date64, Some(DataType::Date32)) => wanted,
+        // Texts too: that of a day is the one of its midnight.
+        (_, Some(DataType::Date32)) => Some(&DataType::Timestamp(TimeUnit::Millisecond, None)),
+        (DataType::Time32(_) | DataType::Time64(_), Some(DataType::Time32(_))) => {
+            Some(&DataType::Time64(TimeUnit::Nanosecond))
+        }
+        (_, Some(DataType::Time32(_))) => Some(&DataType::Utf8),
+        (_, wanted) => wanted,
+    };
     let array = match array.data_type() {
         DataType::Union(_, _) => &members(array.as_union(), name, wanted)?,
         _ => array,
@@ -162,7 +172,11 @@ fn members(union: &UnionArray, name: &str, wanted: Option<&DataType>) -> Result<
 #[cfg(test)]
 mod tests {
     use arrow::{
-        array::{Float64Array, Int32Array, Int64Array, StringArray, StringViewArray, TimestampNanosecondArray},
+        array::{
+            Date32Array, Date64Array, Float64Array, Int32Array, Int64Array, StringArray, StringViewArray,
+            Time32MillisecondArray, Time64MicrosecondArray, Time64NanosecondArray, TimestampMillisecondArray,
+            TimestampNanosecondArray,
+        },
         buffer::ScalarBuffer,
         datatypes::{Int64Type, UnionFields},
     };
@@ -222,6 +236,23 @@ mod tests {
         let ns = Arc::new(TimestampNanosecondArray::from(vec![1]).with_timezone("UTC"));
         let bound = bind(&query(&[DataType::Timestamp(TimeUnit::Millisecond, None)]), &batch(vec![ns])).unwrap();
         assert_eq!(bound.column(0).as_ref(), &TimestampNanosecondArray::from(vec![1]) as &dyn Array);
+    }
+
+    #[test]
+    fn days_and_times_of_day_are_taken_as_such_and_in_other_types() {
+        let one = |wanted, column: ArrayRef| bind(&query(&[wanted]), &batch(vec![column])).unwrap().column(0).clone();
+        let day: ArrayRef = Arc::new(Date32Array::from(vec![18_321]));
+        assert_eq!(&one(DataType::Date32, day.clone()), &day);
+        assert_eq!(&one(DataType::Date32, Arc::new(Date64Array::from(vec![18_321 * 86_400_000]))), &day);
+        let midnight: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![18_321 * 86_400_000]));
+        assert_eq!(&one(DataType::Date32, midnight.clone()), &midnight);
+        assert_eq!(&one(DataType::Date32, Arc::new(StringArray::from(vec!["2020-02-29"]))), &midnight);
+        let time = || DataType::Time32(TimeUnit::Millisecond);
+        let second: ArrayRef = Arc::new(Time64NanosecondArray::from(vec![1_000_000_000]));
+        assert_eq!(&one(time(), Arc::new(Time32MillisecondArray::from(vec![1000]))), &second);
+        assert_eq!(&one(time(), Arc::new(Time64MicrosecondArray::from(vec![1_000_000]))), &second);
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["00:00:01"]));
+        assert_eq!(&one(time(), text.clone()), &text);
     }
 
     #[test]

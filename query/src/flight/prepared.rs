@@ -120,7 +120,7 @@ impl FlightSql {
         if answer.as_ref().is_err_and(|e| e.kind() == Kind::Conflict) {
             // A table has changed: this execution fails, the next one announces the new schema.
             let handle = Handle::decode(&command.prepared_statement_handle)?;
-            let prepared = self.engine.prepare(&session, &handle.sql).await?;
+            let prepared = self.engine.prepare(&session, &handle.sql()?).await?;
             self.keep(&handle, Kept { prepared, ..kept });
         }
         answer
@@ -199,7 +199,7 @@ impl FlightSql {
         if let Some(kept) = self.prepared.get(&handle.key(), self.now()) {
             return Ok((session, kept));
         }
-        let prepared = self.engine.prepare(&session, &handle.sql).await?;
+        let prepared = self.engine.prepare(&session, &handle.sql()?).await?;
         let kept = Kept { prepared, bound: Arc::default() };
         self.keep(&handle, kept.clone());
         Ok((session, kept))

@@ -40,7 +40,7 @@ use crate::{
 };
 
 /// The largest message that a client may send, in bytes. ADBC sends batches of up to 16 MiB.
-const MAX_MESSAGE_BYTES: usize = 64 << 20;
+pub(super) const MAX_MESSAGE_BYTES: usize = 64 << 20;
 /// What plans between GetFlightInfo and DoGet may take together, in bytes, and how long one waits for its DoGet.
 const PLAN_BYTES: usize = 64 << 20;
 const PLAN_WAIT: Duration = Duration::from_secs(60);
@@ -133,7 +133,7 @@ impl FlightSql {
             other => match self.metadata.schema(&other) {
                 Some(schema) => {
                     let rows = self.metadata.rows(&self.engine, &session, other).await?;
-                    Ok(Response::new(messages(schema, stream::iter([Ok(rows)]), Default::default())))
+                    Ok(Response::new(messages(schema, stream::iter([Ok(rows)]), Default::default(), None)?))
                 }
                 None => Err(unknown(&other)),
             },
@@ -265,9 +265,12 @@ impl FlightService for FlightSql {
         let id = self.engine.query_id();
         let session = sessions::session_of(&metadata, &extensions);
         let session = session.map(|session| Session { query_id: Some(id.clone()), ..session });
-        let mut reply = self.rows(session, ticket).await.map_err(|e| to_status(&e))?;
-        sessions::name(&id, reply.metadata_mut());
-        Ok(reply)
+        let mut reply = self.rows(session, ticket).await.map_err(|e| to_status(&e));
+        match &mut reply {
+            Ok(reply) => sessions::name(&id, reply.metadata_mut()),
+            Err(status) => sessions::name(&id, status.metadata_mut()),
+        }
+        reply
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {

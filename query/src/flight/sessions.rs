@@ -2,12 +2,17 @@
 //! connection's URL, mostly, which each call repeats: one that was chosen since, by USE, goes over it, until they ask for
 //! another one.
 //!
-//! The cookie holds the session itself, so that no node has to remember it and any node can serve the next call.
+//! The cookie holds the session itself, so that no node has to remember it and any node can serve the next call. It grants
+//! nothing: each call says who it is. A session ends when it is closed, which takes the cookie away, or when nothing changed
+//! it for [`KEPT_SECONDS`], whether or not the client forgot it by then.
 //! Clients that keep no cookies (ADBC unless `adbc.flight.sql.rpc.with_cookie_middleware` is set) send headers.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arrow::ipc::CompressionType;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
-use tidelake_format::Result;
+use tidelake_format::{Error, Result};
 use tonic::{Extensions, metadata::MetadataMap};
 
 use crate::{
@@ -17,11 +22,15 @@ use crate::{
 };
 
 const COOKIE: &str = "tidelake-session";
-/// How long a client keeps the cookie. Go's client drops a cookie that does not say so.
-const KEPT_SECONDS: u32 = 30 * 86_400;
+/// The header that asks for rows that are compressed within messages.
+const COMPRESSION_HEADER: &str = "ipc-compression";
+/// How long a session lasts after its cookie was given. Go's client drops a cookie that does not say so.
+const KEPT_SECONDS: u64 = 30 * 86_400;
 
 #[derive(Serialize, Deserialize)]
 struct Remembered {
+    /// When the session ends, in seconds of Unix time.
+    until: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     database: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,7 +45,8 @@ struct Remembered {
 /// The session of a call, of whom its extensions name.
 ///
 /// # Errors
-/// [`Kind::Invalid`](crate::Kind::Invalid) for a header that is wrong. A cookie that is not ours is no cookie.
+/// [`Kind::Invalid`](crate::Kind::Invalid) for a header that is wrong. A cookie that is not ours, or whose session has ended,
+/// is no cookie.
 pub(super) fn session_of(metadata: &MetadataMap, extensions: &Extensions) -> Result<Session> {
     let principal = extensions.get().cloned().unwrap_or_default();
     let mut session = Session { principal, ..Session::default() };
@@ -46,6 +56,7 @@ pub(super) fn session_of(metadata: &MetadataMap, extensions: &Extensions) -> Res
             if name == COOKIE
                 && let Ok(json) = URL_SAFE_NO_PAD.decode(value.trim_matches('"'))
                 && let Ok(remembered) = serde_json::from_slice::<Remembered>(&json)
+                && remembered.until > seconds()
             {
                 chosen = remembered.database.map(|database| (database, remembered.over));
                 if let Some(Ok(zone)) = remembered.time_zone.map(|z| z.parse()) {
@@ -65,12 +76,28 @@ pub(super) fn session_of(metadata: &MetadataMap, extensions: &Extensions) -> Res
     {
         session.database = Some(database);
     }
+    if let Some(name) = metadata.get(COMPRESSION_HEADER) {
+        session.ipc_compression = compression(&String::from_utf8_lossy(name.as_bytes()))?;
+    }
     Ok(session)
+}
+
+fn compression(name: &str) -> Result<Option<CompressionType>> {
+    match name.trim() {
+        "" | "none" => Ok(None),
+        "lz4" => Ok(Some(CompressionType::LZ4_FRAME)),
+        "zstd" => Ok(Some(CompressionType::ZSTD)),
+        other => Err(Error::invalid("there is no such compression of rows")
+            .with("header", COMPRESSION_HEADER)
+            .with("expected", "lz4, zstd or none")
+            .with("found", request::shorten(other))),
+    }
 }
 
 /// Tells the client's cookies what the session has become.
 pub(super) fn remember(session: &Session, reply: &mut MetadataMap) {
     let remembered = Remembered {
+        until: seconds() + KEPT_SECONDS,
         database: session.database.clone(),
         time_zone: Some(session.time_zone.name().to_owned()),
         levels: (session.levels != Levels::default()).then(|| session.levels.to_string()),
@@ -99,6 +126,10 @@ pub(super) fn hand_out(outcome: &WriteOutcome, reply: &mut MetadataMap) {
 /// Puts the name of a statement into the reply's header.
 pub(super) fn name(id: &str, reply: &mut MetadataMap) {
     set(reply, request::QUERY_HEADER, id);
+}
+
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn set(reply: &mut MetadataMap, name: &'static str, value: &str) {
@@ -153,6 +184,18 @@ mod tests {
         remember(&Session { database: None, ..call(Some("home"), None) }, &mut reply);
         let cookie = reply.get("set-cookie").unwrap().to_str().unwrap();
         assert_eq!(call(Some("home"), Some(cookie)).database.as_deref(), Some("home"), "none was chosen");
+    }
+
+    #[test]
+    fn a_session_that_nothing_changed_for_long_has_ended() {
+        let database = |until| {
+            let json = format!("{{\"until\":{until},\"database\":\"home\"}}");
+            let mut call = MetadataMap::new();
+            call.insert("cookie", format!("{COOKIE}={}", URL_SAFE_NO_PAD.encode(json)).parse().unwrap());
+            session_of(&call, &Extensions::new()).unwrap().database
+        };
+        assert_eq!(database(seconds() + 60).as_deref(), Some("home"));
+        assert_eq!(database(seconds() - 1), None);
     }
 
     #[test]

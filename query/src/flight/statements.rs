@@ -123,7 +123,7 @@ impl FlightSql {
         }
         let prepared = match self.plans.take(&handle.key(), self.now()) {
             Some(prepared) => prepared,
-            None => self.engine.prepare(&session, &handle.sql).await?,
+            None => self.engine.prepare(&session, &handle.sql()?).await?,
         };
         self.answer(&session, prepared, Vec::new()).await
     }
@@ -146,7 +146,9 @@ impl FlightSql {
         let mut session = call.clone();
         session.database = ticket.database.filter(|d| !d.is_empty()).or(session.database);
         match self.engine.query(&session, &ticket.sql_query).await?.1 {
-            Outcome::Rows(rows) => Ok(Response::new(messages(rows.schema(), batches(rows), Bytes::new()))),
+            Outcome::Rows(rows) => {
+                Ok(Response::new(messages(rows.schema(), batches(rows), Bytes::new(), session.ipc_compression)?))
+            }
             Outcome::Updated(outcome) => updated(&session, &outcome),
         }
     }
@@ -183,7 +185,7 @@ impl FlightSql {
             Outcome::Updated(outcome) => return updated(session, &outcome),
         };
         let schema = first.schema();
-        let (engine, session) = (self.engine.clone(), session.clone());
+        let (engine, session, compression) = (self.engine.clone(), session.clone(), session.ipc_compression);
         let later = stream::iter(rows).then(move |row| {
             let (engine, session, prepared) = (engine.clone(), session.clone(), prepared.clone());
             // In a task of its own: a place that it comes by while the client takes nothing is given away again.
@@ -196,7 +198,7 @@ impl FlightSql {
             }
         });
         let all = batches(first).chain(later.try_flatten());
-        Ok(Response::new(messages(schema, all, Bytes::new())))
+        Ok(Response::new(messages(schema, all, Bytes::new(), compression)?))
     }
 
     /// Runs a statement that writes, once per bound row, or once when it has no parameters.
@@ -262,7 +264,7 @@ fn batches(rows: SendableRecordBatchStream) -> stream::BoxStream<'static, Result
 fn updated(session: &Session, outcome: &WriteOutcome) -> Result<Response<FlightStream>> {
     let batch = wire::outcome_row(outcome)?;
     let token = outcome.token.map(|t| Bytes::from(t.to_string())).unwrap_or_default();
-    let mut response = Response::new(messages(batch.schema(), stream::iter([Ok(batch)]), token));
+    let mut response = Response::new(messages(batch.schema(), stream::iter([Ok(batch)]), token, None)?);
     note(session, outcome, response.metadata_mut());
     Ok(response)
 }

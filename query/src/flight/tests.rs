@@ -102,6 +102,29 @@ async fn an_empty_result_has_its_schema_and_a_ticket_works_twice() {
 }
 
 #[tokio::test]
+async fn rows_are_compressed_for_a_call_that_asks_for_it() {
+    let (mut client, _) = connect().await;
+    let sql = "select value % 10 as n from generate_series(1, 100000)";
+    let plain = query(&mut client, sql).await;
+    let mut sizes = Vec::new();
+    for compression in ["none", "lz4", "zstd"] {
+        client.set_header("ipc-compression", compression);
+        assert_eq!(query(&mut client, sql).await, plain, "{compression}");
+        let info = client.execute(sql.to_owned(), None).await.unwrap();
+        let mut request = Request::new(info.endpoint[0].ticket.clone().unwrap());
+        request.metadata_mut().insert("ipc-compression", compression.parse().unwrap());
+        let data = client.inner_mut().do_get(request).await.unwrap().into_inner();
+        let bodies: Vec<usize> = data.map_ok(|message| message.data_body.len()).try_collect().await.unwrap();
+        sizes.push(bodies.iter().sum::<usize>());
+    }
+    assert!(sizes[0] >= 800_000 && sizes[1] < sizes[0] * 3 / 4 && sizes[2] < sizes[0] * 3 / 4, "{sizes:?}");
+    client.set_header("ipc-compression", "gzip");
+    let (code, message) = code_of(&mut client, sql).await;
+    assert_eq!(code, Code::InvalidArgument);
+    assert!(message.contains("lz4, zstd or none"), "{message}");
+}
+
+#[tokio::test]
 async fn a_users_mistake_has_its_own_code_and_names_itself() {
     let (mut client, _) = connect().await;
     for sql in [

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import time
 import urllib.request
@@ -18,10 +19,14 @@ from processes.environment import Environment, Invocation
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "scenario"))
 from checks import Checks  # noqa: E402 the scenario's
+from server import server  # noqa: E402
 
 ENDPOINT = os.environ["AWS_ENDPOINT_URL"]
 FUNCTIONS = ("ingest-http", "ingest-queue", "compact", "query-http")
 WRITERS = ("ingest-http", "ingest-queue")
+#: A task of the module flight is the whole server. Its policy is made of these statements (infra/tests/flight.tftest.hcl), which are
+#: among those of `compact` (infra/modules/access).
+TASK, TASK_STATEMENTS = "flight", ("ReadRoot", "ListRoot", "WriteAndCollectRoot")
 TRUST = json.dumps({
     "Version": "2012-10-17",
     "Statement": [{"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}],
@@ -219,6 +224,40 @@ def functions_work(checks, zips, directory, outputs, keys):
             checks.equal(f"{name} was refused nothing", refused[:2], [])
 
 
+def tasks_work(checks, directory, outputs, keys):
+    """The server with the keys of a task's role: it takes rows, answers, folds and collects."""
+    log = pathlib.Path(directory) / "server.log"
+    with open(log, "w") as out, server(outputs["store_url"], {**keys[TASK].variables(), "TIDELAKE_FOLD_INTERVAL": "1s"}, out) as url:
+        for target, body in (
+            ("/write?db=t&precision=ms", b"m,host=a v=1i 1700000000000\nm,host=b v=2i 1700000000000"),
+            ("/rest/sql", b"create database tw precision 'ms'"),
+            ("/rest/sql/tw", b"create stable m (ts timestamp, v int) tags (site int)"),
+            ("/rest/sql/tw", b"insert into d1 using m tags (1) values (1700000000000, 1) (1700000000001, 2)"),
+            ("/rest/sql/tw", b"delete from m where tbname = 'd1' and ts = 1700000000001"),
+        ):
+            reply = url.send(target, body)
+            checks.true(body.decode(), reply.status in (200, 204), reply.data[:300])
+        sql = b"select (select sum(v) from t.m), (select sum(v) from tw.m), (select count(*) from system.files where database = 't')"
+        until = time.monotonic() + 30
+        while True:
+            reply = url.send("/api/v1/sql", sql)
+            found = json.loads(reply.data).get("data")
+            if found == [[3, 1, 1]] or time.monotonic() > until:
+                break
+            time.sleep(0.5)
+        checks.equal("rows, and the file that they were folded into", found, [[3, 1, 1]])
+    done = subprocess.run(
+        [os.environ["TIDELAKE_BIN"], "compact", "--store", outputs["store_url"]],
+        env={**os.environ, **keys[TASK].variables()},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    checks.equal("tidelake compact", (done.returncode, done.stderr if done.returncode else ""), (0, ""))
+    refused = [line for line in log.read_text().splitlines() if any(word in line for word in REFUSALS)]
+    checks.equal("the server was refused nothing", refused[:2], [])
+
+
 def is_denied(work):
     """Whether the platform refuses."""
     try:
@@ -240,9 +279,10 @@ def objects_are_guarded(checks, outputs, keys, admin):
     own = {part: f"{prefix}/{part}/probe" for part in parts}
     beside = (f"{prefix}-2/meta/probe", "elsewhere/meta/probe", "probe")
     store = admin.client("s3")
-    puts = {name: {"meta", "log", "idem", "clock"} for name in WRITERS} | {"compact": set(parts), "query-http": {"results"}}
-    deletes = {name: {"clock"} for name in WRITERS} | {"compact": set(parts), "query-http": set()}
-    for name in FUNCTIONS:
+    all_parts = {name: set(parts) for name in ("compact", TASK)}
+    puts = {name: {"meta", "log", "idem", "clock"} for name in WRITERS} | all_parts | {"query-http": {"results"}}
+    deletes = {name: {"clock"} for name in WRITERS} | all_parts | {"query-http": set()}
+    for name in (*FUNCTIONS, TASK):
         s3 = keys[name].client("s3")
 
         def refused(what, expected, work):
@@ -318,13 +358,18 @@ def main(zips, outputs_file, directory):
     with open(outputs_file) as file:
         outputs = {name: output["value"] for name, output in json.load(file).items()}
     policies = {name: outputs["policies"][name] for name in FUNCTIONS}
+    statements = [s for s in json.loads(policies["compact"])["Statement"] if s["Sid"] in TASK_STATEMENTS]
+    checks.equal("statements of a task's role", [s["Sid"] for s in statements], list(TASK_STATEMENTS))
     until_it_answers()
     anybody = Keys("test", "test")
     for bucket in (outputs["bucket"], OTHER_BUCKET):
         anybody.client("s3").create_bucket(Bucket=bucket)
-    keys, admin = roles(policies)
+    task = json.dumps({"Version": "2012-10-17", "Statement": statements})
+    keys, admin = roles({**policies, TASK: task})
     with checks.part("functions work with their roles' keys"):
         functions_work(checks, zips, directory, outputs, keys)
+    with checks.part("a server works with its role's keys"):
+        tasks_work(checks, directory, outputs, keys)
     with checks.part("objects are guarded"):
         objects_are_guarded(checks, outputs, keys, admin)
     with checks.part("queues, secrets, logs and functions are guarded"):

@@ -4,7 +4,6 @@ import base64
 import gzip
 import json
 import time
-import uuid
 
 import oracle
 from background import Background
@@ -27,12 +26,6 @@ def entry(number, body, attributes):
 
 def send(deployment, entries):
     """Sends up to ten messages; their ids, once all are accepted."""
-    if deployment.queue_url.endswith(".fifo"):
-        # Equal bodies are messages of their own; what stands in the way of one group is in no other's.
-        entries = [
-            {**given, "MessageGroupId": f"group-{int(given['Id']) % 4}", "MessageDeduplicationId": str(uuid.uuid4())}
-            for given in entries
-        ]
     reply = deployment.aws("sqs").send_message_batch(QueueUrl=deployment.queue_url, Entries=entries)
     if reply.get("Failed"):
         raise RuntimeError(f"the queue did not take all: {reply['Failed']}")

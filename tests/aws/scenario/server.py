@@ -9,13 +9,14 @@ from deployment import Url
 
 
 @contextlib.contextmanager
-def server(store):
-    """A server on a free port of the loopback address, as a Url; stopped afterwards."""
+def server(store, variables=None, log=subprocess.DEVNULL):
+    """A server on a free port of the loopback address, as a Url; stopped afterwards. `variables` go over those of this process."""
     process = subprocess.Popen(
         [os.environ["TIDELAKE_BIN"], "serve", "--store", store, "--listen", "127.0.0.1:0"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=log,
+        env={**os.environ, **(variables or {})},
         text=True,
     )
     try:

@@ -1,7 +1,10 @@
-//! How often a query asks the store, and how often one request waits for another.
+//! How often a query asks the store, how often one request waits for another, and when the last one begins.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
     time::{Duration, Instant},
 };
 
@@ -12,9 +15,11 @@ use tidelake_format::{
     store::faults::{Fault, round_trips},
 };
 
-use super::{World, batches, lines};
+use super::{World, batches, batches_in, lines, session};
 use crate::{
+    Kind,
     engine::{Engine, EngineConfig},
+    session::Session,
     writer::ReadOnlyWriter,
 };
 
@@ -67,4 +72,62 @@ async fn a_cold_query_over_a_thousand_segments_takes_four_round_trips_before_its
     batches(&engine, "select g, avg(b), count(*) from t where s = 'x' group by g").await.unwrap();
     let warm = requests.lock();
     assert!(warm.iter().all(|(_, key)| is_data(key)), "{warm:?}");
+}
+
+/// The ways in which a query stops before its end.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Stop {
+    ClientGoes,
+    Killed,
+    Deadline,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_query_that_stops_asks_the_store_for_nothing_more_after_100_ms() {
+    const FILES: usize = 60;
+    let (mut world, mut rng) = (World::regular().await, StdRng::seed_from_u64(7));
+    for _ in 0..FILES {
+        world.file(&mut rng).await;
+    }
+    let asked = Arc::new(AtomicUsize::new(0));
+    let seen = asked.clone();
+    let late = world.root.store().with_faults(move |request| {
+        seen.fetch_add(1, SeqCst);
+        if request.key.ends_with(".parquet") { Fault::Late(Duration::from_millis(50)) } else { Fault::None }
+    });
+    let fresh = async |timeout| {
+        let snapshots = Arc::new(SnapshotReader::open(late.clone(), SnapshotOptions::default()).await.unwrap());
+        let config = EngineConfig { timeout, ..EngineConfig::default() };
+        Engine::new(snapshots.root().clone(), snapshots, Arc::new(ReadOnlyWriter), config)
+    };
+    let (long, sql) = (Duration::from_secs(60), "select * from t");
+    let engine = fresh(long).await;
+    asked.store(0, SeqCst);
+    let began = Instant::now();
+    batches(&engine, sql).await.unwrap();
+    let (all, took) = (asked.load(SeqCst), began.elapsed());
+
+    for stop in [Stop::ClientGoes, Stop::Killed, Stop::Deadline] {
+        let engine = fresh(if stop == Stop::Deadline { took / 4 } else { long }).await;
+        asked.store(0, SeqCst);
+        let session = Session { query_id: Some(engine.query_id()), ..session() };
+        let (of, named) = (engine.clone(), session.clone());
+        let running = tokio::spawn(async move { batches_in(&of, &named, sql).await });
+        if stop != Stop::Deadline {
+            tokio::time::sleep(took / 4).await;
+        }
+        match stop {
+            Stop::ClientGoes => running.abort(),
+            Stop::Killed => {
+                let kill = format!("kill query '{}'", session.query_id.as_deref().unwrap());
+                engine.query(&session, &kill).await.unwrap();
+            }
+            Stop::Deadline => assert_eq!(running.await.unwrap().unwrap_err().kind(), Kind::Unavailable),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let then = asked.load(SeqCst);
+        assert!((1..all).contains(&then), "{stop:?}: {then} requests of {all} before it stopped");
+        tokio::time::sleep(took).await;
+        assert_eq!(asked.load(SeqCst), then, "{stop:?}");
+    }
 }

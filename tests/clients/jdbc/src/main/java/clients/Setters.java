@@ -61,6 +61,7 @@ final class Setters {
       integers();
       numbers();
       rest();
+      days();
       nulls();
       refusedByTheDriver();
     } finally {
@@ -185,6 +186,27 @@ final class Setters {
     });
   }
 
+  private void days() {
+    String days = "(values (date '2020-02-29'), (date '1969-12-31')) as days (v)";
+    String times = "(values (time '12:34:56'), (time '00:00:01.002')) as times (v)";
+    steps.step("prepared: setDate, against a DATE", () -> {
+      for (String text : List.of("2020-02-29", "1969-12-31")) {
+        java.sql.Date day = java.sql.Date.valueOf(text);
+        Calendar utc = Calendar.getInstance(TimeZone.getTimeZone("UTC"));
+        for (Set set : List.<Set>of((s, i) -> s.setDate(i, day), (s, i) -> s.setDate(i, day, utc), (s, i) -> s.setObject(i, day))) {
+          equal(List.of(day), query(connection, "select v from " + days + " where v = ?", set), text);
+        }
+      }
+    });
+    steps.step("prepared: setTime, against a TIME", () -> {
+      java.sql.Time noon = java.sql.Time.valueOf("12:34:56");
+      for (Set set : List.<Set>of((s, i) -> s.setTime(i, noon), (s, i) -> s.setObject(i, noon))) {
+        equal(List.of(noon), query(connection, "select v from " + times + " where v >= ?", set), "the later one");
+      }
+      equal(List.of(2L), query(connection, "select count(*) from " + times + " where v >= ?", (s, i) -> s.setTime(i, new java.sql.Time(1002))), "both");
+    });
+  }
+
   private void nulls() {
     steps.step("prepared: nulls by every setter, into every column and against it", () -> {
       List<Set> sets = List.of((s, i) -> s.setNull(i, Types.NULL), (s, i) -> s.setNull(i, Types.INTEGER), (s, i) -> s.setNull(i, Types.VARCHAR),
@@ -244,10 +266,10 @@ final class Setters {
         () -> nowhere((s, i) -> s.setBinaryStream(i, new ByteArrayInputStream(new byte[] {1}))));
   }
 
-  private static void query(Connection connection, String sql, Set set) throws Exception {
+  private static List<Object> query(Connection connection, String sql, Set set) throws Exception {
     try (PreparedStatement statement = connection.prepareStatement(sql)) {
       set.on(statement, 1);
-      Target.column(statement.executeQuery(), 1);
+      return Target.column(statement.executeQuery(), 1);
     }
   }
 
