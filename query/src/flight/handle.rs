@@ -225,7 +225,7 @@ mod tests {
         let values = (0..400_000).map(|i| format!("({}, {})", 1_700_000_000_000_i64 + i, i % 1_000));
         let sql = format!("insert into d values {}", values.collect::<Vec<_>>().join(" "));
         let encoded = Handle::new([3; 16], &sql, &Session::default()).encode();
-        assert!(sql.len() > 8 << 20 && encoded.len() < 4 << 20, "{} of {}", encoded.len(), sql.len());
+        assert!(sql.len() > 8_000_000 && encoded.len() < 4 << 20, "{} of {}", encoded.len(), sql.len());
         let mut handle = Handle::decode(&encoded).unwrap();
         assert_eq!(handle.sql().unwrap(), sql);
         handle.packed = b"none of ours".to_vec();

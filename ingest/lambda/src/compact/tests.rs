@@ -154,6 +154,7 @@ async fn an_invocation_that_leaves_something_asks_for_the_next_one_which_goes_on
     let done = function.compact(event, &context(30_000)).await.unwrap();
     assert_eq!((done.segments, done.has_more, filed(&store).await.1), (3, false, 3));
     // The last one of a row leaves the rest to the schedule.
+    segments(&store, 2).await;
     let last = json!({"task": "full", "turn": MOST_TURNS});
     assert!(function.compact(last, &context(0)).await.unwrap().has_more);
     let asked = tokio::time::timeout(Duration::from_millis(300), platform.accept()).await;
