@@ -2,6 +2,7 @@
 
 mod chaos;
 mod w1;
+mod warm;
 
 use std::{net::UdpSocket, time::Duration};
 

@@ -59,6 +59,8 @@ async fn serve() -> Result<(), lambda_runtime::Error> {
         // The platform gives an environment one request at a time.
         concurrency: 2,
         waiting: 8,
+        // Sorts spill as a server's do: DataFusion's own fail where little memory is left to merge what was spilled.
+        sort_threads: Some(tokio::runtime::Handle::current()),
         ..EngineConfig::default()
     };
     let options = SnapshotOptions {
