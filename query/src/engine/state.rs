@@ -17,7 +17,7 @@ use super::{CATALOG, EngineConfig};
 use crate::{
     dialect::CurrentCatalog,
     functions,
-    optimize::{AggregateLevels, AnswerFromLevels, DivideGroups, SortOnThreads, YieldInJoins},
+    optimize::{AggregateLevels, AnswerFromLevels, DivideGroups, SortOnThreads, YieldWithinBatches},
     session::{Levels, Session},
     system::System,
     table::{Databases, View},
@@ -45,7 +45,7 @@ pub(super) fn base(config: &EngineConfig) -> SessionState {
     let after = rules.iter().position(|r| r.name() == "aggregate_statistics").map_or(0, |at| at + 1);
     rules.insert(after, Arc::new(AnswerFromLevels));
     rules.push(Arc::new(DivideGroups::new(config.memory_bytes)));
-    rules.push(Arc::new(YieldInJoins));
+    rules.push(Arc::new(YieldWithinBatches));
     rules.extend(config.sort_threads.clone().map(|threads| Arc::new(SortOnThreads::new(threads)) as _));
     let builder = SessionStateBuilder::new_with_default_features()
         .with_config(SessionConfig::from(options))

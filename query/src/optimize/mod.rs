@@ -9,7 +9,7 @@
 //!    run, not per row, and nothing is hashed per row.
 //!
 //! What the rule does not understand stays as DataFusion planned it. [`shape`] reads the plan, [`levels`] divides the
-//! chunks, [`yielding`] keeps joins stoppable, [`divided`] does so with aggregations that spill,
+//! chunks, [`yielding`] keeps joins and functions stoppable, [`divided`] does so with aggregations that spill,
 //! [`sorts`] with what sorts start, [`rolled`] takes buckets of rollups, [`cells`] holds the aggregates of
 //! groups, each column's in [`mod@column`], [`codes`] adds up what is stored as codes, [`leaf`] is the plan node,
 //! [`rescan`] puts another scan under a plan.
@@ -42,7 +42,7 @@ use datafusion::{
 };
 
 use self::shape::Shape;
-pub(crate) use self::{divided::DivideGroups, sorts::SortOnThreads, yielding::YieldInJoins};
+pub(crate) use self::{divided::DivideGroups, sorts::SortOnThreads, yielding::YieldWithinBatches};
 pub(crate) use self::{leaf::SeriesAggregate, rescan::with_scan};
 use crate::session::Levels;
 

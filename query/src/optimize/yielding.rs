@@ -1,5 +1,5 @@
-//! Lets queries be stopped inside joins: they can put out for hours what took a moment to read, or put out nothing for as
-//! long.
+//! Lets queries be stopped within what one batch takes: joins can put out for hours what took a moment to read, or put out
+//! nothing for as long, and functions of 8192 rows at once, regular expressions say, can take a tenth of a second.
 //!
 //! DataFusion gives way to other work, and so to deadlines and cancellation, where a plan reads. A join or an unnest
 //! whose inputs are in memory reads nothing, and what consumes it loops; a join whose condition keeps nothing does not
@@ -8,23 +8,37 @@
 use std::{
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
-    time::Instant,
+    task::{Context, Poll},
+    thread::{self, ThreadId},
+    time::{Duration, Instant},
 };
 
-use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use arrow::{
+    array::{RecordBatch, UInt32Array},
+    compute::take_record_batch,
+    datatypes::SchemaRef,
+};
+use cpu_time::ThreadTime;
 use datafusion::{
     common::{
-        Result,
+        DataFusionError, Result,
         config::ConfigOptions,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext},
+    logical_expr::Operator,
+    physical_expr::{
+        PhysicalExpr, ScalarFunctionExpr,
+        expressions::{BinaryExpr, LikeExpr},
+    },
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
         ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions,
+        aggregates::AggregateExec,
         coop::CooperativeExec,
+        filter::FilterExec,
         joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec},
+        projection::ProjectionExec,
         unnest::UnnestExec,
     },
 };
@@ -33,10 +47,17 @@ use futures::{Stream, StreamExt};
 use super::passing::passes;
 use crate::pace::SLICE;
 
+/// Of a join, how many rows of one side are held against the other at first, and at least.
+const PROBED: Rows = Rows { first: 1, least: 1 };
+
+/// Of what calls functions, as long as they are cheap all of a batch after its second slice. Of fewer rows than the least, the
+/// cost of a batch itself would show.
+const COMPUTED: Rows = Rows { first: 1_024, least: 256 };
+
 /// Makes every operator whose output can be many times its input give way between batches, and within what one batch of its
-/// input takes.
+/// input takes; the latter also where functions are called.
 #[derive(Debug)]
-pub(crate) struct YieldInJoins;
+pub(crate) struct YieldWithinBatches;
 
 fn multiplies(plan: &dyn ExecutionPlan) -> bool {
     plan.downcast_ref::<CrossJoinExec>().is_some()
@@ -51,24 +72,55 @@ fn probes(plan: &dyn ExecutionPlan) -> bool {
     plan.downcast_ref::<NestedLoopJoinExec>().is_some() || plan.downcast_ref::<HashJoinExec>().is_some()
 }
 
-impl PhysicalOptimizerRule for YieldInJoins {
+/// Whether it computes of each batch of its input what can take long.
+fn computes(plan: &dyn ExecutionPlan) -> Result<bool> {
+    let evaluates = plan.downcast_ref::<ProjectionExec>().is_some()
+        || plan.downcast_ref::<FilterExec>().is_some()
+        || plan.downcast_ref::<AggregateExec>().is_some();
+    let mut found = false;
+    if evaluates {
+        plan.apply_expressions(&mut |expression| {
+            expression.apply(|part| {
+                found |= is_long(part.as_ref());
+                Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+            })
+        })?;
+    }
+    Ok(found)
+}
+
+fn is_long(expression: &dyn PhysicalExpr) -> bool {
+    use Operator::{RegexIMatch, RegexMatch, RegexNotIMatch, RegexNotMatch};
+    let matches =
+        |binary: &BinaryExpr| matches!(binary.op(), RegexMatch | RegexIMatch | RegexNotMatch | RegexNotIMatch);
+    expression.downcast_ref::<ScalarFunctionExpr>().is_some()
+        || expression.downcast_ref::<LikeExpr>().is_some()
+        || expression.downcast_ref::<BinaryExpr>().is_some_and(matches)
+}
+
+/// With one of its inputs in slices.
+fn with_sliced(plan: Arc<dyn ExecutionPlan>, input: usize, rows: Rows) -> Result<Arc<dyn ExecutionPlan>> {
+    let mut inputs: Vec<_> = plan.children().into_iter().cloned().collect();
+    if let Some(input) = inputs.get_mut(input) {
+        *input = Arc::new(Sliced { input: input.clone(), rows });
+    }
+    plan.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+}
+
+impl PhysicalOptimizerRule for YieldWithinBatches {
     fn name(&self) -> &str {
-        "yield_in_joins"
+        "yield_within_batches"
     }
 
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let wrap = |plan: Arc<dyn ExecutionPlan>| {
+            if computes(plan.as_ref())? {
+                return with_sliced(plan, 0, COMPUTED).map(Transformed::yes);
+            }
             if !multiplies(plan.as_ref()) {
                 return Ok(Transformed::no(plan));
             }
-            let mut plan = plan;
-            if probes(plan.as_ref()) {
-                let mut inputs: Vec<_> = plan.children().into_iter().cloned().collect();
-                if let Some(probe) = inputs.get_mut(1) {
-                    *probe = Arc::new(Sliced { input: probe.clone() });
-                }
-                plan = plan.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))?;
-            }
+            let plan = if probes(plan.as_ref()) { with_sliced(plan, 1, PROBED)? } else { plan };
             Ok(Transformed::yes(Arc::new(CooperativeExec::new(plan)) as _))
         };
         plan.transform_up(wrap).data()
@@ -79,10 +131,18 @@ impl PhysicalOptimizerRule for YieldInJoins {
     }
 }
 
-/// The input of a join in slices that take about [`SLICE`] each.
+/// How long slices are.
+#[derive(Debug, Clone, Copy)]
+struct Rows {
+    first: usize,
+    least: usize,
+}
+
+/// The input of an operator in slices of which each takes it about [`SLICE`].
 #[derive(Debug, Clone)]
 struct Sliced {
     input: Arc<dyn ExecutionPlan>,
+    rows: Rows,
 }
 
 passes!(Sliced);
@@ -90,52 +150,96 @@ passes!(Sliced);
 impl Sliced {
     fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;
-        Ok(Box::pin(Slices { input, rest: None, rows: 1, given: None, yielded: Instant::now() }))
+        Ok(Box::pin(Slices {
+            input,
+            rest: None,
+            rows: self.rows.first,
+            least: self.rows.least,
+            given: None,
+            since: None,
+        }))
     }
 }
 
-/// Slices of batches: as many rows as were held against the other side in the time that one may take, from one row on.
+/// Slices of batches: as many rows as went through what reads them in the time that one may take.
 struct Slices {
     input: SendableRecordBatchStream,
     rest: Option<RecordBatch>,
     rows: usize,
-    /// When the last slice was given.
-    given: Option<Instant>,
-    yielded: Instant,
+    least: usize,
+    /// When the last slice was given, of how many rows.
+    given: Option<(Computed, usize)>,
+    /// When its task had its turn.
+    since: Option<Instant>,
+}
+
+/// What a thread has computed: that its task waits, for a client say, is no reason for shorter slices.
+struct Computed {
+    thread: ThreadId,
+    time: Duration,
+}
+
+impl Computed {
+    fn now() -> Self {
+        Self { thread: thread::current().id(), time: ThreadTime::now().as_duration() }
+    }
+
+    /// Nothing when the task went to another thread meanwhile.
+    fn elapsed(&self) -> Option<Duration> {
+        let now = Self::now();
+        (now.thread == self.thread).then(|| now.time.saturating_sub(self.time))
+    }
+}
+
+impl Slices {
+    /// As many rows as would have taken one turn.
+    fn learn(&mut self, took: Duration, rows: usize) {
+        if took > SLICE {
+            let fit = rows as f64 * SLICE.div_duration_f64(took);
+            self.rows = (fit as usize).max(self.least);
+        } else if took < SLICE / 4 {
+            self.rows = self.rows.saturating_mul(4);
+        }
+    }
+}
+
+/// A slice counts as all of the memory that it is part of where an operator holds it; a copy does not.
+fn copy(slice: &RecordBatch) -> Result<RecordBatch> {
+    let rows = u32::try_from(slice.num_rows()).map_err(|e| DataFusionError::External(e.into()))?;
+    Ok(take_record_batch(slice, &UInt32Array::from_iter_values(0..rows))?)
 }
 
 impl Stream for Slices {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let now = Instant::now();
-        if let Some(given) = self.given.take() {
-            let took = now.saturating_duration_since(given);
-            if took > SLICE {
-                self.rows = (self.rows / 2).max(1);
-            } else if took < SLICE / 4 {
-                self.rows = self.rows.saturating_mul(4);
-            }
+        if let Some((given, rows)) = self.given.take()
+            && let Some(took) = given.elapsed()
+        {
+            self.learn(took, rows);
         }
-        if now.saturating_duration_since(self.yielded) > SLICE {
-            self.yielded = now;
+        let now = Instant::now();
+        if now.saturating_duration_since(*self.since.get_or_insert(now)) > SLICE {
+            self.since = None;
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let batch = match self.rest.take() {
-            Some(batch) => batch,
-            None => match ready!(self.input.poll_next_unpin(cx)) {
-                Some(Ok(batch)) => batch,
-                other => return Poll::Ready(other),
+        let (batch, is_part) = match self.rest.take() {
+            Some(rest) => (rest, true),
+            None => match self.input.poll_next_unpin(cx) {
+                Poll::Ready(Some(Ok(batch))) => (batch, false),
+                Poll::Pending => {
+                    self.since = None;
+                    return Poll::Pending;
+                }
+                other => return other,
             },
         };
-        let slice = if batch.num_rows() > self.rows {
-            self.rest = Some(batch.slice(self.rows, batch.num_rows() - self.rows));
-            batch.slice(0, self.rows)
-        } else {
-            batch
-        };
-        self.given = Some(Instant::now());
+        let rows = batch.num_rows().min(self.rows);
+        let left = batch.num_rows() - rows;
+        self.rest = (left > 0).then(|| batch.slice(rows, left));
+        let slice = if is_part || left > 0 { copy(&batch.slice(0, rows))? } else { batch };
+        self.given = Some((Computed::now(), rows));
         Poll::Ready(Some(Ok(slice)))
     }
 }
@@ -143,5 +247,108 @@ impl Stream for Slices {
 impl RecordBatchStream for Slices {
     fn schema(&self) -> SchemaRef {
         self.input.schema()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::{array::Int64Array, compute::concat_batches};
+    use datafusion::{
+        execution::SessionStateBuilder, physical_plan::stream::RecordBatchStreamAdapter, prelude::SessionContext,
+    };
+    use futures::{future, stream};
+
+    use super::*;
+
+    const BATCH: i64 = 8_192;
+
+    fn batches(count: i64) -> Vec<RecordBatch> {
+        let batch = |n| {
+            let rows = Int64Array::from_iter_values(n * BATCH..(n + 1) * BATCH);
+            RecordBatch::try_from_iter([("n", Arc::new(rows) as _)]).unwrap()
+        };
+        (0..count).map(batch).collect()
+    }
+
+    /// The slices of `count` batches, what reads them doing `read` with each, and how often the task gave way.
+    async fn slices(count: i64, rows: Rows, read: impl Fn(&RecordBatch)) -> (Vec<RecordBatch>, usize) {
+        let whole = batches(count);
+        let schema = whole[0].schema();
+        let input = stream::iter(whole.clone().into_iter().map(Ok));
+        let input = Box::pin(RecordBatchStreamAdapter::new(schema.clone(), input));
+        let mut slices = Slices { input, rest: None, rows: rows.first, least: rows.least, given: None, since: None };
+        let (mut got, mut gave_way) = (Vec::new(), 0);
+        future::poll_fn(|cx| {
+            loop {
+                match slices.poll_next_unpin(cx) {
+                    Poll::Ready(Some(slice)) => {
+                        let slice = slice.unwrap();
+                        read(&slice);
+                        got.push(slice);
+                    }
+                    Poll::Ready(None) => return Poll::Ready(()),
+                    Poll::Pending => {
+                        gave_way += 1;
+                        return Poll::Pending;
+                    }
+                }
+            }
+        })
+        .await;
+        assert_eq!(concat_batches(&schema, &got).unwrap(), concat_batches(&schema, &whole).unwrap());
+        (got, gave_way)
+    }
+
+    fn compute(time: Duration) {
+        let began = ThreadTime::now();
+        while began.elapsed() < time {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[tokio::test]
+    async fn slices_are_as_long_as_one_turn_allows_and_hold_no_more_memory_than_their_rows() {
+        // A turn is 1000 rows.
+        let (slices, gave_way) = slices(4, COMPUTED, |slice| compute(SLICE * slice.num_rows() as u32 / 1_000)).await;
+        let longest = slices.iter().skip(1).map(RecordBatch::num_rows).max().unwrap();
+        assert!((COMPUTED.least..2_000).contains(&longest), "{longest} rows");
+        assert!(gave_way >= slices.len() / 4, "{gave_way} times in {} slices", slices.len());
+        for slice in slices.iter().filter(|slice| slice.num_rows() < 2_000) {
+            assert!(slice.get_array_memory_size() < 4_000 * size_of::<i64>(), "{}", slice.get_array_memory_size());
+        }
+    }
+
+    #[tokio::test]
+    async fn no_slice_is_shorter_than_the_least() {
+        let (slices, _) = slices(2, COMPUTED, |slice| compute(SLICE * slice.num_rows() as u32 / 100)).await;
+        let short = slices.iter().filter(|slice| slice.num_rows() < COMPUTED.least);
+        assert!(short.count() <= 2, "but for the end of a batch");
+    }
+
+    #[tokio::test]
+    async fn who_waits_gets_whole_batches() {
+        let (slices, _) = slices(6, COMPUTED, |_| thread::sleep(SLICE * 2)).await;
+        assert_eq!(slices.last().unwrap().num_rows(), BATCH as usize);
+        assert!(slices.len() <= 6 + 3, "{} slices", slices.len());
+    }
+
+    #[tokio::test]
+    async fn what_calls_functions_reads_slices_and_what_does_not_whole_batches() {
+        let state =
+            SessionStateBuilder::new_with_default_features().with_physical_optimizer_rule(Arc::new(YieldWithinBatches));
+        let context = SessionContext::new_with_state(state.build());
+        context.register_batch("t", batches(1).remove(0)).unwrap();
+        for (sql, sliced) in [
+            ("select n + 1 from t where n % 2 = 0", false),
+            ("select sum(n) from t group by n % 7", false),
+            ("select md5(cast(n as varchar)) from t", true),
+            ("select count(*) from t where cast(n as varchar) ~ '7'", true),
+            ("select count(*) from t where cast(n as varchar) like '%7%8%'", true),
+            ("select sum(length(cast(n as varchar))) from t", true),
+        ] {
+            let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+            let shown = datafusion::physical_plan::displayable(plan.as_ref()).indent(false).to_string();
+            assert_eq!(shown.contains("Sliced"), sliced, "{sql}\n{shown}");
+        }
     }
 }
