@@ -9,7 +9,7 @@ use std::{
 use futures::{Stream, StreamExt};
 
 /// How long a query computes before others have their turn; a kill waits about as long.
-pub(crate) const SLICE: Duration = Duration::from_millis(10);
+pub(crate) const SLICE: Duration = Duration::from_millis(5);
 
 /// Batches that a plan reads, between which it gives way when it has computed for [`SLICE`]: DataFusion gives way after a
 /// number of them, whatever is computed of each.

@@ -23,7 +23,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// After so many tasks a thread looks whether the network has something for it: between them a query may compute for some
 /// milliseconds each.
-const TASKS_A_LOOK: u32 = 5;
+const TASKS_A_LOOK: u32 = 3;
 /// How long a thread for blocking work waits for more of it: what it keeps of freed memory goes with it.
 const IDLE_THREAD: Duration = Duration::from_secs(1);
 

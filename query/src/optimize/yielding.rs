@@ -192,12 +192,12 @@ impl Computed {
 }
 
 impl Slices {
-    /// As many rows as would have taken one turn.
+    /// As many rows as would have taken one turn. What was left of a batch says nothing of longer slices.
     fn learn(&mut self, took: Duration, rows: usize) {
         if took > SLICE {
             let fit = rows as f64 * SLICE.div_duration_f64(took);
             self.rows = (fit as usize).max(self.least);
-        } else if took < SLICE / 4 {
+        } else if took < SLICE / 4 && rows >= self.rows {
             self.rows = self.rows.saturating_mul(4);
         }
     }
