@@ -1,5 +1,7 @@
 //! Users, rights and tokens, as TDengine and InfluxDB write them.
 
+use std::fmt::{Display, Formatter, Result as Written};
+
 use tidelake_format::{
     Error, Result,
     access::{Limits, Privileges, Secret},
@@ -10,6 +12,89 @@ use super::{
     lexer::Cursor,
     statement::{AccessStatement, Granted, On, Statement, UserChange, unsupported},
 };
+
+/// As SQL that reads as the same statement, but for its password.
+impl Display for AccessStatement {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Written {
+        match self {
+            AccessStatement::CreateUser { name, if_not_exists, password, admin } => {
+                let if_not_exists = if *if_not_exists { "IF NOT EXISTS " } else { "" };
+                write!(f, "CREATE USER {if_not_exists}{}", Name(name))?;
+                f.write_str(if password.is_some() { " PASSWORD '***'" } else { "" })?;
+                f.write_str(if *admin { " ADMIN" } else { "" })
+            }
+            AccessStatement::AlterUser { name, change } => write!(f, "ALTER USER {} {change}", Name(name)),
+            AccessStatement::DropUser { name, if_exists } => {
+                write!(f, "DROP USER {}{}", if *if_exists { "IF EXISTS " } else { "" }, Name(name))
+            }
+            AccessStatement::Grant { granted, user } => write!(f, "GRANT {granted} TO {}", Name(user)),
+            AccessStatement::Revoke { granted, user } => write!(f, "REVOKE {granted} FROM {}", Name(user)),
+            AccessStatement::CreateToken { name, owner, grants, expires_ms } => {
+                write!(f, "CREATE TOKEN {}", Name(name))?;
+                if let Some(owner) = owner {
+                    write!(f, " FOR {}", Name(owner))?;
+                }
+                for (n, (privileges, on)) in grants.iter().flatten().enumerate() {
+                    write!(f, "{} {privileges} ON {on}", if n == 0 { " WITH" } else { "," })?;
+                }
+                expires_ms.map_or(Ok(()), |length| write!(f, " EXPIRES IN {}s", length / 1_000))
+            }
+            AccessStatement::DropToken { name, owner, if_exists } => {
+                write!(f, "DROP TOKEN {}{}", if *if_exists { "IF EXISTS " } else { "" }, Name(name))?;
+                owner.as_ref().map_or(Ok(()), |owner| write!(f, " FOR {}", Name(owner)))
+            }
+        }
+    }
+}
+
+impl Display for UserChange {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Written {
+        match self {
+            UserChange::Password(_) => f.write_str("PASSWORD '***'"),
+            UserChange::Enabled(enabled) => write!(f, "ENABLE {}", u8::from(*enabled)),
+            UserChange::Admin(admin) => write!(f, "ADMIN {}", u8::from(*admin)),
+            UserChange::Limits(Limits { queries, memory, time_ms }) => {
+                let queries = queries.map(|count| format!("QUERIES {count}"));
+                let memory = memory.map(|bytes| format!("MEMORY {bytes}"));
+                let time = time_ms.map(|time| format!("TIME {}s", time / 1_000));
+                let limits: Vec<_> = [queries, memory, time].into_iter().flatten().collect();
+                write!(f, "LIMIT {}", limits.join(", "))
+            }
+        }
+    }
+}
+
+impl Display for Granted {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Written {
+        match self {
+            Granted::Admin => f.write_str("ADMIN"),
+            Granted::On(privileges, on) => write!(f, "{privileges} ON {on}"),
+        }
+    }
+}
+
+impl Display for On {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Written {
+        match self {
+            On::Everywhere => f.write_str("*.*"),
+            On::Database(name) => write!(f, "{}.*", Name(name)),
+        }
+    }
+}
+
+/// As it is where it reads as the same name, in backticks otherwise.
+struct Name<'a>(&'a str);
+
+impl Display for Name<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Written {
+        let is_word = self.0.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+            && self.0.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        if is_word && !self.0.eq_ignore_ascii_case("if") {
+            return f.write_str(self.0);
+        }
+        write!(f, "`{}`", self.0.replace('`', "``"))
+    }
+}
 
 /// Reads what follows CREATE USER.
 pub(super) fn create_user<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod ddl;
 mod parameters;
 mod quotes;

@@ -64,7 +64,7 @@ impl Ingest {
         let is_audited = !matches!(statement, Statement::Insert(_) | Statement::Use(_) | Statement::Query);
         // As it was understood, without the passwords in it: in a text they may stand anywhere.
         let access = match &statement {
-            Statement::Access(access) => Some(format!("{access:?}")),
+            Statement::Access(access) => Some(access.to_string()),
             _ => None,
         };
         let done = match self.mark_of(statement_digest(database, sql, parameters)) {
