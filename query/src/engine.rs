@@ -80,9 +80,10 @@ struct Inner {
 
 /// The place of a statement among those that run.
 struct Place {
+    /// Above the permit, so that nobody sees it run beside the one that is let in after it.
+    underway: Underway,
     /// None while its client takes nothing: then others have their turn.
     permit: Option<Permit>,
-    underway: Underway,
 }
 
 impl Engine {
@@ -189,7 +190,7 @@ impl Engine {
         let permit = underway.unless_killed(self.permit(session, &statement.sql)).await?;
         underway.runs();
         let snapshot = underway.unless_killed(self.snapshot(session)).await?;
-        let place = Place { permit: Some(permit), underway };
+        let place = Place { underway, permit: Some(permit) };
         if snapshot.catalog.version == statement.version && session.principal == statement.principal {
             return self.execute(session, snapshot, statement, parameters, place).await;
         }
@@ -220,7 +221,7 @@ impl Engine {
         let snapshot = underway.unless_killed(self.snapshot(session)).await?;
         let prepared = underway.unless_killed(self.plan(session, sql, text, &snapshot)).await?;
         let outcome =
-            self.execute(session, snapshot, &prepared, None, Place { permit: Some(permit), underway }).await?;
+            self.execute(session, snapshot, &prepared, None, Place { underway, permit: Some(permit) }).await?;
         Ok((prepared, outcome))
     }
 

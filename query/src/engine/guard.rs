@@ -295,8 +295,8 @@ impl Stalled {
                 return;
             }
             let Some((_, place)) = &mut locked.running else { return };
-            place.permit = None;
             place.underway.stalls();
+            place.permit = None;
             let mut still = self.0.lock();
             still.next += 1;
             let number = still.next;

@@ -231,6 +231,10 @@ async fn the_queries_of_a_user_take_no_more_than_the_users_limits() {
     let reply = node.sql(bob, LARGE).await;
     assert!(reply.status != 200 && reply.body.contains("bob") && reply.body.contains("4194304"), "{reply:?}");
     assert_eq!(node.rows(ADA, LARGE).await, [serde_json::json!([2_000_000])]);
+    // Taken away by itself; what follows would hold about as much.
+    node.rows(ADA, "alter user bob limit memory 0").await;
+    assert_eq!(node.rows(ADA, limits).await, [serde_json::json!([1, null, 2_000])]);
+    assert_eq!(node.rows(bob, LARGE).await, [serde_json::json!([2_000_000])]);
     // Time, and one at once: the other one waits, though there are places.
     let watch = async {
         let mut seen = Vec::new();
@@ -249,9 +253,7 @@ async fn the_queries_of_a_user_take_no_more_than_the_users_limits() {
     let both = ["running".to_owned(), "waiting".to_owned()];
     assert!(seen.iter().any(|states| *states == both), "{seen:?}");
     assert!(seen.iter().all(|states| states.iter().filter(|state| *state == "running").count() <= 1), "{seen:?}");
-    // Taken away one by one.
-    node.rows(ADA, "alter user bob limit memory 0").await;
-    assert_eq!(node.rows(ADA, limits).await, [serde_json::json!([1, null, 2_000])]);
-    assert_eq!(node.rows(bob, LARGE).await, [serde_json::json!([2_000_000])]);
+    node.rows(ADA, "alter user bob limit queries 0, time 0").await;
+    assert_eq!(node.rows(bob, limits).await, [serde_json::json!([null, null, null])]);
     node.server.stop();
 }

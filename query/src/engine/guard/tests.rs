@@ -56,7 +56,7 @@ impl Node {
         let permit = self.admission.enter(Who::of(&principal), timeout).await.unwrap();
         let underway = self.queries.begin(&Session { query_id: Some(name.into()), ..Session::default() }, name);
         underway.runs();
-        let place = Place { permit: Some(permit), underway };
+        let place = Place { underway, permit: Some(permit) };
         let turns = Turns { admission: self.admission.clone(), stalled: self.stalled.clone(), principal };
         let until = Until { deadline: Instant::now() + timeout, timeout };
         Guard::new(rows, schema, place, Span::none(), until, turns)
