@@ -1,7 +1,7 @@
 //! Who may do what: users, the tokens of programs, and their rights, kept in the catalog, so that every node agrees.
 //!
-//! Values here, in `user` and `rights`; `secret` makes and checks passwords and tokens; `credentials` reads what a
-//! request brings; `authenticate` is the one place that decides who it is; `admit` does that for requests of HTTP.
+//! Values here, in `user` and `rights`; `secret` makes and checks passwords and the tokens of programs, `sessions` those of
+//! sessions; `credentials` reads what a request brings; `authenticate` is the one place that decides who it is; `admit` does that for requests of HTTP.
 
 mod admit;
 mod authenticate;
@@ -10,6 +10,7 @@ mod failures;
 mod hashing;
 mod rights;
 mod secret;
+mod sessions;
 #[cfg(test)]
 mod tests;
 mod user;

@@ -12,8 +12,8 @@ use crate::{cli::StoreArgs, serve};
 /// Which root, and what to change.
 #[derive(Debug, Args)]
 pub(crate) struct AccessArgs {
-    /// CREATE USER, ALTER USER, DROP USER, GRANT, REVOKE, CREATE TOKEN or DROP TOKEN; `-` reads them from standard input, one a
-    /// line
+    /// CREATE USER, ALTER USER, DROP USER, GRANT, REVOKE, CREATE TOKEN, DROP TOKEN or ROTATE SESSIONS; `-` reads them from standard
+    /// input, one a line
     #[arg(value_name = "STATEMENT", required = true)]
     statements: Vec<Hidden>,
     #[command(flatten)]

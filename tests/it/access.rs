@@ -2,6 +2,7 @@
 
 mod rights;
 mod secrets;
+mod sessions;
 
 use std::{
     fs,

@@ -10,16 +10,22 @@ use std::{
 use parking_lot::Mutex;
 use ring::hmac;
 
-use super::{Credentials, Principal, User, Users, failures::Failures, hashing::verify_in_turn, secret};
+use super::{
+    Credentials, Principal, User, Users,
+    failures::Failures,
+    hashing::verify_in_turn,
+    secret,
+    sessions::{Claim, LASTS, Signatures, Signer},
+};
 use crate::{
     error::{Error, Kind, Result},
-    meta::{PROBE_AGE, Probe, Root},
+    meta::{Catalog, Draft, PROBE_AGE, Probe, Root},
 };
 
-/// How long a session lasts.
-const SESSION: Duration = Duration::from_secs(12 * 3_600);
 /// How long a password that was right is known without its hash being made again.
 const KNOWN: Duration = Duration::from_secs(600);
+/// Tokens of sessions whose key is not known ask the store for new keys once in this time, all of them together.
+const ASK_EVERY: Duration = Duration::from_millis(200);
 /// The most passwords that are known.
 const MOST_KNOWN: usize = 10_000;
 
@@ -39,6 +45,10 @@ struct Inner {
     key: hmac::Key,
     /// Whose a token is, by its id, and of which users that is so.
     owners: Mutex<(Arc<Users>, HashMap<String, String>)>,
+    /// What this node begins sessions with.
+    signer: tokio::sync::Mutex<Option<Signer>>,
+    signatures: Signatures,
+    begins_sessions: bool,
 }
 
 /// Who logged in.
@@ -46,14 +56,14 @@ struct Inner {
 pub struct LoggedIn {
     /// The user.
     pub principal: Principal,
-    /// What lets the same user in for [`LoggedIn::SECONDS`], on every node, until the password changes: sent like any other
-    /// token.
+    /// What lets the same user in for [`LoggedIn::SECONDS`], on every node, until the password changes or the session is ended:
+    /// sent like any other token.
     pub token: String,
 }
 
 impl LoggedIn {
     /// How long its token lets the user in.
-    pub const SECONDS: u64 = SESSION.as_secs();
+    pub const SECONDS: u64 = LASTS.as_secs();
 }
 
 impl Authenticator {
@@ -62,10 +72,23 @@ impl Authenticator {
     /// # Errors
     /// [`Kind::Unavailable`] without random bytes.
     pub fn new(root: Root) -> Result<Self> {
+        Self::build(root, true)
+    }
+
+    /// The same in a process that may only read the root: it takes sessions that others began, and begins none.
+    ///
+    /// # Errors
+    /// Those of [`Authenticator::new`].
+    pub fn read_only(root: Root) -> Result<Self> {
+        Self::build(root, false)
+    }
+
+    fn build(root: Root, begins_sessions: bool) -> Result<Self> {
         let none = |_| Error::unavailable("the system has no random bytes");
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new()).map_err(none)?;
         let (probe, failures, known) = (Probe::new(root), Failures::default(), Mutex::default());
-        Ok(Self(Arc::new(Inner { probe, failures, known, key, owners: Mutex::default() })))
+        let (owners, signer, signatures) = (Mutex::default(), tokio::sync::Mutex::default(), Signatures::default());
+        Ok(Self(Arc::new(Inner { probe, failures, known, key, owners, signer, signatures, begins_sessions })))
     }
 
     /// Who brings these credentials; `peer` is where from.
@@ -92,7 +115,8 @@ impl Authenticator {
     /// As [`Authenticator::authenticate`], with a token for what comes next.
     ///
     /// # Errors
-    /// Those of [`Authenticator::authenticate`].
+    /// Those of [`Authenticator::authenticate`]; [`Kind::Forbidden`] where this process may not write to the root, and so cannot
+    /// begin a session.
     pub async fn log_in(&self, credentials: &Credentials, peer: Option<IpAddr>) -> Result<LoggedIn> {
         let principal = self.authenticate(credentials, peer).await?;
         // What a token of a program may do is not what its user may: it stays what it is.
@@ -104,12 +128,38 @@ impl Authenticator {
         {
             return Ok(LoggedIn { principal, token: password.clone() });
         }
-        let catalog = self.0.probe.catalog(PROBE_AGE).await?;
-        let users = catalog.users();
         let name = principal.user().unwrap_or_default();
-        let user = users.get(name).ok_or_else(wrong)?;
-        let until_ms = self.now_ms() + SESSION.as_millis() as i64;
-        Ok(LoggedIn { token: users.key.session(name, user.generation, until_ms), principal })
+        Ok(LoggedIn { token: self.begin_session(name).await?, principal })
+    }
+
+    /// The token of a new session of a user.
+    async fn begin_session(&self, name: &str) -> Result<String> {
+        if !self.0.begins_sessions {
+            return Err(Error::forbidden(
+                "no session begins here, where the root is only read: send the password or a token with each \
+                                         request, or log in at a node that writes",
+            )
+            .with("user", name));
+        }
+        let mut signer = self.0.signer.lock().await;
+        let mut catalog = self.0.probe.catalog(PROBE_AGE).await?;
+        let now_ms = self.now_ms();
+        let is_ended = |signer: &Signer| signer.is_published && !catalog.users().session_keys().has(signer.id());
+        if signer.as_ref().is_none_or(|signer| !signer.signs_at(now_ms) || is_ended(signer)) {
+            *signer = Some(Signer::new(now_ms)?);
+        }
+        let signer = signer.as_mut().ok_or_else(|| Error::internal("a node has no key for sessions"))?;
+        if !signer.is_published {
+            // One that was given up on the way is published again: no session was begun with it.
+            let publish = |draft: &mut Draft| {
+                draft.users_mut().publish(signer, now_ms);
+                Ok(())
+            };
+            (_, catalog) = self.0.probe.root().commit(&[], publish).await?;
+            signer.is_published = true;
+        }
+        let user = catalog.users().get(name).ok_or_else(wrong)?;
+        Ok(signer.session(name, user.generation, now_ms))
     }
 
     fn now_ms(&self) -> i64 {
@@ -122,11 +172,13 @@ impl Authenticator {
             Credentials::Token(token) => (None, token),
             Credentials::Password { user, password } => (Some(user.as_str()), password),
         };
-        let is_token = secret::token_id(password).is_some() || secret::is_session(password);
+        // Nobody guesses a token: tries are not counted.
+        if secret::is_session(password) {
+            return self.by_session(password).await;
+        }
         let catalog = self.0.probe.catalog(PROBE_AGE).await?;
         match user {
-            // Nobody guesses a token: tries are not counted.
-            _ if is_token => self.by_token(catalog.users(), password),
+            _ if secret::token_id(password).is_some() => self.by_token(catalog.users(), password),
             Some(user) => self.by_password(catalog.users(), user, password, peer).await,
             None => Err(wrong()),
         }
@@ -143,12 +195,37 @@ impl Authenticator {
         owners.get(id).cloned()
     }
 
+    async fn by_session(&self, text: &str) -> Result<Principal> {
+        let claim = Claim::read(text).filter(|claim| claim.is_timely(self.now_ms())).ok_or_else(wrong)?;
+        let mut catalog = self.0.probe.catalog(PROBE_AGE).await?;
+        if !catalog.users().session_keys().has(claim.key) {
+            // Another node may have begun it a moment ago.
+            catalog = self.newer(tokio::time::Instant::now()).await?;
+        }
+        let users = catalog.users();
+        if !self.0.signatures.are_right(&claim, users.session_keys()) {
+            return Err(wrong());
+        }
+        let user = users.get(&claim.user).filter(|user| user.generation == claim.generation).ok_or_else(wrong)?;
+        admitted(&claim.user, user)
+    }
+
+    /// The newest version by an answer that was asked for after `start`. Whoever sends tokens that nobody made waits, and does
+    /// not make this process ask the store more often.
+    async fn newer(&self, start: tokio::time::Instant) -> Result<Arc<Catalog>> {
+        let root = self.0.probe.root();
+        let age = root.confirmed_age();
+        if age < start.elapsed() {
+            return Ok(root.catalog());
+        }
+        if !root.store().is_local() {
+            tokio::time::sleep(ASK_EVERY.saturating_sub(age)).await;
+        }
+        root.refresh().await
+    }
+
     fn by_token(&self, users: &Arc<Users>, text: &str) -> Result<Principal> {
         let now_ms = self.now_ms();
-        if let Some((name, generation)) = users.key.user_of(text, now_ms) {
-            let user = users.get(&name).filter(|user| user.generation == generation).ok_or_else(wrong)?;
-            return admitted(&name, user);
-        }
         let name = secret::token_id(text).and_then(|id| self.owner(users, id)).ok_or_else(wrong)?;
         let (user, token) = users.by_token(&name, text).ok_or_else(wrong)?;
         if token.expires_ms.is_some_and(|at| at <= now_ms) {

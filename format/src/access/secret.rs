@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | password | what a person chose | argon2id with a salt of its own |
 //! | token of a program | `tl_<id>_<secret>`, 256 random bits | SHA-256 |
-//! | token of a session | `tls_<user>.<generation>.<until>.<signature>` | nothing: HMAC-SHA-256 with the catalog's key |
+//! | token of a session | see `sessions` | a public key of Ed25519 |
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use argon2::{
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::{
-    digest, hmac,
+    digest,
     rand::{SecureRandom, SystemRandom},
 };
 use serde::{Deserialize, Serialize};
@@ -132,49 +132,5 @@ impl Digest {
 
     pub(super) fn equals(&self, other: &Self) -> bool {
         self.0.as_bytes().ct_eq(other.0.as_bytes()).into()
-    }
-}
-
-/// What the tokens of sessions are signed with: 32 random bytes in base64url.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct SigningKey(String);
-
-impl fmt::Debug for SigningKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SigningKey(…)")
-    }
-}
-
-impl SigningKey {
-    pub(super) fn random() -> Result<Self> {
-        Ok(Self(URL_SAFE_NO_PAD.encode(random::<32>()?)))
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn hmac(&self) -> hmac::Key {
-        hmac::Key::new(hmac::HMAC_SHA256, self.0.as_bytes())
-    }
-
-    /// The token of a session of a user.
-    pub(super) fn session(&self, user: &str, generation: u64, until_ms: i64) -> String {
-        let told = format!("{}.{generation}.{until_ms}", URL_SAFE_NO_PAD.encode(user));
-        let signature = URL_SAFE_NO_PAD.encode(hmac::sign(&self.hmac(), told.as_bytes()));
-        format!("{SESSION}{told}.{signature}")
-    }
-
-    /// Whose session a token is of, and of which generation, if it was signed with this key and is not over.
-    pub(super) fn user_of(&self, text: &str, now_ms: i64) -> Option<(String, u64)> {
-        let (told, signature) = text.strip_prefix(SESSION)?.rsplit_once('.')?;
-        let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-        if self.is_empty() || hmac::verify(&self.hmac(), told.as_bytes(), &signature).is_err() {
-            return None;
-        }
-        let mut parts = told.split('.');
-        let user = String::from_utf8(URL_SAFE_NO_PAD.decode(parts.next()?).ok()?).ok()?;
-        let (generation, until_ms) = (parts.next()?.parse().ok()?, parts.next()?.parse::<i64>().ok()?);
-        (now_ms < until_ms).then_some((user, generation))
     }
 }

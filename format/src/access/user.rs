@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     Limits, Privileges, Rights, Scope,
     rights::Grants,
-    secret::{self, Digest, SigningKey},
+    secret::{self, Digest},
+    sessions::{SessionKeys, Signer},
 };
 use crate::{
     error::{Error, Result},
@@ -17,8 +18,12 @@ use crate::{
 /// The section of users.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Users {
-    /// What the tokens of sessions are signed with.
-    pub(super) key: SigningKey,
+    /// Always empty. Earlier programs kept the key here that signed all sessions, and do not read the section without this member.
+    #[serde(skip_deserializing)]
+    key: String,
+    /// What checks the tokens of sessions.
+    #[serde(default, skip_serializing_if = "SessionKeys::is_empty")]
+    sessions: SessionKeys,
     users: BTreeMap<String, User>,
 }
 
@@ -180,9 +185,6 @@ impl Users {
         if self.users.contains_key(name) {
             return Err(Error::invalid("a user of this name exists").with("user", name));
         }
-        if self.users.is_empty() && self.key.is_empty() {
-            self.key = SigningKey::random()?;
-        }
         self.users.insert(name.to_owned(), user);
         Ok(())
     }
@@ -206,6 +208,28 @@ impl Users {
             return Ok(());
         }
         Err(Error::invalid("this would leave no administrator: make another one first"))
+    }
+
+    /// Ends the sessions of a user, or all of them.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`](crate::Kind::NotFound) where there is no such user.
+    pub fn end_sessions(&mut self, user: Option<&str>) -> Result<()> {
+        match user {
+            Some(user) => self.get_mut(user)?.generation += 1,
+            None => self.sessions.clear(),
+        }
+        Ok(())
+    }
+
+    /// Lets every node check the sessions that this one begins.
+    pub(super) fn publish(&mut self, signer: &Signer, now_ms: i64) {
+        self.sessions.publish(signer, now_ms);
+    }
+
+    /// The keys that check sessions.
+    pub(super) fn session_keys(&self) -> &SessionKeys {
+        &self.sessions
     }
 
     /// Forgets what was granted on a database that is gone.

@@ -88,6 +88,14 @@ impl Routes {
     pub fn new(router: Router, root: &Root) -> Result<Self> {
         Ok(Self { router, authenticator: Authenticator::new(root.clone())? })
     }
+
+    /// The same for a function that may only read the root: nobody begins a session there.
+    ///
+    /// # Errors
+    /// Those of [`Routes::new`].
+    pub fn read_only(router: Router, root: &Root) -> Result<Self> {
+        Ok(Self { router, authenticator: Authenticator::read_only(root.clone())? })
+    }
 }
 
 /// A function that answers HTTP.

@@ -88,7 +88,7 @@ async fn serve() -> Result<(), lambda_runtime::Error> {
             let snapshots = Arc::new(SnapshotReader::open(store, options).await?);
             let root = snapshots.root().clone();
             let engine = Engine::new(root.clone(), snapshots, Arc::new(ReadOnlyWriter), engine);
-            Routes::new(http::router(engine), &root)
+            Routes::read_only(http::router(engine), &root)
         })
     };
     let function = HttpFunction::new(Box::new(open), admits, telemetry);

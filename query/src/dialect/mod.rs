@@ -96,9 +96,9 @@ pub struct Planned {
 }
 
 /// The words that statements start with that change something.
-const WRITING: [&str; 16] = [
+const WRITING: [&str; 17] = [
     "INSERT", "CREATE", "DROP", "ALTER", "DELETE", "UPDATE", "TRUNCATE", "IMPORT", "REPLACE", "MERGE", "GRANT",
-    "REVOKE", "COMPACT", "FLUSH", "TRIM", "COMMENT",
+    "REVOKE", "ROTATE", "COMPACT", "FLUSH", "TRIM", "COMMENT",
 ];
 
 /// Whether a statement gives the text of a token and not a number of rows: CREATE TOKEN.

@@ -43,6 +43,10 @@ impl Display for AccessStatement {
                 write!(f, "DROP TOKEN {}{}", if *if_exists { "IF EXISTS " } else { "" }, Name(name))?;
                 owner.as_ref().map_or(Ok(()), |owner| write!(f, " FOR {}", Name(owner)))
             }
+            AccessStatement::RotateSessions { user } => {
+                f.write_str("ROTATE SESSIONS")?;
+                user.as_ref().map_or(Ok(()), |user| write!(f, " FOR {}", Name(user)))
+            }
         }
     }
 }
@@ -175,6 +179,13 @@ pub(super) fn drop_token<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
     let name = user(cursor)?;
     let owner = if cursor.take_word("FOR") { Some(user(cursor)?) } else { None };
     Ok(AccessStatement::DropToken { name, owner, if_exists }.into())
+}
+
+/// Reads what follows ROTATE.
+pub(super) fn rotate<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+    cursor.expect_word("SESSIONS")?;
+    let user = if cursor.take_word("FOR") { Some(user(cursor)?) } else { None };
+    Ok(AccessStatement::RotateSessions { user }.into())
 }
 
 /// Reads what follows GRANT.

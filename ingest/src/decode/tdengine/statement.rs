@@ -108,6 +108,11 @@ pub enum AccessStatement {
         /// No error where there is none.
         if_exists: bool,
     },
+    /// ROTATE SESSIONS.
+    RotateSessions {
+        /// Whose sessions end; `None` is everybody's.
+        user: Option<String>,
+    },
 }
 
 impl From<AccessStatement> for Statement<'_> {
@@ -376,7 +381,7 @@ pub struct Insert<'a> {
 /// ```
 pub fn writes(sql: &str) -> bool {
     let word = Cursor::new(sql, DoubleQuotes::default()).peek_word();
-    const WRITING: [&str; 20] = [
+    const WRITING: [&str; 21] = [
         "ALTER",
         "BALANCE",
         "COMPACT",
@@ -393,6 +398,7 @@ pub fn writes(sql: &str) -> bool {
         "RESET",
         "RESUME",
         "REVOKE",
+        "ROTATE",
         "SPLIT",
         "TRIM",
         "UPDATE",
@@ -437,6 +443,7 @@ pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Statement<'_>> {
         "DELETE" => delete::delete(&mut cursor)?,
         "GRANT" => access::grant(&mut cursor)?,
         "REVOKE" => access::revoke(&mut cursor)?,
+        "ROTATE" => access::rotate(&mut cursor)?,
         "USE" => Statement::Use(cursor.name("a database name")?),
         other => return Err(unsupported(other, cursor.peek_word())),
     };

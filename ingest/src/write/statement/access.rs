@@ -1,4 +1,4 @@
-//! Users, rights and tokens: CREATE, ALTER and DROP USER, GRANT, REVOKE, CREATE and DROP TOKEN.
+//! Users, rights, tokens and sessions: CREATE, ALTER and DROP USER, GRANT, REVOKE, CREATE and DROP TOKEN, ROTATE SESSIONS.
 //!
 //! Each replies two seconds after it is in, when no node lets anybody in on a version before it.
 
@@ -30,6 +30,7 @@ impl Ingest {
             AccessStatement::CreateToken { owner, .. } | AccessStatement::DropToken { owner, .. } => {
                 is_own(owner.as_ref())
             }
+            AccessStatement::RotateSessions { user: Some(user) } => is_own(Some(user)),
             _ => false,
         };
         if !is_self_service {
@@ -74,6 +75,9 @@ impl Ingest {
                 }
                 draft.users_mut().check().map(|()| true)
             }),
+            AccessStatement::RotateSessions { user } => {
+                Box::new(move |draft| draft.users_mut().end_sessions(user.as_deref()).map(|()| true))
+            }
             AccessStatement::DropUser { name, if_exists } => Box::new(move |draft| {
                 if if_exists && draft.catalog().users().get(&name).is_none() {
                     return Ok(false);

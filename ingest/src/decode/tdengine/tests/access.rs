@@ -30,6 +30,8 @@ fn a_statement_is_shown_as_sql_that_reads_as_the_same_one() {
         "CREATE TOKEN `of-grafana`",
         "CREATE TOKEN t FOR ada WITH READ ON *.*, ALL ON fleet.* EXPIRES IN 86400s",
         "DROP TOKEN IF EXISTS t FOR ada",
+        "ROTATE SESSIONS",
+        "ROTATE SESSIONS FOR `Ada`",
     ] {
         let text = shown(sql);
         assert_eq!(text, sql);
