@@ -4,7 +4,7 @@
 //! takes longer than the disk does.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, ErrorKind, Write},
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
@@ -12,6 +12,8 @@ use std::{
 
 use object_store::PutPayload;
 use parking_lot::Mutex;
+
+use super::modes;
 
 /// Smaller files are written through the page cache.
 const MIN_BYTES: usize = 128 << 10;
@@ -65,13 +67,13 @@ pub(super) struct FileWriter {
 }
 
 impl FileWriter {
-    /// Makes a file that holds the payload; it is not synced yet.
+    /// Makes a file of a mode that holds the payload; it is not synced yet.
     ///
     /// # Errors
     /// What the file system says: AlreadyExists, NotFound where its directory is missing, StorageFull and others.
-    pub(super) fn create(&self, path: &Path, payload: &PutPayload) -> io::Result<File> {
+    pub(super) fn create(&self, path: &Path, mode: u32, payload: &PutPayload) -> io::Result<File> {
         if payload.content_length() >= MIN_BYTES && !self.refused.load(Ordering::Relaxed) {
-            match self.create_direct(path, payload) {
+            match self.create_direct(path, mode, payload) {
                 // The file system does not do this, or wants larger blocks.
                 Err(e) if e.kind() == ErrorKind::InvalidInput => {
                     self.refused.store(true, Ordering::Relaxed);
@@ -81,16 +83,16 @@ impl FileWriter {
                 done => return done,
             }
         }
-        let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        let mut file = modes::options(mode).write(true).create_new(true).open(path)?;
         payload.iter().try_for_each(|part| file.write_all(part))?;
         Ok(file)
     }
 
     #[cfg(target_os = "linux")]
-    fn create_direct(&self, path: &Path, payload: &PutPayload) -> io::Result<File> {
+    fn create_direct(&self, path: &Path, mode: u32, payload: &PutPayload) -> io::Result<File> {
         use std::os::unix::fs::OpenOptionsExt;
 
-        let mut file = OpenOptions::new().write(true).create_new(true).custom_flags(FLAGS).open(path)?;
+        let mut file = modes::options(mode).write(true).create_new(true).custom_flags(FLAGS).open(path)?;
         let mut buffer = self.spare.lock().pop().unwrap_or_else(|| Aligned::new(BUFFER));
         let written = write_blocks(&mut file, payload, buffer.as_mut_slice());
         let mut spare = self.spare.lock();
@@ -104,7 +106,7 @@ impl FileWriter {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn create_direct(&self, _: &Path, _: &PutPayload) -> io::Result<File> {
+    fn create_direct(&self, _: &Path, _: u32, _: &PutPayload) -> io::Result<File> {
         Err(ErrorKind::InvalidInput.into())
     }
 }
@@ -150,9 +152,9 @@ mod tests {
             for parts in [1, 3, 1000] {
                 let payload: PutPayload =
                     bytes.chunks(len.div_ceil(parts).max(1)).map(Bytes::copy_from_slice).collect();
-                writer.create(&path, &payload).unwrap().sync_all().unwrap();
+                writer.create(&path, modes::FILE, &payload).unwrap().sync_all().unwrap();
                 assert!(std::fs::read(&path).unwrap() == bytes, "{len} bytes in {parts} parts");
-                assert_eq!(writer.create(&path, &payload).unwrap_err().kind(), ErrorKind::AlreadyExists);
+                assert_eq!(writer.create(&path, modes::FILE, &payload).unwrap_err().kind(), ErrorKind::AlreadyExists);
                 std::fs::remove_file(&path).unwrap();
             }
         }
@@ -163,7 +165,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let writer = FileWriter { refused: true.into(), ..FileWriter::default() };
         let bytes = bytes(2 * MIN_BYTES + 1);
-        writer.create(&dir.path().join("file"), &bytes.clone().into()).unwrap();
+        writer.create(&dir.path().join("file"), modes::FILE, &bytes.clone().into()).unwrap();
         assert!(std::fs::read(dir.path().join("file")).unwrap() == bytes);
     }
 }

@@ -38,9 +38,10 @@ use tokio::runtime::RuntimeFlavor;
 use super::{
     direct::FileWriter,
     journal::{self, JOURNAL, Journal, Settled},
+    modes,
     naming::{path_in, publish},
 };
-use crate::layout::LOG;
+use crate::layout::{CLOCK, DATA, IDEM, LOG, META, RESULTS};
 
 /// Where staging files lie, below the root; never listed.
 const STAGING: &str = ".staging";
@@ -64,6 +65,8 @@ struct Inner {
     root: PathBuf,
     /// Tells the staging files of this process from those of others.
     run: u64,
+    /// Whether the group may read what is under `data/`.
+    is_shared: bool,
     staged: AtomicU64,
     writer: FileWriter,
     journal: Journal,
@@ -82,16 +85,19 @@ impl Directory {
     pub(super) fn open(root: &FsPath, run: u64) -> io::Result<Self> {
         let root = std::path::absolute(root)?;
         let missing = root.ancestors().take_while(|d| !d.exists()).count();
-        fs::create_dir_all(root.join(STAGING))?;
+        modes::create_dir_all(&root.join(STAGING), modes::DIRECTORY)?;
         // Directories made on the way must survive a crash as well: each stands in the one above it.
         for above in root.ancestors().skip(1).take(missing) {
             File::open(above)?.sync_all()?;
         }
         let root = fs::canonicalize(root)?;
+        let is_shared = modes::of(&root) == modes::SHARED_ROOT;
+        narrow(&root, is_shared);
         let inner = Inner {
             journal: Journal::new(&root, run),
             root,
             run,
+            is_shared,
             staged: AtomicU64::new(0),
             writer: FileWriter::default(),
             synced: Mutex::default(),
@@ -206,14 +212,23 @@ impl Inner {
         if !small_segment && target.exists() {
             return Err(self.exists(location, &target, &parent, ErrorKind::AlreadyExists.into()));
         }
-        let file = match self.writer.create(staging, payload) {
+        let is_shared = self.is_shared && is_below(location, DATA);
+        let (file_mode, directory_mode) = match is_shared {
+            true => (modes::SHARED_FILE, modes::SHARED_DIRECTORY),
+            false => (modes::FILE, modes::DIRECTORY),
+        };
+        let file = match self.writer.create(staging, file_mode, payload) {
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                fs::create_dir_all(staging.parent().expect("staging files lie in a directory")).map_err(generic)?;
-                self.writer.create(staging, payload)
+                let directory = staging.parent().expect("staging files lie in a directory");
+                modes::create_dir_all(directory, modes::DIRECTORY).map_err(generic)?;
+                self.writer.create(staging, file_mode, payload)
             }
             made => made,
         };
         let file = file.map_err(generic)?;
+        if is_shared {
+            modes::set(staging, file_mode).map_err(generic)?;
+        }
         let journaled = if small_segment {
             let modified = file.metadata().and_then(|meta| meta.modified()).map_err(generic)?;
             self.journal.append(location, payload, modified)
@@ -231,7 +246,9 @@ impl Inner {
                     return Err(self.exists(location, &target, &parent, e));
                 }
                 Err(e) if e.kind() == ErrorKind::NotFound && attempt < 8 => {
-                    fs::create_dir_all(&parent).map_err(generic)?;
+                    modes::create_dir_all(&parent, directory_mode).map_err(generic)?;
+                    let made = parent.ancestors().take_while(|above| is_shared && *above != self.root);
+                    made.map(|above| modes::set(above, directory_mode)).collect::<io::Result<()>>().map_err(generic)?;
                 }
                 Err(e) => return Err(generic(e)),
             }
@@ -443,9 +460,47 @@ impl Directory {
     }
 }
 
+/// Takes from others what they may do with a root: its directories of the first level keep them from all that is below. A
+/// directory that holds other things as well may be anything, and is left as it is.
+fn narrow(root: &FsPath, is_shared: bool) {
+    const OWN: [&str; 8] = [STAGING, META, LOG, DATA, CLOCK, IDEM, RESULTS, "lost+found"];
+    let Ok(entries) = fs::read_dir(root) else { return };
+    let entries: Vec<_> = entries.flatten().collect();
+    let foreign = entries.iter().find(|entry| entry.file_name().to_str().is_none_or(|name| !OWN.contains(&name)));
+    if let Some(foreign) = foreign {
+        let (mode, found) = (modes::of(root), foreign.file_name());
+        if mode & 0o077 != 0 {
+            tracing::warn!(
+                path = %root.display(), mode = format!("{mode:04o}"), found = %found.display(),
+                "other users of this machine may enter this root; it holds other things, so its mode stays: give it a directory of its own"
+            );
+        }
+        return;
+    }
+    let root_mode = if is_shared { modes::SHARED_ROOT } else { modes::DIRECTORY };
+    let below = entries.iter().filter(|entry| entry.file_name() != "lost+found").map(|entry| {
+        let is_data = is_shared && entry.file_name() == DATA;
+        (entry.path(), if is_data { modes::SHARED_DIRECTORY } else { modes::DIRECTORY })
+    });
+    for (path, mode) in [(root.to_owned(), root_mode)].into_iter().chain(below) {
+        if let Err(error) = modes::set(&path, mode)
+            && error.kind() != ErrorKind::NotFound
+        {
+            tracing::warn!(
+                path = %path.display(), mode = format!("{:04o}", modes::of(&path)), %error,
+                "other users of this machine may enter this directory of a root: its owner should run `chmod 0700` on it"
+            );
+        }
+    }
+}
+
 /// A segment's writer has nothing else to do meanwhile; who creates other objects may have several on the way.
 fn is_segment(location: &Path) -> bool {
-    location.parts().next().is_some_and(|part| part.as_ref() == LOG)
+    is_below(location, LOG)
+}
+
+fn is_below(location: &Path, first: &str) -> bool {
+    location.parts().next().is_some_and(|part| part.as_ref() == first)
 }
 
 /// Whether the tasks of this thread go on elsewhere while it waits.

@@ -39,6 +39,7 @@ use tokio::{
 use super::{
     blocks::{BLOCK_BYTES, block_len},
     eviction::OldestFirst,
+    modes,
 };
 use crate::error::{Error, Result};
 
@@ -352,8 +353,11 @@ impl Open {
 /// Takes the directory and makes it fit for the regions; `None` where another process has it. Also which regions hold
 /// something, oldest first.
 fn prepare(path: &FsPath, regions: u64, region_bytes: u64) -> io::Result<Option<(File, Vec<Region>)>> {
-    fs::create_dir_all(path)?;
-    let lock = File::options().write(true).create(true).truncate(false).open(path.join(LOCK))?;
+    modes::create_dir_all(path, modes::DIRECTORY)?;
+    // A volume may belong to another user: then the modes of the files keep others out.
+    let _ = modes::set(path, modes::DIRECTORY);
+    let lock = modes::options(modes::FILE).write(true).create(true).truncate(false).open(path.join(LOCK))?;
+    let _ = modes::set(&path.join(LOCK), modes::FILE);
     match lock.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(None),
@@ -380,6 +384,11 @@ fn prepare(path: &FsPath, regions: u64, region_bytes: u64) -> io::Result<Option<
     if count == regions && kept.len() as u64 == regions {
         let (_, _, oldest) = kept.remove(0);
         File::options().write(true).open(oldest)?.write_all_at(&[0; PAGE], 0)?;
+    }
+    for number in 0..regions {
+        let region = path.join(format!("{REGION}{number:08}"));
+        modes::options(modes::FILE).write(true).create(true).truncate(false).open(&region)?;
+        modes::set(&region, modes::FILE)?;
     }
     let regions = kept.into_iter().map(|(modified, number, path)| Region { number, modified, path });
     Ok(Some((lock, regions.collect())))

@@ -27,6 +27,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::{
     direct::{ALIGN, Aligned, FLAGS},
+    modes,
     naming::{path_in, publish},
 };
 use crate::layout::LOG;
@@ -287,10 +288,11 @@ impl Shared {
     /// A file whose blocks are all there: what is written to them later needs no metadata to be found.
     fn make(&self) -> io::Result<JournalFile> {
         let directory = self.root.join(LOG).join(JOURNAL);
-        fs::create_dir_all(&directory)?;
+        modes::create_dir_all(&directory, modes::DIRECTORY)?;
         let number = self.begin();
         let path = directory.join(format!("{:016x}-{}", self.run, self.state.lock().begun));
-        let open = |flags| File::options().read(true).write(true).create_new(true).custom_flags(flags).open(&path);
+        let open =
+            |flags| modes::options(modes::FILE).read(true).write(true).create_new(true).custom_flags(flags).open(&path);
         let file = match open(FLAGS) {
             Err(e) if e.kind() == ErrorKind::InvalidInput => open(0)?,
             opened => opened?,
@@ -440,7 +442,7 @@ pub(super) fn settle(root: &FsPath, run: u64, staging: &FsPath) -> io::Result<Se
     if !directory.exists() {
         return Ok(settled);
     }
-    let turn = File::options().write(true).create(true).truncate(false).open(directory.join(TURN))?;
+    let turn = modes::options(modes::FILE).write(true).create(true).truncate(false).open(directory.join(TURN))?;
     let begun = Instant::now();
     while let Err(error) = turn.try_lock() {
         match error {
@@ -497,9 +499,9 @@ fn restore(root: &FsPath, record: &Record<'_>, staging: &FsPath) -> io::Result<b
         Err(e) if e.kind() == ErrorKind::NotFound => {}
         Err(e) => return Err(e),
     }
-    fs::write(staging, record.bytes)?;
+    modes::write_new(staging, modes::FILE, record.bytes)?;
     File::options().write(true).open(staging)?.set_modified(record.modified)?;
-    fs::create_dir_all(target.parent().expect("a segment has a name below the root"))?;
+    modes::create_dir_all(target.parent().expect("a segment has a name below the root"), modes::DIRECTORY)?;
     publish(staging, &target)?;
     Ok(true)
 }

@@ -21,6 +21,7 @@ mod hedge;
 mod journal;
 mod large;
 mod list;
+mod modes;
 mod naming;
 mod open;
 mod retry;
