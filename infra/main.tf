@@ -19,6 +19,11 @@ module "storage" {
   tags            = var.tags
 }
 
+module "access" {
+  source = "./modules/access"
+  store  = module.storage.store
+}
+
 # Functions in a VPC reach S3 by it, at no cost, and need no NAT gateway for that.
 resource "aws_vpc_endpoint" "s3" {
   count = length(try(var.vpc.s3_endpoint_route_tables, [])) > 0 ? 1 : 0

@@ -100,6 +100,11 @@ output "client_policy" {
   })
 }
 
+output "data_policy" {
+  description = "A policy for another engine that reads the data files and nothing else of the root, as JSON."
+  value       = jsonencode({ Version = "2012-10-17", Statement = module.access.data })
+}
+
 output "topic_arn" {
   description = "ARN of the topic that alarms tell."
   value       = one(module.observability[*].topic_arn)

@@ -50,6 +50,31 @@ run "rights_are_those_of_the_layout" {
   }
 }
 
+run "another_engine_reads_data_files_alone" {
+  module {
+    source = "./modules/access"
+  }
+
+  assert {
+    condition = jsonencode(output.data) == jsonencode([
+      {
+        Sid      = "ReadDataFiles"
+        Effect   = "Allow"
+        Action   = ["s3:GetObject"]
+        Resource = ["arn:aws:s3:::bucket/root/data/*"]
+      },
+      {
+        Sid       = "ListDataFiles"
+        Effect    = "Allow"
+        Action    = ["s3:ListBucket"]
+        Resource  = ["arn:aws:s3:::bucket"]
+        Condition = { StringLike = { "s3:prefix" = ["root/data", "root/data/*"] } }
+      },
+    ])
+    error_message = "It gets and lists what is under data/, and a listing has to say so."
+  }
+}
+
 run "a_key_is_used_and_no_more" {
   module {
     source = "./modules/access"
@@ -70,6 +95,11 @@ run "a_key_is_used_and_no_more" {
       jsonencode({ for s in statements : s.Sid => s.Action if s.Resource[0] == "arn:aws:kms:us-east-1:123456789012:key/k" }) == jsonencode({ Decrypt = ["kms:Decrypt"], Encrypt = ["kms:GenerateDataKey"] })
     ])
     error_message = "All decrypt and encrypt with the key."
+  }
+
+  assert {
+    condition     = jsonencode([for s in output.data : s.Action if s.Resource[0] == "arn:aws:kms:us-east-1:123456789012:key/k"]) == jsonencode([["kms:Decrypt"]])
+    error_message = "Another engine only decrypts."
   }
 }
 

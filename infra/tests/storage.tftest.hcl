@@ -42,7 +42,7 @@ run "a_bucket_is_private_encrypted_and_without_versions" {
   }
 
   assert {
-    condition = jsonencode(jsondecode(aws_s3_bucket_policy.this[0].policy).Statement) == jsonencode([{
+    condition = jsonencode([for s in jsondecode(aws_s3_bucket_policy.this[0].policy).Statement : s if s.Sid == "OnlyTls"]) == jsonencode([{
       Sid       = "OnlyTls"
       Effect    = "Deny"
       Principal = "*"
@@ -51,6 +51,18 @@ run "a_bucket_is_private_encrypted_and_without_versions" {
       Condition = { Bool = { "aws:SecureTransport" = "false" } }
     }])
     error_message = "Plain HTTP is refused, for the bucket and for its objects."
+  }
+
+  assert {
+    condition = jsonencode([for s in jsondecode(aws_s3_bucket_policy.this[0].policy).Statement : s if s.Sid != "OnlyTls"]) == jsonencode([{
+      Sid       = "CreateOnly"
+      Effect    = "Deny"
+      Principal = "*"
+      Action    = "s3:PutObject"
+      Resource  = [for part in ["meta", "log", "data", "idem"] : "arn:aws:s3:::tidelake-123456789012-us-east-1/tidelake/${part}/*"]
+      Condition = { Null = { "s3:if-none-match" = "true" } }
+    }])
+    error_message = "Nobody overwrites an object of the root: a PUT that does not say If-None-Match is refused there, and nowhere else."
   }
 
   assert {

@@ -67,6 +67,23 @@ locals {
     },
   ]
 
+  # Other engines read the data files, which are Parquet, and nothing that says who may do what.
+  data = [
+    {
+      Sid      = "ReadDataFiles"
+      Effect   = "Allow"
+      Action   = ["s3:GetObject"]
+      Resource = ["${local.objects}/data/*"]
+    },
+    {
+      Sid       = "ListDataFiles"
+      Effect    = "Allow"
+      Action    = ["s3:ListBucket"]
+      Resource  = [var.store.bucket_arn]
+      Condition = { StringLike = { "s3:prefix" = ["${var.store.prefix}/data", "${var.store.prefix}/data/*"] } }
+    },
+  ]
+
   keep_result = [
     {
       # Put in parts, and given up where the answer breaks off.

@@ -12,3 +12,8 @@ output "query" {
   description = "Statements for a process that only reads: read all, put large results."
   value       = concat(local.look, local.keep_result, local.decrypt, local.encrypt)
 }
+
+output "data" {
+  description = "Statements for another engine that reads the data files and nothing else: neither metadata, where users and hashes of passwords are, nor the log."
+  value       = concat(local.data, local.decrypt)
+}

@@ -76,6 +76,17 @@ resource "aws_s3_bucket_policy" "this" {
         Resource  = [local.bucket_arn, "${local.bucket_arn}/*"]
         Condition = { Bool = { "aws:SecureTransport" = "false" } }
       },
+      {
+        # Objects of the root are created and never overwritten: every PUT of Tidelake there says `If-None-Match: *`. So no role can
+        # replace what is there, whatever its policy allows. Nothing there is uploaded in parts, which S3 would refuse as well;
+        # `results/` is, and `clock/` holds nothing that is kept.
+        Sid       = "CreateOnly"
+        Effect    = "Deny"
+        Principal = "*"
+        Action    = "s3:PutObject"
+        Resource  = [for part in ["meta", "log", "data", "idem"] : "${local.bucket_arn}/${var.prefix}/${part}/*"]
+        Condition = { Null = { "s3:if-none-match" = "true" } }
+      },
     ]
   })
 
