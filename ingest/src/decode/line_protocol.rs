@@ -326,6 +326,7 @@ impl<'a> Decoder<'a> {
                 target
             }
         };
+        self.request.check_room(target)?;
         self.seen.fields.resize_with(self.request.targets.len(), Fields::default);
         let mark = self.request.targets[target].mark();
         tags.clear();
@@ -336,7 +337,7 @@ impl<'a> Decoder<'a> {
                     tags.iter().filter_map(|(id, ty, text)| Tag::parse(*ty, text).ok().map(|tag| (*id, tag))).collect();
                 let row = &mut self.request.targets[target];
                 let series = row.series(&values, &mut self.request.name);
-                row.builder.end_row(series, read.ts);
+                self.request.end_row(target, series, read.ts);
                 let (at, key) = (self.seen.places.len(), Span::new(start, key_end));
                 self.seen.places.push(Place { key, target, series, next: at });
                 self.seen.cache.insert(body, key, at);

@@ -37,12 +37,65 @@ pub trait Lookup {
     /// The series (subtable) of this name in a database, where it is known without asking the store.
     fn subtable(&self, database: DatabaseId, name: &str) -> Option<Subtable>;
 
+    /// How far the rows of one request may widen the schema. Default: as far as the format goes.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    /// How many tables a database has.
+    fn table_count(&self, _: DatabaseId) -> usize {
+        0
+    }
+
     /// That whoever asks may write to a database: what is in it is told to nobody else.
     ///
     /// # Errors
     /// [`Kind::Forbidden`](crate::Kind::Forbidden).
     fn check(&self, _: &Database) -> Result<()> {
         Ok(())
+    }
+}
+
+/// How far the rows of one request may widen the schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Tables of a database.
+    pub tables: usize,
+    /// Tables that the rows of one request may create.
+    pub new_tables: usize,
+    /// Columns of a table, time and tags included.
+    pub columns: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { tables: usize::MAX, new_tables: usize::MAX, columns: Supertable::MAX_COLUMNS }
+    }
+}
+
+impl Limits {
+    /// Checks that rows may add one more column to a table of this many columns.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub fn check_column(&self, table: &Supertable) -> Result<(), String> {
+        if table.columns.len() < self.columns {
+            return Ok(());
+        }
+        let (name, limit) = (&table.name, self.columns);
+        Err(format!("too many columns: rows may not add more to this table (table: {name}, limit: {limit})"))
+    }
+
+    /// Checks that rows may create a table in a database that has `tables`.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub fn check_table(&self, name: &str, tables: usize) -> Result<(), String> {
+        if tables < self.tables {
+            return Ok(());
+        }
+        let limit = self.tables;
+        Err(format!("too many tables: rows may not create more in this database (table: {name}, limit: {limit})"))
     }
 }
 

@@ -114,7 +114,7 @@ fn store(request: &mut Request<'_>, point: &Point<'_>) -> Result<(), String> {
     });
     match stored {
         Ok(series) => {
-            target.builder.end_row(series, ts);
+            request.end_row(at, series, ts);
             Ok(())
         }
         Err(reason) => {

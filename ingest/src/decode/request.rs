@@ -11,7 +11,7 @@ use tidelake_format::{
 };
 
 use super::{
-    Decoded, Lookup, Rejected, SchemaChange,
+    Decoded, Limits, Lookup, Rejected, SchemaChange,
     builder::{BlockBuilder, Tag, canonical_name},
     time,
 };
@@ -33,6 +33,8 @@ pub(super) struct Target {
     oldest: i64,
     /// Whether the schema may not grow.
     is_fixed: bool,
+    /// How far it may grow where it may.
+    limits: Limits,
     pub(super) builder: BlockBuilder,
 }
 
@@ -79,6 +81,7 @@ impl Target {
         if self.is_fixed {
             return Err(FIXED.to_owned());
         }
+        self.limits.check_column(self.table())?;
         if let Schema::Known(known) = &self.schema {
             self.schema = Schema::Draft(Box::new(Supertable::clone(known)));
         }
@@ -148,6 +151,11 @@ pub(super) struct Request<'a> {
     now: i64,
     /// Whether what the catalog lacks is refused.
     is_fixed: bool,
+    limits: Limits,
+    /// The tables of the database, counted when the first one is to be created.
+    existing: Option<usize>,
+    /// Tables to be created that have a row.
+    created: usize,
     pub(super) targets: Vec<Target>,
     places: HashMap<Key, usize>,
     pub(super) accepted: usize,
@@ -193,6 +201,9 @@ impl<'a> Request<'a> {
             database,
             now,
             is_fixed: false,
+            limits: lookup.limits(),
+            existing: None,
+            created: 0,
             targets: Vec::new(),
             places: HashMap::new(),
             accepted: 0,
@@ -204,7 +215,7 @@ impl<'a> Request<'a> {
     /// The place of the table of this name; a draft where the catalog has none.
     ///
     /// # Errors
-    /// The reason why no table can have the name.
+    /// The reason why no table can have the name, or none can be created any more.
     pub(super) fn target(&mut self, name: &str) -> Result<usize, String> {
         let known = self.lookup.table(self.database.id, name);
         // Of tables that are to be made, names that differ by case alone are one, as they will be.
@@ -212,8 +223,9 @@ impl<'a> Request<'a> {
             Some(table) => Key::Known(table.id),
             None => Key::New(name.to_ascii_lowercase()),
         };
-        if let Some(at) = self.places.get(&key) {
-            return Ok(*at);
+        if let Some(at) = self.places.get(&key).copied() {
+            self.check_room(at)?;
+            return Ok(at);
         }
         let kept_ms = known.as_ref().map_or(self.database.keep_ms, |table| table.kept_ms(self.database));
         let oldest = time::oldest_kept(kept_ms, self.database.precision, self.now);
@@ -221,6 +233,7 @@ impl<'a> Request<'a> {
             Some(table) => Target {
                 oldest,
                 is_fixed: self.is_fixed,
+                limits: self.limits,
                 builder: BlockBuilder::new(&table, self.database.precision),
                 new: false,
                 first_new: table.next_column,
@@ -229,11 +242,13 @@ impl<'a> Request<'a> {
             None if self.is_fixed => return Err(FIXED.to_owned()),
             None => {
                 check_name("measurement", name).map_err(|e| e.to_string())?;
+                self.check_new_table(name)?;
                 let mut table = Supertable::without_columns(TableId(u32::MAX), self.database.id, name);
                 table.add_column(TIME, Role::Time, Type::Timestamp).map_err(|e| e.to_string())?;
                 Target {
                     oldest,
                     is_fixed: false,
+                    limits: self.limits,
                     builder: BlockBuilder::new(&table, self.database.precision),
                     new: true,
                     first_new: 0,
@@ -244,6 +259,38 @@ impl<'a> Request<'a> {
         self.targets.push(target);
         self.places.insert(key, self.targets.len() - 1);
         Ok(self.targets.len() - 1)
+    }
+
+    /// Checks that the table of a target may have its first row: where it is to be created, that takes one of the places that
+    /// the database has left. They are given in the order of the lines.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub(super) fn check_room(&mut self, target: usize) -> Result<(), String> {
+        let target = &self.targets[target];
+        if !target.new || target.builder.rows() > 0 {
+            return Ok(());
+        }
+        let name = target.table().name.clone();
+        self.check_new_table(&name)
+    }
+
+    fn check_new_table(&mut self, name: &str) -> Result<(), String> {
+        if self.created >= self.limits.new_tables {
+            let limit = self.limits.new_tables;
+            return Err(format!(
+                "too many new tables in one request: send the line in another one (table: {name}, limit: {limit})"
+            ));
+        }
+        let existing = *self.existing.get_or_insert_with(|| self.lookup.table_count(self.database.id));
+        self.limits.check_table(name, existing + self.created)
+    }
+
+    /// Completes a row of a target, which may be its first one.
+    pub(super) fn end_row(&mut self, target: usize, series: u32, ts: i64) {
+        let target = &mut self.targets[target];
+        self.created += usize::from(target.new && target.builder.rows() == 0);
+        target.builder.end_row(series, ts);
     }
 
     /// Its rows, for a request that goes on with them.

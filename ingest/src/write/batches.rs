@@ -172,7 +172,10 @@ impl Ingest {
             return Ok(Place::Table(id));
         }
         replaced(&catalog, database.id, target)?;
-        let staged = Staged::new(target, database, &batch.schema())?;
+        let staged = Staged::new(target, database, &batch.schema(), self.shared.schema.limits())?;
+        if found.is_none() {
+            staged.check_room(&catalog)?;
+        }
         if target.if_exists != IfExists::Append {
             return Ok(Place::Staged(Box::new(staged)));
         }

@@ -228,7 +228,7 @@ impl Ingest {
             queue: Arc::new(Queue::new(config.group_bytes, flush_interval, regroup)),
             probe: Probe::new(root.clone()),
             stamps: Arc::default(),
-            schema: SchemaChanges::new(root.clone(), schema::Limits { tables: config.tables, columns: config.columns }),
+            schema: SchemaChanges::new(root.clone(), schema::limits(&config)),
             directory: Arc::new(SeriesDirectory::new(reader, config.series_names)),
             compactor: Compactor::new(root.clone(), config.compact.clone()),
             body_bytes: counter!(BODY_BYTES),

@@ -29,7 +29,7 @@ use super::{
 use crate::{
     config::millis,
     decode::{
-        Decoded, Lookup,
+        Decoded, Limits, Lookup, SchemaChange,
         line_protocol::{self, LinePrecision},
         opentsdb,
     },
@@ -119,8 +119,7 @@ impl Ingest {
         let Some(db) = catalog.database(database).filter(may) else { return Ok(Some(reservation)) };
         let bytes = body.len() * TIMES_GATHERED;
         shared.budget.grow(&mut reservation, bytes).await?;
-        let view =
-            View { catalog: catalog.clone(), directory: shared.directory.clone(), principal: self.principal.clone() };
+        let view = self.view(catalog.clone(), 0);
         let now = ticks(self.now_ns(), db.precision);
         let left = shared
             .queue
@@ -186,12 +185,9 @@ impl Ingest {
             None => None,
         };
         let (mut catalog, db) = self.database_or_create(database, start).await?;
+        let (mut created, mut refused) = (0, None);
         for _ in 0..ROUNDS {
-            let view = View {
-                catalog: catalog.clone(),
-                directory: self.shared.directory.clone(),
-                principal: self.principal.clone(),
-            };
+            let view = self.view(catalog.clone(), created);
             let decoded = if body.len() <= DECODE_INLINE {
                 decode(&body, &view, &db)?
             } else {
@@ -199,7 +195,10 @@ impl Ingest {
                 offload(move || decode(&body, &view, &db)).await?
             };
             if !decoded.missing.is_empty() {
-                catalog = self.shared.schema.commit(db.id, decoded.missing).await?;
+                let new_tables =
+                    decoded.missing.iter().filter(|c| matches!(c, SchemaChange::CreateTable { .. })).count();
+                (catalog, refused) = self.shared.schema.commit(db.id, decoded.missing).await?;
+                created += if refused.is_none() { new_tables } else { 0 };
                 continue;
             }
             if !decoded.rejected.is_empty() {
@@ -220,7 +219,16 @@ impl Ingest {
                 Err(error) => self.overtaken(error, digest).await,
             };
         }
-        Err(Error::unavailable("other requests keep changing the same tables").with("database", database))
+        let changing = || Error::unavailable("other requests keep changing the same tables").with("database", database);
+        Err(refused.unwrap_or_else(changing))
+    }
+
+    /// What decoders see of a version, for a request that has created so many tables.
+    pub(super) fn view(&self, catalog: Arc<Catalog>, created: usize) -> View {
+        let shared = &self.shared;
+        let limits = shared.schema.limits();
+        let limits = Limits { new_tables: limits.new_tables.saturating_sub(created), ..limits };
+        View { catalog, directory: shared.directory.clone(), principal: self.principal.clone(), limits }
     }
 
     /// What the settings grant of what a request asks for.

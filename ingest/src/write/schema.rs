@@ -7,11 +7,13 @@ use tidelake_format::{
     Error, Result,
     ids::DatabaseId,
     meta::{Catalog, Draft, Root},
-    schema::Supertable,
 };
 use tokio::sync::oneshot;
 
-use crate::decode::SchemaChange;
+use crate::{
+    config::IngestConfig,
+    decode::{Limits, SchemaChange},
+};
 
 /// Commits the changes that decoding asked for.
 #[derive(Debug)]
@@ -22,40 +24,24 @@ pub(crate) struct SchemaChanges {
     turn: tokio::sync::Mutex<()>,
 }
 
+/// A catalog after a commit, and why the changes are not in it where they could not be made.
+type Committed = (Arc<Catalog>, Option<Error>);
+
 #[derive(Debug)]
 struct Waiting {
     database: DatabaseId,
     changes: Vec<SchemaChange>,
-    answer: oneshot::Sender<Result<Arc<Catalog>>>,
+    answer: oneshot::Sender<Result<Committed>>,
 }
 
-/// How far rows may widen a schema.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    /// Tables of a database.
-    pub(crate) tables: usize,
-    /// Columns of a table.
-    pub(crate) columns: usize,
-}
+/// The fewest tables that one request may create, however few a database may have.
+const LEAST_NEW_TABLES: usize = 1_000;
 
-impl Limits {
-    fn check_columns(self, table: &Supertable) -> Result<()> {
-        if table.columns.len() <= self.columns {
-            return Ok(());
-        }
-        Err(Error::invalid("too many columns: rows may not add more to this table")
-            .with("table", &table.name)
-            .with("limit", self.columns))
-    }
-
-    fn check_tables(self, draft: &Draft, database: DatabaseId, name: &str) -> Result<()> {
-        if draft.catalog().tables(database).count() < self.tables {
-            return Ok(());
-        }
-        Err(Error::invalid("too many tables: rows may not create more in this database")
-            .with("table", name)
-            .with("limit", self.tables))
-    }
+/// How far the settings let rows widen a schema: one request creates a tenth of the tables of a database at most, so that it
+/// does not take the places of all others.
+pub(crate) fn limits(config: &IngestConfig) -> Limits {
+    let new_tables = (config.tables / 10).max(LEAST_NEW_TABLES);
+    Limits { tables: config.tables, new_tables, columns: config.columns }
 }
 
 impl SchemaChanges {
@@ -63,12 +49,18 @@ impl SchemaChanges {
         Self { root, limits, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
-    /// Commits changes that some rows need and returns a catalog that has them; what somebody else did meanwhile
-    /// is passed over, even when it differs: the rows are decoded again and judged by it.
+    /// How far rows may widen a schema.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Commits the changes that the rows of one request need, all of them or none, and returns a catalog to decode the rows
+    /// by again: the catalog has the changes, or what other requests changed meanwhile, or, with the error, whatever is
+    /// against the changes (a limit that other requests have reached meanwhile).
     ///
     /// # Errors
-    /// Invalid when a change cannot be made (a name or a limit); Unavailable when its outcome is unknown.
-    pub(crate) async fn commit(&self, database: DatabaseId, changes: Vec<SchemaChange>) -> Result<Arc<Catalog>> {
+    /// Unavailable when the outcome is unknown.
+    pub(crate) async fn commit(&self, database: DatabaseId, changes: Vec<SchemaChange>) -> Result<Committed> {
         let (answer, mut answered) = oneshot::channel();
         self.waiting.lock().push(Waiting { database, changes: changes.clone(), answer });
         let _turn = self.turn.lock().await;
@@ -79,7 +71,7 @@ impl SchemaChanges {
             Err(oneshot::error::TryRecvError::Closed) => {
                 let (result, catalog) =
                     self.root.commit(&[], |draft| Ok(apply(draft, database, &changes, self.limits))).await?;
-                return result.map(|()| catalog);
+                return Ok((catalog, result.err()));
             }
         }
         let waiting = std::mem::take(&mut *self.waiting.lock());
@@ -95,7 +87,7 @@ impl SchemaChanges {
         match committed {
             Ok((results, catalog)) => {
                 for (waiting, result) in waiting.into_iter().zip(results) {
-                    let _ = waiting.answer.send(result.map(|()| catalog.clone()));
+                    let _ = waiting.answer.send(Ok((catalog.clone(), result.err())));
                 }
             }
             Err(error) => {
@@ -108,44 +100,41 @@ impl SchemaChanges {
     }
 }
 
-/// Makes those of the changes that are still to be made; each is made as a whole or not at all.
+/// Makes those of the changes of one request that are still to be made: all of them, or none where one cannot be made.
 fn apply(draft: &mut Draft, database: DatabaseId, changes: &[SchemaChange], limits: Limits) -> Result<()> {
-    for change in changes {
-        match change {
-            SchemaChange::CreateTable { name, columns } => match draft.catalog().table(database, name).cloned() {
-                None => {
-                    limits.check_tables(draft, database, name)?;
-                    if columns.len() > limits.columns {
-                        return Err(Error::invalid("too many columns for one table")
-                            .with("table", name)
-                            .with("limit", limits.columns)
-                            .with("found", columns.len()));
-                    }
-                    draft.create_table(database, name, columns.iter().cloned())?;
-                }
-                Some(table) => {
-                    let mut changed = table.as_ref().clone();
-                    for (name, role, ty) in columns.iter().skip(1) {
-                        if changed.column(name).is_none() {
-                            changed.add_column(name, *role, *ty)?;
-                        }
-                    }
-                    if changed != *table {
-                        limits.check_columns(&changed)?;
-                        draft.put_table(changed)?;
-                    }
-                }
-            },
-            SchemaChange::AddColumn { table, name, role, ty } => {
-                let found = draft.catalog().table_by_id(*table).cloned();
-                if let Some(table) = found.filter(|t| t.column(name).is_none()) {
-                    let mut changed = table.as_ref().clone();
-                    changed.add_column(name, *role, *ty)?;
-                    limits.check_columns(&changed)?;
-                    draft.put_table(changed)?;
-                }
+    let before = draft.clone();
+    let made = changes.iter().try_for_each(|change| apply_one(draft, database, change, limits));
+    if made.is_err() {
+        *draft = before;
+    }
+    made
+}
+
+fn apply_one(draft: &mut Draft, database: DatabaseId, change: &SchemaChange, limits: Limits) -> Result<()> {
+    let (table, columns) = match change {
+        SchemaChange::CreateTable { name, columns } => match draft.catalog().table(database, name).cloned() {
+            None => {
+                let tables = draft.catalog().tables(database).count();
+                limits.check_table(name, tables).map_err(Error::invalid)?;
+                draft.create_table(database, name, columns.iter().cloned())?;
+                return Ok(());
             }
+            Some(table) => (table, columns.get(1..).unwrap_or_default().to_vec()),
+        },
+        SchemaChange::AddColumn { table, name, role, ty } => match draft.catalog().table_by_id(*table).cloned() {
+            Some(table) => (table, vec![(name.clone(), *role, *ty)]),
+            None => return Ok(()),
+        },
+    };
+    let mut changed = table.as_ref().clone();
+    for (name, role, ty) in &columns {
+        if changed.column(name).is_none() {
+            limits.check_column(&changed).map_err(Error::invalid)?;
+            changed.add_column(name, *role, *ty)?;
         }
+    }
+    if changed != *table {
+        draft.put_table(changed)?;
     }
     Ok(())
 }
@@ -172,7 +161,7 @@ mod tests {
             draft.create_database("db", Precision::Nano, Database::DEFAULT_KEEP_MS, Database::DEFAULT_PARTITION_MS)
         };
         let (database, _) = root.commit(&[], create).await.unwrap();
-        (SchemaChanges::new(root, Limits { tables: 100, columns: 100 }), database.id)
+        (SchemaChanges::new(root, Limits { tables: 100, new_tables: 100, columns: 4 }), database.id)
     }
 
     #[tokio::test]
@@ -188,8 +177,9 @@ mod tests {
             drop(turn);
         };
         let (results, ()) = tokio::join!(join_all(all), release);
-        assert_eq!(results.iter().map(Result::is_ok).filter(|ok| !ok).count(), 1);
-        assert!(results[3].is_err());
+        let refused: Vec<bool> = results.iter().map(|r| r.as_ref().unwrap().1.is_some()).collect();
+        assert_eq!(refused.iter().filter(|r| **r).count(), 1);
+        assert!(refused[3]);
         let catalog = changes.root.catalog();
         assert_eq!(catalog.version, before.next());
         let t0: Vec<_> = catalog.table(database, "t0").unwrap().fields().map(|c| c.name.clone()).collect();
@@ -199,7 +189,23 @@ mod tests {
     #[tokio::test]
     async fn what_somebody_else_added_meanwhile_is_not_added_again() {
         let (changes, database) = changes().await;
-        let first = changes.commit(database, vec![table("t", "f")]).await.unwrap();
-        assert_eq!(changes.commit(database, vec![table("t", "f")]).await.unwrap().version, first.version);
+        let first = changes.commit(database, vec![table("t", "f")]).await.unwrap().0;
+        assert_eq!(changes.commit(database, vec![table("t", "f")]).await.unwrap().0.version, first.version);
+    }
+
+    #[tokio::test]
+    async fn of_changes_of_one_request_that_pass_a_limit_none_is_made() {
+        let (changes, database) = changes().await;
+        let before = changes.root.catalog().version;
+        let wide = |n: usize| (0..n).map(|i| table("t", &format!("f{i}"))).collect::<Vec<_>>();
+        let tables = (0..101).map(|i| table(&format!("t{i}"), "f")).collect();
+        for too_many in [wide(4), tables] {
+            let (catalog, refused) = changes.commit(database, too_many).await.unwrap();
+            assert!(refused.unwrap().message().starts_with("too many"));
+            assert_eq!((catalog.version, catalog.tables(database).count()), (before, 0));
+        }
+        let (catalog, refused) = changes.commit(database, wide(3)).await.unwrap();
+        assert!(refused.is_none());
+        assert_eq!(catalog.table(database, "t").unwrap().columns.len(), 4);
     }
 }

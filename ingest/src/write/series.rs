@@ -24,7 +24,7 @@ use tidelake_format::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::decode::{Lookup, Subtable};
+use crate::decode::{Limits, Lookup, Subtable};
 use crate::scalar::scalar_at;
 
 /// Tag manifests that are read at once.
@@ -330,6 +330,7 @@ pub(crate) struct View {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) directory: Arc<SeriesDirectory>,
     pub(crate) principal: Principal,
+    pub(crate) limits: Limits,
 }
 
 impl Lookup for View {
@@ -343,6 +344,14 @@ impl Lookup for View {
 
     fn subtable(&self, database: DatabaseId, name: &str) -> Option<Subtable> {
         self.directory.subtable(&self.catalog, database, name)
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn table_count(&self, database: DatabaseId) -> usize {
+        self.catalog.tables(database).count()
     }
 
     fn check(&self, database: &Database) -> Result<()> {

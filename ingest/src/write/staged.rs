@@ -25,7 +25,11 @@ use super::{
     bulk::Bulk,
     idempotent::{ACKNOWLEDGE_WITHIN, Claim},
 };
-use crate::{compact::Published, decode, metrics::ROWS};
+use crate::{
+    compact::Published,
+    decode::{self, Limits},
+    metrics::ROWS,
+};
 
 /// How often the files are written anew because another table has got the id that they were written for.
 const ATTEMPTS: usize = 10;
@@ -37,6 +41,7 @@ pub(super) struct Staged {
     table: Supertable,
     columns: Vec<(String, Role, Type)>,
     database: Arc<Database>,
+    limits: Limits,
 }
 
 /// Whether somebody else's table has come in between.
@@ -49,11 +54,23 @@ impl Staged {
     /// The table that a stream of this schema makes.
     ///
     /// # Errors
-    /// Invalid when it makes none: no time column or field, a type without a counterpart, a name that is none.
-    pub(super) fn new(target: &IngestTarget, database: &Arc<Database>, schema: &Schema) -> Result<Self> {
+    /// Invalid when it makes none: no time column or field, a type without a counterpart, a name that is none, more columns
+    /// than rows may create.
+    pub(super) fn new(
+        target: &IngestTarget,
+        database: &Arc<Database>,
+        schema: &Schema,
+        limits: Limits,
+    ) -> Result<Self> {
         let columns = decode::arrow::infer_table(schema)?;
+        if columns.len() > limits.columns {
+            return Err(Error::invalid("too many columns for a table that rows create")
+                .with("table", &target.table)
+                .with("limit", limits.columns)
+                .with("found", columns.len()));
+        }
         let table = Supertable::new(TableId(u32::MAX), database.id, &target.table, columns.iter().cloned())?;
-        Ok(Self { table, columns, database: database.clone() })
+        Ok(Self { table, columns, database: database.clone(), limits })
     }
 
     /// The table by which its rows are read.
@@ -61,8 +78,18 @@ impl Staged {
         &self.table
     }
 
+    /// Checks that a database has room for it.
+    ///
+    /// # Errors
+    /// Invalid when the database has as many tables as rows may create.
+    pub(super) fn check_room(&self, catalog: &Catalog) -> Result<()> {
+        let tables = catalog.tables(self.database.id).count();
+        self.limits.check_table(&self.table.name, tables).map_err(Error::invalid)
+    }
+
     /// Creates it without rows, where it does not exist yet.
     pub(super) fn create(&self, draft: &mut Draft) -> Result<Arc<Supertable>> {
+        self.check_room(draft.catalog())?;
         draft.create_table(self.database.id, &self.table.name, self.columns.iter().cloned())
     }
 

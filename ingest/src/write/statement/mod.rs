@@ -261,11 +261,7 @@ impl Ingest {
         // A series that is known here may have been dropped elsewhere: a DROP waits for as long as this may be old.
         let mut catalog = self.shared.probe.catalog(PROBE_AGE).await?;
         loop {
-            let view = View {
-                catalog: catalog.clone(),
-                directory: self.shared.directory.clone(),
-                principal: self.principal.clone(),
-            };
+            let view = self.view(catalog.clone(), 0);
             let (name, time_zone, now_ns) = (database.map(str::to_owned), self.time_zone, self.now_ns());
             let read = read.clone();
             let work = move || {
