@@ -5,6 +5,7 @@
 
 mod admit;
 mod authenticate;
+mod browser;
 mod credentials;
 mod failures;
 mod hashing;
@@ -15,9 +16,11 @@ mod sessions;
 mod tests;
 mod user;
 
-pub use admit::Peer;
+pub use admit::{Peer, refused_as};
 pub use authenticate::{Authenticator, LoggedIn};
+pub use browser::{challenge, is_of_browser};
 pub use credentials::Credentials;
+pub use failures::network;
 pub use hashing::hash_in_turn;
 pub use rights::{Grants, Limits, Principal, Privilege, Privileges, Rights, Scope};
 pub use secret::{MAX_PASSWORD, MIN_PASSWORD, Secret, hash_password, new_token};

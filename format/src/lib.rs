@@ -20,6 +20,7 @@ pub mod layout;
 pub mod log;
 pub mod merge;
 pub mod meta;
+pub mod nearest;
 pub mod offload;
 pub mod rollup;
 pub mod rows;

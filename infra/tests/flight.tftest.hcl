@@ -56,6 +56,11 @@ run "tasks_without_rights_of_the_system_behind_tls" {
   }
 
   assert {
+    condition     = tobool(aws_lb_target_group.this.preserve_client_ip)
+    error_message = "The server sees the address of each client and not the load balancer's."
+  }
+
+  assert {
     condition     = jsonencode(keys(aws_vpc_security_group_ingress_rule.clients)) == jsonencode(["10.0.0.0/8"]) && length(aws_vpc_security_group_ingress_rule.direct) == 0 && aws_vpc_security_group_ingress_rule.from_load_balancer.cidr_ipv4 == null
     error_message = "Only the given networks reach the load balancer, and only it reaches the tasks."
   }

@@ -140,6 +140,11 @@ run "a_url_is_signed_by_default" {
   }
 
   assert {
+    condition     = !contains(keys(aws_lambda_function.this.environment[0].variables), "TIDELAKE_SOURCE_ADDRESS")
+    error_message = "Events of a URL with signatures say where they come from."
+  }
+
+  assert {
     condition     = output.url == "https://mock.lambda-url.us-east-1.on.aws"
     error_message = "The URL ends without a slash."
   }
@@ -158,6 +163,11 @@ run "a_public_url_with_tokens" {
   assert {
     condition     = aws_lambda_function_url.this[0].authorization_type == "NONE" && aws_lambda_function_url.this[0].invoke_mode == "RESPONSE_STREAM"
     error_message = "The URL is public and streams."
+  }
+
+  assert {
+    condition     = aws_lambda_function.this.environment[0].variables.TIDELAKE_SOURCE_ADDRESS == "ignored"
+    error_message = "Everybody may write an event, so its address is not believed."
   }
 
   assert {

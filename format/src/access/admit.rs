@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use serde_json::json;
 
-use super::{Authenticator, Credentials};
+use super::{Authenticator, Credentials, challenge};
 use crate::error::{Error, Kind};
 
 /// Where a request comes from, among its extensions.
@@ -46,7 +46,13 @@ impl Authenticator {
             }
             Ok((principal, None))
         };
-        let (principal, session) = checked.await.map_err(|error: Error| Box::new(refused(path, &error)))?;
+        let (principal, session) = checked.await.map_err(|error: Error| {
+            let mut refusal = refused(path, &error);
+            if error.kind() == Kind::Unauthenticated && !path.starts_with(FLIGHT) {
+                refusal.headers_mut().insert(header::WWW_AUTHENTICATE, challenge(&request.headers));
+            }
+            Box::new(refusal)
+        })?;
         request.extensions.insert(principal);
         if let Some(session) = session {
             request.extensions.insert(session);
@@ -57,14 +63,18 @@ impl Authenticator {
 
 /// The answer of a route's protocol to a request that is not let in.
 fn refused(path: &str, error: &Error) -> Response<String> {
-    let message = error.to_string();
     let status = match error.kind() {
         Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
         Kind::Forbidden => StatusCode::FORBIDDEN,
         Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    let is_unknown = error.kind() == Kind::Unauthenticated;
+    refused_as(status, path, error)
+}
+
+/// The answer to a request that is refused before it reaches its route: an error in the words of the route's protocol.
+pub fn refused_as(status: StatusCode, path: &str, error: &Error) -> Response<String> {
+    let message = error.to_string();
     if path.starts_with(FLIGHT) {
         return refused_call(error);
     }
@@ -78,6 +88,8 @@ fn refused(path: &str, error: &Error) -> Response<String> {
         let code = match error.kind() {
             Kind::Unauthenticated => "unauthorized",
             Kind::Forbidden => "forbidden",
+            Kind::Invalid if status == StatusCode::METHOD_NOT_ALLOWED => "method not allowed",
+            Kind::Invalid => "invalid",
             _ => "unavailable",
         };
         json!({ "code": code, "message": message })
@@ -91,6 +103,7 @@ fn refused(path: &str, error: &Error) -> Response<String> {
         let kind = match error.kind() {
             Kind::Unauthenticated => "unauthenticated",
             Kind::Forbidden => "forbidden",
+            Kind::Invalid => "invalid",
             _ => "unavailable",
         };
         json!({ "error": { "kind": kind, "message": message } })
@@ -98,9 +111,6 @@ fn refused(path: &str, error: &Error) -> Response<String> {
     let mut response = Response::new(body.to_string());
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if is_unknown {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"tidelake\""));
-    }
     if status == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
@@ -112,6 +122,7 @@ fn refused_call(error: &Error) -> Response<String> {
     let code = match error.kind() {
         Kind::Unauthenticated => "16",
         Kind::Forbidden => "7",
+        Kind::Invalid => "3",
         _ => "14",
     };
     // Percent-encoded, which leaves most of ASCII as it is.

@@ -9,10 +9,11 @@ use std::{
 
 use parking_lot::Mutex;
 use ring::hmac;
+use tokio::sync::Semaphore;
 
 use super::{
     Credentials, Principal, User, Users,
-    failures::Failures,
+    failures::{Failures, LONGEST, Turn},
     hashing::verify_in_turn,
     secret,
     sessions::{Claim, LASTS, Signatures, Signer},
@@ -22,12 +23,14 @@ use crate::{
     meta::{Catalog, Draft, PROBE_AGE, Probe, Root},
 };
 
-/// How long a password that was right is known without its hash being made again.
+/// How long after its last use a password that was right is known without its hash being made again.
 const KNOWN: Duration = Duration::from_secs(600);
 /// Tokens of sessions whose key is not known ask the store for new keys once in this time, all of them together.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 /// The most passwords that are known.
 const MOST_KNOWN: usize = 10_000;
+/// The most requests with a password that wait at once, because there were many wrong ones: more are refused at once.
+const MOST_WAITING: usize = 1_000;
 
 /// Decides who requests are from, by the users in a root's catalog. Cheap to clone.
 ///
@@ -40,6 +43,7 @@ pub struct Authenticator(Arc<Inner>);
 struct Inner {
     probe: Probe,
     failures: Failures,
+    waiting: Semaphore,
     /// Passwords that were right lately, by a keyed hash of user and password: the hash that they were right for.
     known: Mutex<HashMap<[u8; 32], (Instant, String)>>,
     key: hmac::Key,
@@ -88,14 +92,15 @@ impl Authenticator {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new()).map_err(none)?;
         let (probe, failures, known) = (Probe::new(root), Failures::default(), Mutex::default());
         let (owners, signer, signatures) = (Mutex::default(), tokio::sync::Mutex::default(), Signatures::default());
-        Ok(Self(Arc::new(Inner { probe, failures, known, key, owners, signer, signatures, begins_sessions })))
+        let waiting = Semaphore::new(MOST_WAITING);
+        Ok(Self(Arc::new(Inner { probe, failures, waiting, known, key, owners, signer, signatures, begins_sessions })))
     }
 
     /// Who brings these credentials; `peer` is where from.
     ///
     /// # Errors
-    /// [`Kind::Unauthenticated`] for none, wrong ones, those of a token that has expired or of a user who is disabled, and
-    /// for a while after many wrong ones; [`Kind::Unavailable`] when the store cannot be asked.
+    /// [`Kind::Unauthenticated`] for none, wrong ones, those of a token that has expired or of a user who is disabled, and,
+    /// after many wrong ones, where too many tries of one address wait for their turn; [`Kind::Unavailable`] when the store cannot be asked.
     pub async fn authenticate(&self, credentials: &Credentials, peer: Option<IpAddr>) -> Result<Principal> {
         let found = self.find(credentials, peer).await;
         if let Err(error) = &found
@@ -251,8 +256,10 @@ impl Authenticator {
         told.update(password.as_bytes());
         let key: [u8; 32] = told.sign().as_ref().try_into().expect("SHA-256 has 32 bytes");
         let is_known = {
-            let known = self.0.known.lock();
-            known.get(&key).is_some_and(|(at, right)| at.elapsed() < KNOWN && Some(right) == hash.as_ref())
+            let mut known = self.0.known.lock();
+            let found = known.get_mut(&key);
+            let found = found.filter(|(at, right)| at.elapsed() < KNOWN && Some(&*right) == hash.as_ref());
+            found.map(|(at, _)| *at = Instant::now()).is_some()
         };
         // Who was right lately need not wait for those who guess.
         if !is_known {
@@ -272,7 +279,7 @@ impl Authenticator {
         admitted(name, user)
     }
 
-    /// Makes the hash of a password and compares it, unless there were too many wrong ones.
+    /// Makes the hash of a password and compares it. After many wrong ones it waits for its turn first.
     async fn check_password(
         &self,
         name: &str,
@@ -282,8 +289,9 @@ impl Authenticator {
     ) -> Result<()> {
         let failures = &self.0.failures;
         // Counted before it is known to be wrong: those that come at the same time are as many.
-        if let Some(wait) = failures.begin(peer, name, Instant::now()) {
-            return Err(Error::unauthenticated("too many wrong passwords; wait").with("seconds", wait.as_secs().max(1)));
+        let turn = failures.begin(peer, name, tokio::time::Instant::now().into_std());
+        if turn != Turn::In(Duration::ZERO) {
+            self.wait(turn).await?;
         }
         let is_right = verify_in_turn(password.to_owned(), hash).await;
         // Nor is one wrong that nobody had the time to look at.
@@ -291,6 +299,26 @@ impl Authenticator {
             failures.forgive(peer, name);
         }
         if is_right? { Ok(()) } else { Err(wrong()) }
+    }
+
+    /// Waits until a password may be looked at.
+    ///
+    /// # Errors
+    /// Unauthenticated where too many others wait; that takes as long as the longest turn, unless very many wait.
+    async fn wait(&self, turn: Turn) -> Result<()> {
+        let refused = |wait: Duration| {
+            let seconds = wait.as_secs().max(1);
+            Error::unauthenticated("too many wrong passwords were tried; wait, or use a token").with("seconds", seconds)
+        };
+        let Ok(_place) = self.0.waiting.try_acquire() else { return Err(refused(LONGEST)) };
+        match turn {
+            Turn::In(wait) => tokio::time::sleep(wait).await,
+            Turn::Never(wait) => {
+                tokio::time::sleep(LONGEST).await;
+                return Err(refused(wait));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -14,7 +14,11 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::HeaderMap;
 
-use super::{failures::Failures, secret::is_password, *};
+use super::{
+    failures::{Failures, LONGEST, Turn},
+    secret::is_password,
+    *,
+};
 use crate::{
     error::{Kind, Result},
     ids::DatabaseId,
@@ -171,9 +175,10 @@ async fn what_another_node_changed_holds_here_after_the_age_of_a_probe() {
 }
 
 #[tokio::test]
-async fn after_many_wrong_passwords_the_right_one_waits_but_not_that_of_others() {
+async fn after_many_wrong_passwords_the_right_one_is_looked_at_in_its_turn_and_that_of_others_at_once() {
     let place = Place::new().await;
     assert!(place.log_in("ada", PASSWORD).await.is_ok());
+    let known = std::time::Instant::now();
     for name in ["bob", "ada"] {
         for _ in 0..10 {
             refused(place.log_in(name, "wrong again").await);
@@ -182,34 +187,82 @@ async fn after_many_wrong_passwords_the_right_one_waits_but_not_that_of_others()
     for _ in 0..1_000 {
         refused(place.by_token("wrong").await);
     }
-    assert!(refused(place.log_in("bob", "battery staple").await).contains("too many wrong"));
     assert!(place.log_in("ada", PASSWORD).await.is_ok(), "who was right lately goes on");
     let elsewhere = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
     let bob = Credentials::Password { user: "bob".into(), password: "battery staple".into() };
-    assert!(place.authenticator.authenticate(&bob, elsewhere).await.is_ok(), "nobody locks another one out");
+    for _ in 0..2 {
+        refused(place.log_in("bob", "wrong again").await);
+    }
+    assert!(place.log_in("bob", "battery staple").await.is_ok(), "nobody is locked out");
+    assert!(known.elapsed() >= Duration::from_secs(2), "but tries take turns");
+    assert!(place.authenticator.authenticate(&bob, elsewhere).await.is_ok());
 }
 
 #[test]
-fn failures_are_forgiven_one_by_one_and_their_number_is_bounded() {
+fn tries_take_turns_after_many_failures_and_those_are_forgiven_one_by_one() {
     let (failures, start) = (Failures::default(), Instant::now());
+    let seconds = Duration::from_secs;
+    let now = Turn::In(Duration::ZERO);
     for _ in 0..10 {
-        assert!(failures.begin(HERE, "bob", start).is_none());
+        assert_eq!(failures.begin(HERE, "bob", start), now);
+    }
+    for turn in 1..=4 {
+        assert_eq!(failures.begin(HERE, "bob", start), Turn::In(seconds(turn)));
     }
     for _ in 0..100 {
-        assert!(failures.begin(HERE, "bob", start).is_some(), "and is not counted");
+        assert_eq!(failures.begin(HERE, "bob", start), Turn::Never(seconds(5)), "and takes no turn");
     }
-    assert!(failures.begin(HERE, "ada", start).is_none());
+    assert_eq!(failures.begin(HERE, "ada", start), now);
     failures.forgive(HERE, "ada");
-    assert!(failures.begin(HERE, "bob", start + Duration::from_secs(5)).is_some());
-    assert!(failures.begin(HERE, "bob", start + Duration::from_secs(6)).is_none());
-    assert!(failures.begin(HERE, "bob", start + Duration::from_secs(7)).is_some());
-    for n in 0..100 {
-        failures.begin(HERE, &n.to_string(), start + Duration::from_secs(7));
+    let elsewhere = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
+    assert_eq!(failures.begin(elsewhere, "bob", start), now);
+    assert_eq!(failures.begin(HERE, "bob", start + seconds(4)), Turn::In(seconds(1)));
+    assert_eq!(failures.begin(HERE, "bob", start + seconds(12)), now, "two are forgiven");
+    let later = start + seconds(1_000);
+    for _ in 0..10 {
+        assert_eq!(failures.begin(HERE, "bob", later), now, "all are");
     }
-    assert!(failures.begin(HERE, "ada", start + Duration::from_secs(7)).is_some(), "an address that tries many users");
     let network = |last: u16| Some(IpAddr::V6([0x2001, 0xdb8, 0, 0, 0, 0, 0, last].into()));
-    let tries = (0..20).filter(|n| failures.begin(network(*n), "bob", start).is_none());
+    let tries = (0..20).filter(|n| failures.begin(network(*n), "carol", start) == now);
     assert_eq!(tries.count(), 10, "one network");
+}
+
+#[test]
+fn an_address_that_tries_many_users_and_a_user_whom_many_addresses_try_are_slowed_down() {
+    let (failures, start) = (Failures::default(), Instant::now());
+    for n in 0..100 {
+        assert_eq!(failures.begin(HERE, &n.to_string(), start), Turn::In(Duration::ZERO));
+    }
+    assert_eq!(failures.begin(HERE, "ada", start), Turn::In(Duration::from_millis(100)));
+    assert_eq!(failures.begin(HERE, "eve", start), Turn::In(Duration::from_millis(200)));
+    let address = |n: u32| Some(IpAddr::V4(Ipv4Addr::from_bits(n)));
+    for n in 0..100 {
+        assert_eq!(failures.begin(address(n), "bob", start), Turn::In(Duration::ZERO));
+    }
+    // However many: a delay, and never a refusal.
+    for n in 1_000..3_000 {
+        assert_eq!(failures.begin(address(n), "bob", start), Turn::In(Duration::from_secs(1)));
+    }
+}
+
+#[test]
+fn a_right_password_gets_its_turn_within_seconds_beside_three_that_guess_without_a_pause() {
+    let (failures, start) = (Failures::default(), Instant::now());
+    let mut free = [Duration::ZERO; 3];
+    let mut looked_at = 0_u64;
+    for ms in (0..600_000).step_by(10) {
+        let at = Duration::from_millis(ms);
+        for free in free.iter_mut().filter(|free| **free <= at) {
+            let turn = failures.begin(HERE, "admin", start + at);
+            let Turn::In(wait) = turn else { panic!("{turn:?}") };
+            looked_at += 1;
+            *free = at + wait.max(Duration::from_millis(10));
+        }
+        if ms % 60_000 == 30_000 {
+            assert!(matches!(failures.begin(HERE, "admin", start + at), Turn::In(wait) if wait <= LONGEST), "{at:?}");
+        }
+    }
+    assert!((500..=800).contains(&looked_at), "about one a second: {looked_at}");
 }
 
 #[test]

@@ -36,18 +36,27 @@ pub enum Admits {
     /// Who brings one of the tokens of a secret; they may do everything.
     Tokens(Tokens),
     /// The users of the root, and their programs.
-    Users,
+    Users {
+        /// Whether events say where they come from. Those of a function that everybody may invoke say what they like.
+        has_sources: bool,
+    },
 }
 
 impl Admits {
-    /// What the variables `TIDELAKE_AUTH` (`users`, or nothing) and `TIDELAKE_TOKEN_SECRET` say.
+    /// What the variables `TIDELAKE_AUTH` (`users`, or nothing), `TIDELAKE_TOKEN_SECRET` and `TIDELAKE_SOURCE_ADDRESS`
+    /// (`trusted` or `ignored`) say.
     pub fn of(variables: &mut Variables) -> Asked {
         let users = variables.parsed("TIDELAKE_AUTH", "off", |text| match text {
             "users" => Ok(true),
             "off" => Ok(false),
             _ => Err("users or off"),
         });
-        Asked { users, secret: variables.text("TIDELAKE_TOKEN_SECRET") }
+        let has_sources = variables.parsed("TIDELAKE_SOURCE_ADDRESS", "trusted", |text| match text {
+            "trusted" => Ok(true),
+            "ignored" => Ok(false),
+            _ => Err("trusted or ignored"),
+        });
+        Asked { users, secret: variables.text("TIDELAKE_TOKEN_SECRET"), has_sources }
     }
 }
 
@@ -56,6 +65,8 @@ impl Admits {
 pub struct Asked {
     users: bool,
     secret: Option<String>,
+    /// Whether events say where they come from.
+    has_sources: bool,
 }
 
 impl Asked {
@@ -66,7 +77,7 @@ impl Asked {
     pub fn open(self) -> Result<Admits> {
         match (self.users, self.secret) {
             (true, Some(_)) => Err(Error::invalid("TIDELAKE_AUTH=users and TIDELAKE_TOKEN_SECRET are one too many")),
-            (true, None) => Ok(Admits::Users),
+            (true, None) => Ok(Admits::Users { has_sources: self.has_sources }),
             (false, Some(secret)) => Ok(Admits::Tokens(Tokens::new(secret, Aws::from_env()?))),
             (false, None) => Ok(Admits::Anyone),
         }
@@ -197,8 +208,8 @@ impl HttpFunction {
             return Ok(unauthorized());
         }
         let Routes { router, authenticator } = self.routes.get(left, &self.open).await?.clone();
-        if let Admits::Users = self.admits {
-            if let Some(peer) = peer_of(&parts) {
+        if let Admits::Users { has_sources } = self.admits {
+            if let Some(peer) = peer_of(&parts).filter(|_| has_sources) {
                 parts.extensions.insert(peer);
             }
             if let Err(refusal) = authenticator.admit(&mut parts).await {

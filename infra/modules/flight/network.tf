@@ -86,7 +86,9 @@ resource "aws_lb_target_group" "this" {
   port                   = local.port
   deregistration_delay   = 60
   connection_termination = true
-  tags                   = var.tags
+  # The server slows down the address that guesses passwords, and bounds connections by address: both need the client's own.
+  preserve_client_ip = true
+  tags               = var.tags
 
   health_check {
     protocol            = "HTTP"

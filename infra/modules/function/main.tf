@@ -3,11 +3,13 @@ data "aws_region" "current" {}
 data "aws_caller_identity" "current" {}
 
 locals {
-  place      = "${data.aws_region.current.name}:${data.aws_caller_identity.current.account_id}"
-  log_group  = "/aws/lambda/${var.name}"
-  in_s3      = startswith(var.package, "s3://")
-  public     = try(var.url.auth, null) == "NONE"
-  variables  = { for name, value in var.environment : name => value if value != null }
+  place     = "${data.aws_region.current.name}:${data.aws_caller_identity.current.account_id}"
+  log_group = "/aws/lambda/${var.name}"
+  in_s3     = startswith(var.package, "s3://")
+  public    = try(var.url.auth, null) == "NONE"
+  # Whoever may invoke a public function past its URL writes the whole event, the client's address included.
+  address    = local.public ? { TIDELAKE_SOURCE_ADDRESS = "ignored" } : {}
+  variables  = { for name, value in merge(local.address, var.environment) : name => value if value != null }
   package_s3 = local.in_s3 ? regex("^s3://(?P<bucket>[^/]+)/(?P<key>.+)$", var.package) : null
 
   statements = concat(

@@ -185,7 +185,7 @@ async fn users_of_the_root_are_let_in_by_their_names_from_wherever_the_platform_
         let root = root.clone();
         Box::pin(async move { Routes::new(echo(), &root) })
     });
-    let function = HttpFunction::new(open, Admits::Users, silent());
+    let function = HttpFunction::new(open, Admits::Users { has_sources: true }, silent());
     let event = |authorization: Option<&str>| {
         let mut request = url_event("$default", "/write", "", "x");
         if let Some(value) = authorization {

@@ -1,0 +1,78 @@
+//! Names that somebody misspelt: the error that says which known one is nearest.
+
+use crate::error::Error;
+
+/// The error of a query parameter that no route of this path has.
+///
+/// ```
+/// let error = tidelake_format::nearest::unknown_parameter("databse", &["db", "database", "format"]);
+/// assert_eq!(
+///     error.to_string(),
+///     "unknown query parameter (found: databse, nearest: database, known: db, database, format)"
+/// );
+/// ```
+pub fn unknown_parameter(found: &str, known: &[&str]) -> Error {
+    let shown: String = found.chars().take(80).collect();
+    let error = Error::invalid("unknown query parameter").with("found", shown);
+    let error = match nearest(found, known) {
+        Some(name) => error.with("nearest", name),
+        None => error,
+    };
+    error.with("known", known.join(", "))
+}
+
+/// The known name that differs least from another one, where it differs in no more than a third of its letters.
+pub fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
+    let found: Vec<char> = found.chars().take(100).flat_map(char::to_lowercase).collect();
+    let distance = |name: &&str| distance(&found, &name.chars().collect::<Vec<_>>());
+    let (steps, name) = known.iter().map(|name| (distance(name), *name)).min_by_key(|(steps, _)| *steps)?;
+    (steps <= (found.len() / 3).max(1)).then_some(name)
+}
+
+/// Letters to insert, delete, replace or swap with their neighbour, at least.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
+    for (i, x) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, y) in b.iter().enumerate() {
+            let least = (rows[i][j] + usize::from(x != y)).min(rows[i][j + 1] + 1).min(row[j] + 1);
+            let is_swap = i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y;
+            row.push(if is_swap { least.min(rows[i - 1][j - 1] + 1) } else { least });
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_told_only_where_it_is_near() {
+        let known = ["db", "database", "format", "max_rows", "precision"];
+        for (found, expected) in [
+            ("databse", Some("database")),
+            ("DATABASE", Some("database")),
+            ("maxrows", Some("max_rows")),
+            ("precison", Some("precision")),
+            ("fromat", Some("format")),
+            ("d", Some("db")),
+            ("epoch", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(found, &known), expected, "{found}");
+        }
+        assert_eq!(nearest("x", &[]), None);
+        let long = "d".repeat(1 << 20);
+        assert!(unknown_parameter(&long, &known).to_string().len() < 300);
+    }
+
+    #[test]
+    fn distances_are_those_of_known_pairs() {
+        let chars = |text: &str| text.chars().collect::<Vec<_>>();
+        for (a, b, expected) in [("kitten", "sitting", 3), ("ab", "ba", 1), ("", "abc", 3), ("same", "same", 0)] {
+            assert_eq!(distance(&chars(a), &chars(b)), expected, "{a} {b}");
+        }
+    }
+}
