@@ -1,14 +1,17 @@
 //! The log above the watermarks: what counts of it, and what a fold takes.
 
 mod fetch;
+mod fits;
 mod listing;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-pub(crate) use fetch::{Fetched, VOID_MS, fetch};
+pub(crate) use fetch::{Fetched, VOID_MS, fetch, fetch_some};
 pub(crate) use listing::{Listing, Pending};
+
+use fits::fetch_within;
 
 use crate::{
     error::{Error, Kind, Result},
@@ -96,15 +99,23 @@ impl Cut {
 }
 
 /// Takes a cut: segments older than `margin` before an object put now; of each writer up to its first missing
-/// number; the oldest first, about `max_bytes` of them (at least one segment where there is any).
+/// number; the oldest first, `max_bytes` of them at most (but one segment, or one bulk ingest, where there is any).
 ///
 /// # Errors
 /// [`Kind::Unavailable`]; as [`Root::refresh`]. A segment that cannot be decoded is no error but a fault in the
 /// cut.
 pub async fn cut(root: &Root, margin: Duration, max_bytes: u64) -> Result<Cut> {
+    cut_within(root, margin, max_bytes, usize::MAX).await
+}
+
+/// [`cut`] of at most `memory_bytes` of decoded rows; at least one segment, or one whole bulk ingest, however large it is.
+///
+/// # Errors
+/// As [`cut`].
+pub async fn cut_within(root: &Root, margin: Duration, max_bytes: u64, memory_bytes: usize) -> Result<Cut> {
     let mut attempts = 0;
     loop {
-        match attempt(root, margin, max_bytes).await {
+        match attempt(root, margin, max_bytes, memory_bytes).await {
             // Folded by another and collected since it was listed.
             Err(e) if e.kind() == Kind::NotFound && attempts < 4 => attempts += 1,
             Err(e) if e.kind() == Kind::NotFound => {
@@ -115,7 +126,7 @@ pub async fn cut(root: &Root, margin: Duration, max_bytes: u64) -> Result<Cut> {
     }
 }
 
-async fn attempt(root: &Root, margin: Duration, max_bytes: u64) -> Result<Cut> {
+async fn attempt(root: &Root, margin: Duration, max_bytes: u64, memory_bytes: usize) -> Result<Cut> {
     let store = root.store();
     let clock_ms = store.clock_ms().await?;
     let listing = Listing::read(store).await?;
@@ -125,9 +136,8 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64) -> Result<Cut> {
     pending.truncate(pending.partition_point(|p| p.time_ms < before_ms));
     let all = pending.len();
     bound(&mut pending, max_bytes);
-    let has_more = pending.len() < all;
-
-    let fetched = fetch(store, pending).await?;
+    let fetched = fetch_within(store, pending, (memory_bytes, max_bytes)).await?;
+    let has_more = fetched.len() < all;
     let mut moved: BTreeMap<WriterId, Watermark> = BTreeMap::new();
     let mut faults = Vec::new();
     // What is younger than one that cannot be decoded waits: folded first, it would lie beneath older rows for good.
@@ -187,8 +197,8 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64) -> Result<Cut> {
     Ok(Cut { segments, watermarks: moved.into_iter().collect(), retired, faults, clock_ms, has_more, catalog })
 }
 
-/// Keeps the oldest up to `max_bytes`, at least one; segments of one time are kept or left together where they
-/// fit, since their order is known only once they are read.
+/// Keeps the oldest up to `max_bytes`: only whole times, since the order of segments of one time is known once they are read;
+/// the first time at least.
 fn bound(pending: &mut Vec<Pending>, max_bytes: u64) {
     let mut sum = 0_u64;
     let fits = pending
@@ -198,18 +208,7 @@ fn bound(pending: &mut Vec<Pending>, max_bytes: u64) {
             sum <= max_bytes
         })
         .count();
-    if fits == pending.len() {
-        return;
-    }
-    let limit = pending[fits].time_ms;
+    let Some(limit) = pending.get(fits).map(|p| p.time_ms) else { return };
     let whole = pending.partition_point(|p| p.time_ms < limit);
-    let mut taken = if whole > 0 { whole } else { fits.max(1) };
-    let is_split = |at: usize| {
-        let (last, next) = (pending[at - 1].position.writer, pending[at].position.writer);
-        last == next && next.is_bulk()
-    };
-    while taken < pending.len() && is_split(taken) {
-        taken += 1;
-    }
-    pending.truncate(taken);
+    pending.truncate(if whole > 0 { whole } else { pending.partition_point(|p| p.time_ms <= limit) });
 }

@@ -136,6 +136,11 @@ pub fn tables(position: Position, bytes: &Bytes) -> Option<Vec<TableId>> {
     (found == position).then(|| (0..count).map(|i| Entry::at(bytes, HEADER + ENTRY * i).table).collect())
 }
 
+/// The stamp in the first bytes of a segment, which are not checked.
+pub(crate) fn stamp(bytes: &[u8]) -> Option<i64> {
+    (bytes.len() >= HEADER && &bytes[..8] == MAGIC).then(|| u64_at(bytes, 48) as i64)
+}
+
 fn decode_inner(bytes: &Bytes) -> Result<Segment> {
     let count = check_start(bytes, MAGIC, (FORMAT_VERSION, QUEUE_KEYS), HEADER, "log segment")?;
     let directory = if count <= MAX_BLOCKS { HEADER + ENTRY * count } else { usize::MAX - 4 };

@@ -109,6 +109,9 @@ pub struct CompactConfig {
     /// Most bytes of segments that one fold takes. Default 48 MiB (as they lie in the store; in memory some five to ten
     /// times that).
     pub fold_max_bytes: u64,
+    /// Most bytes of decoded rows that one fold takes; it takes one segment, or all of one bulk ingest, however many these have.
+    /// Default 256 MiB. A fold of less is followed by the next one at once.
+    pub fold_memory_bytes: usize,
     /// Segments younger than this, by the store's clock, are left alone, in milliseconds. Default: 2 000 on a
     /// directory, 5 000 elsewhere (`None`).
     pub fold_margin_ms: Option<u64>,
@@ -125,6 +128,8 @@ pub struct CompactConfig {
     /// Decoded rows that a fold or merge sorts at once, in bytes. Default 16 MiB; the peak is some six times that, and
     /// for a fold the decoded segments besides.
     pub window_bytes: usize,
+    /// Decoded rows that wait in memory until they are encoded as a row group of a data file. Default 256 MiB.
+    pub row_group_bytes: usize,
     /// The rollups beside data files; a `width_ms` of 0 makes none. Default: of a minute, beside files of 65 536 rows or
     /// more with 8 rows or more to a bucket. Each costs a PUT and some hundredths of its file's bytes.
     pub rollup: RollupOptions,
@@ -140,14 +145,33 @@ impl Default for CompactConfig {
             fold_bytes: 64 << 20,
             fold_age_ms: 10_000,
             fold_max_bytes: 48 << 20,
+            fold_memory_bytes: 256 << 20,
             fold_margin_ms: None,
             merge_files: 8,
             merge_idle_ms: 600_000,
             file_rows: 1 << 25,
             file_bytes: 256 << 20,
             window_bytes: 16 << 20,
+            row_group_bytes: 256 << 20,
             rollup: RollupOptions::default(),
             collect_ms: 60_000,
+        }
+    }
+}
+
+impl CompactConfig {
+    /// These settings for a process whose folds and merges together may take this much memory: one of each may run at once,
+    /// and each takes half of it at most, 32 MiB at least. A segment that is larger by itself takes what it needs.
+    #[must_use]
+    pub fn within(self, memory: usize) -> Self {
+        let each = (memory / 2).max(32 << 20);
+        // Of a fold: the segments and their rows in order (a third more), six windows, a row group and its encoding, and a file.
+        Self {
+            fold_memory_bytes: self.fold_memory_bytes.min(each / 5),
+            window_bytes: self.window_bytes.min(each / 48),
+            row_group_bytes: self.row_group_bytes.min(each / 5),
+            file_bytes: self.file_bytes.min(each / 5),
+            ..self
         }
     }
 }
@@ -179,6 +203,8 @@ impl IngestConfig {
         check(self.compact.merge_files >= 2, "ingest.compact.merge_files is at least 2");
         check(self.compact.file_rows > 0, "ingest.compact.file_rows is not 0");
         check(self.compact.window_bytes > 0, "ingest.compact.window_bytes is not 0");
+        check(self.compact.row_group_bytes > 0, "ingest.compact.row_group_bytes is not 0");
+        check(self.compact.fold_memory_bytes > 0, "ingest.compact.fold_memory_bytes is not 0");
         check(self.compact.rollup.width_ms >= 0, "ingest.compact.rollup.width_ms is not negative");
         check(self.compact.fold_max_bytes > 0, "ingest.compact.fold_max_bytes is not 0");
         faults

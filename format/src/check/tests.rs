@@ -97,8 +97,13 @@ impl Lake {
 
     fn encode(&self, partition: i64, seed: u64, odd: Option<f64>) -> EncodedFile {
         let (series, rows) = self.rows(partition, seed, odd);
-        let options =
-            DataFileOptions { page_rows: 100, page_rows_max: 200, row_group_rows: 350, rollup: Some(ROLLUPS) };
+        let options = DataFileOptions {
+            page_rows: 100,
+            page_rows_max: 200,
+            row_group_rows: 350,
+            row_group_bytes: 256 << 20,
+            rollup: Some(ROLLUPS),
+        };
         let mut writer = DataFileWriter::new(self.table.clone(), Precision::Milli, options).unwrap();
         writer.write(&series, &rows).unwrap();
         writer.finish().unwrap()

@@ -27,7 +27,8 @@ use crate::{
 
 pub(crate) mod sample;
 
-const SMALL: DataFileOptions = DataFileOptions { page_rows: 20, page_rows_max: 50, row_group_rows: 150, rollup: None };
+const SMALL: DataFileOptions =
+    DataFileOptions { page_rows: 20, page_rows_max: 50, row_group_rows: 150, row_group_bytes: 256 << 20, rollup: None };
 
 /// Equal in every value, null and bit; names and types too.
 fn assert_same(found: &RecordBatch, expected: &RecordBatch) {

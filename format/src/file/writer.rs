@@ -36,9 +36,6 @@ pub(super) const TABLE_KEY: &str = "tidelake.table";
 /// The format version of data files that this code writes, and the newest it reads.
 pub(super) const FORMAT_VERSION: u32 = 1;
 
-/// The bytes of rows in memory that make a row group of any number of rows.
-const ROW_GROUP_BYTES: usize = 256 << 20;
-
 /// How rows are cut into pages and row groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataFileOptions {
@@ -47,9 +44,11 @@ pub struct DataFileOptions {
     pub page_rows: usize,
     /// No page has more rows; default 16 384, at most 65 536.
     pub page_rows_max: usize,
-    /// A row group is cut at the end of a series once it has this many rows (or 256 MiB), and anywhere at twice as
-    /// many; default 1 048 576. Rows of a row group are held in memory until it is written.
+    /// A row group is cut at the end of a series once it has this many rows, and anywhere at twice as many; default
+    /// 1 048 576. Rows of a row group are held in memory until it is written.
     pub row_group_rows: usize,
+    /// The same for bytes of its rows in memory; default 256 MiB.
+    pub row_group_bytes: usize,
     /// When a rollup is made beside it; `None` is never.
     pub rollup: Option<RollupOptions>,
 }
@@ -60,6 +59,7 @@ impl Default for DataFileOptions {
             page_rows: 2_000,
             page_rows_max: 16_384,
             row_group_rows: 1 << 20,
+            row_group_bytes: 256 << 20,
             rollup: Some(RollupOptions::default()),
         }
     }
@@ -148,9 +148,11 @@ impl DataFileWriter {
         if !(1..=options.page_rows_max).contains(&options.page_rows)
             || options.page_rows_max > 1 << 16
             || !(1..=1 << 30).contains(&options.row_group_rows)
+            || !(1..=1 << 32).contains(&options.row_group_bytes)
         {
-            return Err(Error::invalid("1 ≤ page_rows ≤ page_rows_max ≤ 65536 and 1 ≤ row_group_rows ≤ 2^30")
-                .with("found", format!("{options:?}")));
+            let expected =
+                "1 ≤ page_rows ≤ page_rows_max ≤ 65536, 1 ≤ row_group_rows ≤ 2^30, 1 ≤ row_group_bytes ≤ 2^32";
+            return Err(Error::invalid(expected).with("found", format!("{options:?}")));
         }
         let fields: Vec<FieldRef> = table.columns.iter().map(|c| c.field(precision)).chain([tbname_field()]).collect();
         let parquet_schema = ArrowSchemaConverter::new().convert(&Schema::new(fields))?;
@@ -212,7 +214,7 @@ impl DataFileWriter {
             let rows = start..start + run.len();
             let new = self.last_name.as_deref() != Some(name);
             if new {
-                if self.group.rows >= self.options.row_group_rows || self.group.bytes >= ROW_GROUP_BYTES {
+                if self.group.rows >= self.options.row_group_rows || self.group.bytes >= self.options.row_group_bytes {
                     self.flush(&mut part)?;
                 }
                 self.manifest.start_series();
@@ -315,7 +317,7 @@ impl DataFileWriter {
     fn take_rows(&mut self, part: &mut Part, mut rows: Range<usize>) -> Result<()> {
         let limit = self.options.row_group_rows * 2;
         while !rows.is_empty() {
-            if self.group.rows >= limit || self.group.bytes >= 2 * ROW_GROUP_BYTES {
+            if self.group.rows >= limit || self.group.bytes >= 2 * self.options.row_group_bytes {
                 self.flush(part)?;
             }
             if self.group.runs.is_empty() {
@@ -323,7 +325,7 @@ impl DataFileWriter {
                 self.group.series.extend(self.last_series.clone());
                 self.group.runs.push((0, 0));
             }
-            let room = (2 * ROW_GROUP_BYTES).saturating_sub(self.group.bytes) / part.row_bytes;
+            let room = (2 * self.options.row_group_bytes).saturating_sub(self.group.bytes) / part.row_bytes;
             let n = rows.len().min(limit - self.group.rows).min(room.max(1));
             self.group.rows += n;
             self.group.bytes += n * part.row_bytes;

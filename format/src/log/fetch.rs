@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt};
 
 use super::{Pending, listing::misplaced};
 use crate::{
-    error::{Kind, Result},
+    error::{Error, Kind, Result},
     layout,
     offload::offload,
     segment,
@@ -18,6 +18,8 @@ use crate::{
 const PARALLEL: std::ops::RangeInclusive<usize> = 16..=1_024;
 /// The bytes that are read at once, about.
 const AT_ONCE_BYTES: u64 = 32 << 20;
+/// A segment takes up to about this many times its bytes in memory.
+const DECODED_TIMES: u64 = 8;
 /// Segments up to this size are decoded in place: a hop to another thread costs more.
 const INLINE_BYTES: usize = 64 << 10;
 /// A segment modified this long after its writer started is void for all.
@@ -35,17 +37,51 @@ pub(crate) enum Fetched {
     Fault(Fault),
 }
 
+impl Fetched {
+    /// Memory of its decoded rows and series, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match self {
+            Fetched::Segment(segment) => segment.memory_bytes(),
+            Fetched::Void { .. } | Fetched::Fault(_) => 0,
+        }
+    }
+}
+
 /// Reads segments, in the order asked for.
 ///
 /// # Errors
 /// [`Kind::NotFound`] when one is gone (folded and collected since it was listed); [`Kind::Unavailable`].
 pub(crate) async fn fetch(store: &Store, wanted: Vec<Pending>) -> Result<Vec<(Pending, Fetched)>> {
+    fetch_some(store, &wanted, usize::MAX).await
+}
+
+/// Reads segments, in the order asked for, until those read take more than `memory_bytes`: the last one that is returned
+/// is the one that does not fit any more. Those that are read meanwhile take about as much again at most.
+///
+/// # Errors
+/// As [`fetch`].
+pub(crate) async fn fetch_some(
+    store: &Store,
+    wanted: &[Pending],
+    memory_bytes: usize,
+) -> Result<Vec<(Pending, Fetched)>> {
     // A tail of many small segments costs one round trip, not one for each handful.
     let largest = wanted.iter().map(|p| p.bytes).max().unwrap_or_default().max(1);
-    let parallel = usize::try_from(AT_ONCE_BYTES / largest).unwrap_or(usize::MAX);
-    let parallel = parallel.clamp(*PARALLEL.start(), *PARALLEL.end());
-    let fetches = wanted.into_iter().map(|pending| async move { Ok((pending, fetch_one(store, &pending).await?)) });
-    futures::stream::iter(fetches).buffered(parallel).try_collect().await
+    let at_once = AT_ONCE_BYTES.min(memory_bytes as u64 / DECODED_TIMES);
+    let least = if at_once < AT_ONCE_BYTES { 1 } else { *PARALLEL.start() };
+    let parallel = usize::try_from(at_once / largest).unwrap_or(usize::MAX).clamp(least, *PARALLEL.end());
+    let fetches = wanted.to_vec().into_iter();
+    let fetches = fetches.map(|pending| async move { Ok::<_, Error>((pending, fetch_one(store, &pending).await?)) });
+    let mut fetches = futures::stream::iter(fetches).buffered(parallel);
+    let (mut fetched, mut bytes) = (Vec::new(), 0_usize);
+    while let Some((pending, segment)) = fetches.try_next().await? {
+        bytes = bytes.saturating_add(segment.memory_bytes());
+        fetched.push((pending, segment));
+        if bytes > memory_bytes {
+            break;
+        }
+    }
+    Ok(fetched)
 }
 
 async fn fetch_one(store: &Store, pending: &Pending) -> Result<Fetched> {

@@ -320,3 +320,20 @@ async fn a_bulk_ingest_without_an_end_is_void_after_a_day() {
     place.put(old, Position::END + 1, now_ms, 0).await;
     assert!(super::cut(&place.root, MARGIN, u64::MAX).await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn of_segments_of_one_time_that_do_not_fit_those_of_the_smallest_stamps_are_taken_first() {
+    let place = Place::new().await;
+    let mut all = Vec::new();
+    for (writer, seq, stamp_ns) in [(B, 0, 10), (A, 0, 20), (B, 1, 30), (A, 1, 40)] {
+        all.push(place.put(writer, seq, 0, stamp_ns).await);
+    }
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        let cut = cut_within(&place.root, MARGIN, u64::MAX, 1).await.unwrap();
+        assert_eq!((cut.segments.len(), cut.has_more), (1, seen.len() < 3));
+        seen.extend(taken(&cut));
+        fold(&place.root, &cut).await.unwrap();
+    }
+    assert_eq!(seen, all);
+}

@@ -108,7 +108,13 @@ fn manifests_agree_with_a_naive_count_of_random_rows_before_and_after_their_byte
         let kind = [Values::Few, Values::Any, Values::Null][rng.random_range(0..3)];
         let series = random_series(&mut rng, &table, lengths.len(), Values::Any);
         let rows = random_rows(&mut rng, &table, &lengths, kind);
-        let options = DataFileOptions { page_rows: 20, page_rows_max: 50, row_group_rows: 100, rollup: None };
+        let options = DataFileOptions {
+            page_rows: 20,
+            page_rows_max: 50,
+            row_group_rows: 100,
+            row_group_bytes: 256 << 20,
+            rollup: None,
+        };
         let file = encode(&table, options, &series, &rows);
         let decoded = TagManifest::decode("k", &file.tags).unwrap();
         assert_eq!(decoded.encode().unwrap(), file.tags);

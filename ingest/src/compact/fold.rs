@@ -5,22 +5,16 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use arrow::{
-    array::{AsArray, RecordBatch, UInt32Array},
-    buffer::BooleanBuffer,
-    compute::{filter_record_batch, take_record_batch},
-    datatypes::UInt32Type,
-};
+use arrow::{array::RecordBatch, buffer::BooleanBuffer};
 use metrics::counter;
 use tidelake_format::{
     Error, Result,
-    file::EncodedFile,
     ids::{Position, TableId},
-    log::{Cut, cut},
-    merge::{Deletes, SeriesOrder, content_hash, series_order},
+    log::{Cut, cut_within},
+    merge::{Deletes, SeriesOrder, series_order},
     meta::{Catalog, Draft},
     offload::{Urgency, offload_by},
-    rows::{Block, SeriesSet, batch_bytes},
+    rows::{Block, SeriesSet},
     schema::{Covers, Database, Supertable},
     step,
     steps::stepped,
@@ -29,31 +23,15 @@ use tidelake_format::{
 
 use super::{
     CompactReport, Inner,
+    folding::{Counts, Folded, Folding, Input},
     publish::{Published, publish},
-    rewrite::{Books, Limits, Rewriter, conform, covers, slice, windows},
+    rewrite::Limits,
     tags::{Kept, Named, named, set_overrides},
 };
 use crate::metrics::{DUPLICATE_ROWS, EXPIRED_ROWS, FOLD_ROWS, FOLDS};
 
 /// A fold or merge that takes longer starts afresh.
 pub(super) const LONGEST: std::time::Duration = std::time::Duration::from_secs(30 * 60);
-
-/// The files of one partition of one table.
-struct Folded {
-    table: TableId,
-    partition: i64,
-    files: Vec<EncodedFile>,
-}
-
-/// What folding gave: files, rows read, rows dropped for newer ones, rows beyond KEEP, rows that deletes took.
-#[derive(Default)]
-struct Output {
-    folded: Vec<Folded>,
-    rows: u64,
-    dropped: u64,
-    expired: u64,
-    deleted: u64,
-}
 
 impl Inner {
     /// Folds one cut of the log; nothing to fold is no error.
@@ -67,44 +45,40 @@ impl Inner {
 
     async fn fold_cut(&self) -> Result<CompactReport> {
         let started = Moment::now(self.root.store().ambient().as_ref());
-        let cut = Arc::new(cut(&self.root, self.margin(), self.config.fold_max_bytes).await?);
+        let (most, memory) = (self.config.fold_max_bytes, self.config.fold_memory_bytes);
+        let cut = Arc::new(cut_within(&self.root, self.margin(), most, memory).await?);
         for fault in &cut.faults {
             let kind = fault.error.kind();
             tracing::error!(position = %fault.position, ?kind, error = %fault.error, "a segment holds up the log");
         }
         let held = cut.faults.first().filter(|_| cut.segments.is_empty());
         let held = held.map(|fault| Error::new(fault.error.kind(), fault.error.to_string()));
+        let urgency = self.look_back(cut.has_more);
         if cut.is_empty() {
             return held.map_or_else(|| Ok(CompactReport::default()), Err);
         }
-        let urgency = self.look_back(cut.has_more);
         let taken = cut.clone();
         let mut tables = offload_by(urgency, move || order(&taken)).await?;
         self.keep_tags_of(&cut, &mut tables, urgency).await?;
+        let tables: Ordered = tables.into_iter().map(|(table, ordered)| (table, Arc::new(ordered))).collect();
         let limits = Limits::new(&self.config, self.wall_ms(), urgency);
-        let (tables, taken, ordered) = {
-            let tables = Arc::new(tables);
-            (tables.clone(), cut.clone(), tables)
-        };
-        let output = offload_by(urgency, move || rewrite(&taken, &ordered, limits)).await?;
-
-        let mut report = CompactReport {
+        let (published, counts) = self.write_files(inputs(&cut, &tables, limits)?, limits).await?;
+        let report = CompactReport {
             segments: cut.segments.len() as u64,
-            folded_rows: output.rows,
-            duplicates: output.dropped,
-            expired_rows: output.expired,
-            deleted: output.deleted,
+            folded_rows: counts.rows,
+            duplicates: counts.dropped,
+            expired_rows: counts.expired,
+            deleted: counts.deleted,
+            files: published.len() as u64,
+            bytes: published.iter().map(Published::bytes).sum(),
             ..CompactReport::default()
         };
-        let published = self.publish_all(output.folded).await?;
-        report.files = published.len() as u64;
-        report.bytes = published.iter().map(Published::bytes).sum();
         if started.age(self.root.store().ambient().as_ref()) > LONGEST {
             return Err(Error::conflict("a fold took too long to be committed").with("limit_s", LONGEST.as_secs()));
         }
         let touching: BTreeSet<_> = published.iter().map(|f| (f.table, f.partition())).collect();
         let touching: Vec<_> = touching.into_iter().collect();
-        self.root.commit(&touching, |draft| apply(draft, &cut, &tables, &published, output.expired > 0)).await?;
+        self.root.commit(&touching, |draft| apply(draft, &cut, &tables, &published, counts.expired > 0)).await?;
         for (table, ordered) in tables.iter().filter(|(_, ordered)| !ordered.named.is_empty()) {
             let files = published.iter().filter(|f| f.table == *table).map(Published::tags);
             self.established.folded(*table, files, &ordered.named);
@@ -119,14 +93,20 @@ impl Inner {
 }
 
 impl Inner {
-    async fn publish_all(&self, folded: Vec<Folded>) -> Result<Vec<Published>> {
+    /// Writes the files of some tables and puts each as soon as it is whole.
+    async fn write_files(&self, inputs: Vec<Input>, limits: Limits) -> Result<(Vec<Published>, Counts)> {
         let mut published = Vec::new();
-        for Folded { table, partition, files } in folded {
-            for file in files {
+        let mut folding = Folding::new(inputs, limits);
+        loop {
+            let turn = offload_by(limits.urgency, move || folding.turn()).await?;
+            for Folded { table, partition, file } in turn.files {
                 published.push(publish(self.root.store(), self.wall_ms(), table, partition, file).await?);
             }
+            match turn.rest {
+                Some(rest) => folding = rest,
+                None => return Ok((published, turn.counts)),
+            }
         }
-        Ok(published)
     }
 
     /// As [`Compactor::files_of_new`](super::Compactor::files_of_new).
@@ -139,16 +119,16 @@ impl Inner {
     ) -> Result<Vec<Published>> {
         // Somebody waits for it.
         let limits = Limits::new(&self.config, self.wall_ms(), Urgency::Now);
-        let (table, database, blocks) = (table.clone(), database.clone(), blocks.clone());
-        let output = offload_by(limits.urgency, move || {
-            let blocks: Vec<_> = blocks.iter().map(|block| (position, block)).collect();
-            let ordered = order_table(&table, &database, &blocks, &[])?;
+        let blocks: Vec<_> = blocks.iter().map(|block| (position, block.clone())).collect();
+        let (table, database) = (table.clone(), database.clone());
+        let order = move || {
+            let of_table: Vec<_> = blocks.iter().map(|(at, block)| (*at, block)).collect();
+            let ordered = Arc::new(order_table(&table, &database, &of_table, &[])?);
             let first_kept = table.first_kept(&database, limits.now_ms);
-            let mut output = Output::default();
-            fold_table((&table, &database), &blocks, &ordered, limits, first_kept, &mut output)?;
-            Ok::<_, Error>(output)
-        });
-        self.publish_all(output.await?.folded).await
+            Ok(Input { table, database, blocks, ordered, first_kept })
+        };
+        let input = offload_by(limits.urgency, order).await?;
+        Ok(self.write_files(vec![input], limits).await?.0)
     }
 
     /// Takes note of whether the log grows faster than it is folded: only then compaction is as urgent as what makes it grow.
@@ -162,7 +142,12 @@ impl Inner {
     }
 
     /// Lets series that have other tags in live files keep them.
-    async fn keep_tags_of(&self, cut: &Arc<Cut>, tables: &mut Ordered, urgency: Urgency) -> Result<()> {
+    async fn keep_tags_of(
+        &self,
+        cut: &Arc<Cut>,
+        tables: &mut BTreeMap<TableId, OrderedTable>,
+        urgency: Urgency,
+    ) -> Result<()> {
         for (id, ordered) in tables {
             let Some((table, database)) = table_of(&cut.catalog, *id)? else { continue };
             ordered.kept =
@@ -266,21 +251,21 @@ fn table_of(catalog: &Catalog, id: TableId) -> Result<Option<(&Arc<Supertable>, 
 }
 
 /// The tables of a fold with their series in file order.
-type Ordered = BTreeMap<TableId, OrderedTable>;
+type Ordered = BTreeMap<TableId, Arc<OrderedTable>>;
 
 /// The series of one table.
 #[derive(Debug)]
-struct OrderedTable {
+pub(super) struct OrderedTable {
     /// For each block: its series without the tags of those that a DROP covers, and which these are.
-    masks: Vec<Option<(SeriesSet, BooleanBuffer)>>,
-    order: SeriesOrder,
+    pub(super) masks: Vec<Option<(SeriesSet, BooleanBuffer)>>,
+    pub(super) order: SeriesOrder,
     named: Vec<Named>,
     kept: Kept,
 }
 
 /// Orders the series of a cut. Rows of dropped tables go with them.
-fn order(cut: &Cut) -> Result<Ordered> {
-    let mut ordered = Ordered::new();
+fn order(cut: &Cut) -> Result<BTreeMap<TableId, OrderedTable>> {
+    let mut ordered = BTreeMap::new();
     for (id, blocks) in blocks(cut) {
         if let Some((table, database)) = table_of(&cut.catalog, id)? {
             ordered.insert(id, order_table(table, database, &blocks, &[])?);
@@ -305,126 +290,18 @@ fn order_table(
     Ok(OrderedTable { masks, order, named, kept: Kept::default() })
 }
 
-/// Segments into files, table by table.
-fn rewrite(cut: &Cut, tables: &Ordered, limits: Limits) -> Result<Output> {
-    let mut output = Output::default();
+/// What a cut holds of each table that still exists.
+fn inputs(cut: &Cut, tables: &Ordered, limits: Limits) -> Result<Vec<Input>> {
+    let mut inputs = Vec::new();
     let now_ms = cut.clock_ms.min(limits.now_ms);
     for (id, blocks) in blocks(cut) {
         let (Some((table, database)), Some(ordered)) = (table_of(&cut.catalog, id)?, tables.get(&id)) else { continue };
-        fold_table((table, database), &blocks, ordered, limits, table.first_kept(database, now_ms), &mut output)?;
+        let first_kept = table.first_kept(database, now_ms);
+        let blocks = blocks.into_iter().map(|(at, block)| (at, block.clone())).collect();
+        let (table, database, ordered) = (table.clone(), database.clone(), ordered.clone());
+        inputs.push(Input { table, database, blocks, ordered, first_kept });
     }
-    Ok(output)
-}
-
-/// Rows of one batch that belong to one partition, grouped by window.
-struct Part {
-    rows: RecordBatch,
-    order: UInt32Array,
-    ends: Vec<usize>,
-}
-
-fn fold_table(
-    (table, database): (&Arc<Supertable>, &Arc<Database>),
-    blocks: &[(Position, &Block)],
-    OrderedTable { masks, order, .. }: &OrderedTable,
-    limits: Limits,
-    first_kept: i64,
-    output: &mut Output,
-) -> Result<()> {
-    let deletes: Vec<Deletes<'_>> = blocks.iter().map(|(at, _)| Deletes::of_segment(table, *at)).collect();
-    // A series that exists has at least one block that no DROP covers.
-    let mut exists = vec![false; order.series.len()];
-    for (ranks, mask) in order.ranks.iter().zip(masks) {
-        let gone = |local: usize| mask.as_ref().is_some_and(|m| m.1.value(local));
-        ranks.iter().enumerate().for_each(|(local, rank)| exists[*rank as usize] |= !gone(local));
-    }
-    let schema = Block::rows_schema(table, database.precision);
-    let mut partitions: BTreeMap<i64, (Vec<RecordBatch>, Books)> = BTreeMap::new();
-    for (((_, block), deletes), ranks) in blocks.iter().zip(&deletes).zip(&order.ranks) {
-        output.rows += block.len() as u64;
-        let mut rows = conform(&block.rows, Some(ranks), &schema)?;
-        let keep = deletes.keep(&block.series, &block.rows)?;
-        if let Some(keep) = &keep {
-            rows = filter_record_batch(&rows, keep)?;
-            output.deleted += (block.len() - rows.num_rows()) as u64;
-        }
-        let mut left = rows.num_rows();
-        let parts = split(&rows, database)?;
-        let whole = parts.len() == 1 && keep.is_none() && covers(table, block);
-        for (partition, rows) in parts {
-            left -= rows.num_rows();
-            if partition < first_kept {
-                output.expired += rows.num_rows() as u64;
-                continue;
-            }
-            // The sum over the block as it was read covers the steps since, too.
-            let hash =
-                if whole { content_hash(&block.series, &block.rows)? } else { content_hash(&order.series, &rows)? };
-            let (batches, books) = partitions.entry(partition).or_default();
-            books.add(rows.num_rows() as u64, hash);
-            batches.push(rows);
-        }
-        if left > 0 {
-            return Err(Error::internal("rows of a segment fell into no partition").with("found", left));
-        }
-    }
-    // Series that are only declared are named in one file, if need be in one without rows.
-    let mut total: Vec<u64> = exists.iter().map(|exists| u64::from(!exists)).collect();
-    if partitions.is_empty() && exists.contains(&true) {
-        let now = limits.now_ms.saturating_mul(database.precision.per_second() / 1_000);
-        partitions.entry(database.partition_of(now)).or_default();
-    }
-    let last = partitions.keys().next_back().copied();
-    for (partition, (batches, books)) in partitions {
-        let mut counts = vec![0u64; order.series.len()];
-        for batch in &batches {
-            batch.column(0).as_primitive::<UInt32Type>().values().iter().for_each(|s| counts[*s as usize] += 1);
-        }
-        total.iter_mut().zip(&counts).for_each(|(total, n)| *total += n);
-        let bytes: usize = batches.iter().map(batch_bytes).sum();
-        let windows = windows(&counts, limits.window_rows(bytes / (books.rows as usize).max(1)));
-        let mut window_of = vec![0u32; order.series.len()];
-        for (w, window) in windows.iter().enumerate() {
-            window_of[window.clone()].fill(w as u32);
-        }
-        let parts: Vec<Part> = batches.into_iter().map(|rows| group(rows, &window_of, windows.len())).collect();
-        let mut rewriter = Rewriter::new(table.clone(), database.clone(), limits);
-        for (w, window) in windows.iter().enumerate() {
-            let series = slice(&order.series, window)?;
-            let mut rows = Vec::new();
-            for part in &parts {
-                let (start, end) = (if w == 0 { 0 } else { part.ends[w - 1] }, part.ends[w]);
-                if start < end {
-                    let taken = take_record_batch(&part.rows, &part.order.slice(start, end - start))?;
-                    rows.push(rebase(&taken, window.start as u32)?);
-                }
-            }
-            rewriter.write(&series, &rows)?;
-        }
-        if Some(partition) == last {
-            rewriter.declare(&order.series, &total)?;
-        }
-        let (files, dropped) = rewriter.finish(books)?;
-        output.dropped += dropped.rows;
-        output.folded.push(Folded { table: table.id, partition, files });
-    }
-    Ok(())
-}
-
-/// Rows by the partition of their time.
-fn split(rows: &RecordBatch, database: &Database) -> Result<Vec<(i64, RecordBatch)>> {
-    let ticks = ticks(rows)?;
-    let (Some(min), Some(max)) = (ticks.iter().min(), ticks.iter().max()) else { return Ok(Vec::new()) };
-    let (first, last) = (database.partition_of(*min), database.partition_of(*max));
-    if first == last {
-        return Ok(vec![(first, rows.clone())]);
-    }
-    let mut partitions: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
-    for (i, ts) in ticks.iter().enumerate() {
-        partitions.entry(database.partition_of(*ts)).or_default().push(i as u32);
-    }
-    let take = |(partition, at): (i64, Vec<u32>)| Ok((partition, take_record_batch(rows, &UInt32Array::from(at))?));
-    partitions.into_iter().map(take).collect()
+    Ok(inputs)
 }
 
 /// The time column as ticks.
@@ -433,33 +310,4 @@ pub(super) fn ticks(rows: &RecordBatch) -> Result<arrow::buffer::ScalarBuffer<i6
     let data = rows.column(1).to_data();
     let ticks = data.buffers().first().map(|b| arrow::buffer::ScalarBuffer::new(b.clone(), data.offset(), data.len()));
     ticks.ok_or_else(|| Error::internal("the second column of rows is not a timestamp"))
-}
-
-/// A stable grouping of rows by window: a counting sort of their places.
-fn group(rows: RecordBatch, window_of: &[u32], windows: usize) -> Part {
-    let series = rows.column(0).as_primitive::<UInt32Type>().values();
-    let mut ends = vec![0usize; windows];
-    series.iter().for_each(|s| ends[window_of[*s as usize] as usize] += 1);
-    let mut next = Vec::with_capacity(windows);
-    let mut sum = 0;
-    for end in &mut ends {
-        next.push(sum);
-        sum += *end;
-        *end = sum;
-    }
-    let mut order = vec![0u32; series.len()];
-    for (i, s) in series.iter().enumerate() {
-        let at = &mut next[window_of[*s as usize] as usize];
-        order[*at] = i as u32;
-        *at += 1;
-    }
-    Part { order: UInt32Array::from(order), ends, rows }
-}
-
-/// Rows whose series count from the start of a window.
-pub(super) fn rebase(rows: &RecordBatch, start: u32) -> Result<RecordBatch> {
-    let series = rows.column(0).as_primitive::<UInt32Type>().unary::<_, UInt32Type>(|s| s - start);
-    let mut columns = rows.columns().to_vec();
-    columns[0] = Arc::new(series);
-    Ok(RecordBatch::try_new(rows.schema(), columns)?)
 }

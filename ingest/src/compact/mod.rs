@@ -1,11 +1,12 @@
 //! Compaction: fold (log segments → data files), merge (data files → larger ones) and the collection of garbage.
 //!
-//! `rewrite` turns rows into data files and keeps the books; `fold` and `merge` say which rows; `plan` chooses what to
+//! `rewrite` turns rows into data files and keeps the books; `fold` and `merge` say which rows, `folding` takes them from segments; `plan` chooses what to
 //! merge; `publish` puts the files; `retain` drops partitions beyond KEEP; `tags` lets a series keep the tags that it has. Each commits on its own and applies only if nothing it rests on has changed, so
 //! that any number of processes may compact one root.
 
 mod deletes;
 mod fold;
+mod folding;
 mod merge;
 mod plan;
 mod publish;
@@ -16,7 +17,10 @@ mod tags;
 mod tests;
 
 use std::{
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -283,23 +287,30 @@ impl Inner {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let put_bytes = || self.root.store().counters().put_bytes;
         let (mut looked, mut put) = (Instant::now(), put_bytes());
+        let mut has_more = false;
         loop {
-            ticks.tick().await;
+            if !has_more {
+                ticks.tick().await;
+            }
             // A look costs a LIST, of which a store with many segments has much to say: only when a fold may be due.
             let much = put_bytes().saturating_sub(put) >= self.config.fold_bytes;
-            if !much && looked.elapsed() < millis(self.config.fold_age_ms) {
+            if !much && !has_more && looked.elapsed() < millis(self.config.fold_age_ms) {
                 continue;
             }
             (looked, put) = (Instant::now(), put_bytes());
             let step = async {
-                if self.has_unfolded().await? {
-                    let _one = self.folding.lock().await;
-                    self.fold().await?;
-                    self.folded.notify_one();
+                if !self.has_unfolded().await? {
+                    return Ok(false);
                 }
-                Ok(())
+                let _one = self.folding.lock().await;
+                self.fold().await?;
+                self.folded.notify_one();
+                // A fold takes only as much as its memory allows: the next one begins at once.
+                Ok(self.is_late.load(Relaxed))
             };
-            failed("fold", step.await);
+            let folded = step.await;
+            has_more = *folded.as_ref().unwrap_or(&false);
+            failed("fold", folded.map(|_| ()));
         }
     }
 

@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use arrow::{
     array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array},
     compute::{CastOptions, cast_with_options, take_record_batch},
-    datatypes::SchemaRef,
+    datatypes::{FieldRef, Schema, SchemaRef},
 };
 use tidelake_format::{
     Error, Result,
@@ -40,6 +40,7 @@ pub(crate) struct Limits {
     pub(crate) file_rows: u64,
     pub(crate) file_bytes: usize,
     pub(crate) window_bytes: usize,
+    pub(crate) row_group_bytes: usize,
     pub(crate) rollup: Option<RollupOptions>,
     /// The wall clock when the work began.
     pub(crate) now_ms: i64,
@@ -48,14 +49,14 @@ pub(crate) struct Limits {
 
 impl Limits {
     pub(crate) fn new(config: &CompactConfig, now_ms: i64, urgency: Urgency) -> Self {
-        let CompactConfig { file_rows, file_bytes, window_bytes, rollup, .. } = *config;
+        let CompactConfig { file_rows, file_bytes, window_bytes, row_group_bytes, rollup, .. } = *config;
         let rollup = (rollup.width_ms > 0).then_some(rollup);
-        Self { file_rows, file_bytes, window_bytes, rollup, now_ms, urgency }
+        Self { file_rows, file_bytes, window_bytes, row_group_bytes, rollup, now_ms, urgency }
     }
 
     /// Rows of this many bytes each that are sorted at once.
     pub(crate) fn window_rows(&self, row_bytes: usize) -> u64 {
-        (self.window_bytes / row_bytes.max(1)).clamp(1_024, 1 << 22) as u64
+        (self.window_bytes / row_bytes.max(1)).clamp(64, 1 << 22) as u64
     }
 }
 
@@ -125,7 +126,8 @@ impl Rewriter {
         Ok(match &mut self.open {
             Some(writer) => writer,
             open => {
-                let options = DataFileOptions { rollup: self.limits.rollup, ..DataFileOptions::default() };
+                let Limits { rollup, row_group_bytes, .. } = self.limits;
+                let options = DataFileOptions { rollup, row_group_bytes, ..DataFileOptions::default() };
                 open.insert(DataFileWriter::new(self.table.clone(), self.database.precision, options)?)
             }
         })
@@ -170,21 +172,30 @@ impl Rewriter {
     }
 }
 
-/// The rows of a block in a table's rows schema: columns by id, absent ones null, widened ones cast; `series` is
-/// mapped by `ranks`.
+/// The columns of rows that a table has, by id, widened ones cast; `series` is mapped by `ranks`. Columns that the rows lack
+/// are left out: as nulls they would take more memory than all others where a table is wide.
 ///
 /// # Errors
 /// Internal when a column cannot be cast.
-pub(crate) fn conform(rows: &RecordBatch, ranks: Option<&[u32]>, schema: &SchemaRef) -> Result<RecordBatch> {
+pub(crate) fn known_columns(rows: &RecordBatch, ranks: &[u32], schema: &SchemaRef) -> Result<RecordBatch> {
     use arrow::{array::AsArray, datatypes::UInt32Type};
-    let series: ArrayRef = match ranks {
-        None => rows.column(0).clone(),
-        Some(ranks) => {
-            let of = rows.column(0).as_primitive::<UInt32Type>().values();
-            Arc::new(UInt32Array::from_iter_values(of.iter().map(|i| ranks[*i as usize])))
-        }
-    };
-    let mut columns = vec![series];
+    let has = |f: &FieldRef| rows.schema_ref().fields().iter().skip(1).any(|of| field_id(of) == field_id(f));
+    let known = schema.fields().iter().take(1).chain(schema.fields().iter().skip(1).filter(|f| has(f)));
+    let known = Arc::new(Schema::new(known.cloned().collect::<Vec<_>>()));
+    let of = rows.column(0).as_primitive::<UInt32Type>().values();
+    let mapped = UInt32Array::from_iter_values(of.iter().map(|i| ranks[*i as usize]));
+    let rows = conform(rows, &known)?;
+    let mut columns = rows.columns().to_vec();
+    columns[0] = Arc::new(mapped);
+    Ok(RecordBatch::try_new(known, columns)?)
+}
+
+/// Rows in a table's rows schema: columns by id, absent ones null, widened ones cast.
+///
+/// # Errors
+/// Internal when a column cannot be cast.
+pub(crate) fn conform(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let mut columns: Vec<ArrayRef> = vec![rows.column(0).clone()];
     for field in schema.fields().iter().skip(1) {
         let id = field_id(field).ok_or_else(|| Error::internal("a column has no id").with("column", field.name()))?;
         let found = rows.schema_ref().fields().iter().skip(1).position(|f| field_id(f) == Some(id));

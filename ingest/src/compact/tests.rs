@@ -7,6 +7,7 @@ use std::{
 
 mod erase;
 mod keep;
+mod memory;
 mod quarantine;
 mod race;
 mod year;

@@ -293,7 +293,13 @@ impl World {
             // Minutes are long for such rows.
             let rollup = RollupOptions { width_ms: 5_000, least_rows: 2, least_rows_per_bucket: 0 };
             let rollup = rng.random_bool(self.rolled).then_some(rollup);
-            let options = DataFileOptions { page_rows: 3, page_rows_max: 8, row_group_rows: 16, rollup };
+            let options = DataFileOptions {
+                page_rows: 3,
+                page_rows_max: 8,
+                row_group_rows: 16,
+                row_group_bytes: 256 << 20,
+                rollup,
+            };
             let mut writer = DataFileWriter::new(table.clone(), Precision::Milli, options).unwrap();
             writer.write(&order.series, &sorted).unwrap();
             let file = writer.finish().unwrap();
