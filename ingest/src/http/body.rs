@@ -1,4 +1,5 @@
-//! Request bodies: read and unpacked piece by piece, every piece reserved in the write buffer.
+//! Request bodies: read and unpacked piece by piece. Each piece is reserved in the write buffer when it has come; what a
+//! request only announces reserves nothing. While the rest of a body has not come, what has counts in its user's share.
 
 use std::{
     io::{self, Read},
@@ -10,13 +11,15 @@ use axum::{
     http::{HeaderMap, header},
 };
 use bytes::{Buf, Bytes, BytesMut};
-use futures::TryStreamExt;
-use tidelake_format::Error;
+use futures::{FutureExt as _, TryStreamExt};
+use tidelake_format::{Error, Result};
 
-use crate::write::{Budget, Reservation};
+use crate::write::{Budget, Ingest, Reservation, Share};
 
 /// Unpacked bytes between two looks at the buffer.
 const STEP: usize = 1 << 20;
+/// A buffer becomes this many times as large as what is in it, where so much is announced.
+const GROWTH: usize = 4;
 /// The most that is read of a body that is too large, and for how long, before its sender is told.
 const DISCARD_BYTES: usize = 256 << 20;
 const DISCARD_TIME: Duration = Duration::from_secs(5);
@@ -39,15 +42,30 @@ impl From<Error> for Fault {
     }
 }
 
+/// The body, of a request that may go on. Of one that may not it is read and thrown away, within bounds.
+///
+/// # Errors
+/// What was checked.
+pub(super) async fn unless_refused(checked: Result<()>, body: Body) -> Result<Body, Fault> {
+    match checked {
+        Ok(()) => Ok(body),
+        Err(error) => {
+            discard(body.into_data_stream()).await;
+            Err(error.into())
+        }
+    }
+}
+
 /// The body as its sender meant it, and its place in the buffer.
 ///
 /// # Errors
-/// As [`Fault`] says: Invalid for an encoding that is unknown or broken, Unavailable when the buffer is full.
+/// As [`Fault`] says: Invalid for an encoding that is unknown or broken, Unavailable when the buffer is full, or the part of
+/// it that bodies of one user may hold while they arrive.
 pub(super) async fn read(
+    ingest: &Ingest,
     headers: &HeaderMap,
     body: Body,
     limit: usize,
-    budget: &Budget,
 ) -> Result<(Bytes, Reservation), Fault> {
     let length = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|n| n > limit as u64) {
@@ -58,9 +76,8 @@ pub(super) async fn read(
         None => "identity",
         Some(value) => value.to_str().map_err(|_| unknown(&format!("{value:?}")))?.trim(),
     };
-    let mut reservation = budget.reserve(length.unwrap_or(0) as usize).await?;
-    let expected = length.unwrap_or(0) as usize;
-    let packed = collect(body, expected, limit, budget, &mut reservation).await?;
+    let (packed, mut reservation) = collect(ingest, body, length.unwrap_or(0) as usize, limit).await?;
+    let budget = ingest.budget();
     match encoding.to_ascii_lowercase().as_str() {
         "" | "identity" => Ok((packed, reservation)),
         "gzip" | "x-gzip" => {
@@ -75,43 +92,49 @@ pub(super) async fn read(
     }
 }
 
-/// All pieces of a body; `expected` bytes of them are reserved, so they may be allocated at once.
-async fn collect(
-    body: Body,
-    expected: usize,
-    limit: usize,
-    budget: &Budget,
-    held: &mut Reservation,
-) -> Result<Bytes, Fault> {
+/// All pieces of a body, which announces that there are `expected` bytes.
+async fn collect(ingest: &Ingest, body: Body, expected: usize, limit: usize) -> Result<(Bytes, Reservation), Fault> {
+    let budget = ingest.budget();
     let mut stream = body.into_data_stream();
     let lost = |e: axum::Error| Error::invalid("the request body ended early").with("reason", &e).source(e);
-    let mut all = match stream.try_next().await.map_err(lost)? {
-        None => return Ok(Bytes::new()),
-        Some(first) => match stream.try_next().await.map_err(lost)? {
-            // Mostly there is one piece: no copy.
-            None if first.len() <= limit => {
-                budget.grow(held, first.len()).await?;
-                return Ok(first);
-            }
-            second => {
-                let second = second.unwrap_or_default();
-                let mut all = BytesMut::with_capacity(expected.max(first.len() + second.len()));
-                all.extend_from_slice(&first);
-                all.extend_from_slice(&second);
-                all
-            }
-        },
+    let Some(first) = stream.try_next().await.map_err(lost)? else {
+        return Ok((Bytes::new(), budget.reserve(0).await?));
     };
+    let mut held = budget.reserve(0).await?;
+    let mut share = Share::default();
+    // Mostly there is one piece: no copy.
+    let (mut first, mut all) = (Some(first), BytesMut::new());
     loop {
-        if all.len() > limit {
+        let come = first.as_ref().map_or(all.len(), Bytes::len);
+        if come > limit {
             discard(stream).await;
             return Err(Fault::TooLarge { limit });
         }
-        budget.grow(held, all.len()).await?;
-        match stream.try_next().await.map_err(lost)? {
-            None => return Ok(all.freeze()),
-            Some(piece) => all.extend_from_slice(&piece),
+        let next = match stream.try_next().now_or_never() {
+            Some(next) => {
+                budget.grow(&mut held, come).await?;
+                next
+            }
+            None => {
+                // The share goes first: who waits for it holds nothing that others need.
+                ingest.hold_share(&mut share, come).await?;
+                budget.grow(&mut held, come).await?;
+                stream.try_next().await
+            }
+        };
+        let Some(piece) = next.map_err(lost)? else {
+            return Ok((first.unwrap_or_else(|| all.freeze()), held));
+        };
+        if let Some(first) = first.take() {
+            all.extend_from_slice(&first);
         }
+        let needed = all.len() + piece.len();
+        if needed > all.capacity() {
+            // What is announced is allocated once a good part of it has come.
+            let more = expected.min(needed.saturating_mul(GROWTH)).min(limit);
+            all.reserve(needed.max(more) - all.len());
+        }
+        all.extend_from_slice(&piece);
     }
 }
 

@@ -18,12 +18,19 @@ use crate::{
     write::{Durability, Ingest, Written},
 };
 
+/// What clients of InfluxDB 1 say; retention policies and consistency mean nothing here.
+const KNOWN_V1: [&str; 5] = ["db", "precision", "no_sync", "rp", "consistency"];
+/// What clients of InfluxDB 2 say; organisations mean nothing here.
+const KNOWN_V2: [&str; 6] = ["bucket", "precision", "no_sync", "org", "orgID", "consistency"];
 /// Rejected lines that an answer names; their number is always told.
 const NAMED: usize = 100;
 
 /// `POST /write?db=…[&precision=…][&no_sync=true]`; `rp`, `consistency`, `u` and `p` mean nothing here.
 pub(super) async fn write_v1(Door(ingest): Door, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     let parameters = Parameters::of(&uri);
+    if let Err(error) = parameters.check(&KNOWN_V1) {
+        return refused_v1(StatusCode::BAD_REQUEST, &error.to_string());
+    }
     let Some(database) = parameters.get("db").filter(|db| !db.is_empty()) else {
         return refused_v1(StatusCode::BAD_REQUEST, "database is required");
     };
@@ -43,6 +50,9 @@ pub(super) async fn write_v1(Door(ingest): Door, uri: Uri, headers: HeaderMap, b
 /// `POST /api/v2/write?bucket=…[&precision=…]`; the bucket is the database (`db/rp` names `db`), `org` means nothing.
 pub(super) async fn write_v2(Door(ingest): Door, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     let parameters = Parameters::of(&uri);
+    if let Err(error) = parameters.check(&KNOWN_V2) {
+        return refused_v2(StatusCode::BAD_REQUEST, &error.to_string());
+    }
     let bucket = parameters.get("bucket").unwrap_or_default();
     let database = bucket.split_once('/').map_or(bucket, |(database, _)| database);
     if database.is_empty() {
@@ -69,7 +79,8 @@ async fn write(
 ) -> Result<Written, Fault> {
     let precision: LinePrecision = parameters.get("precision").unwrap_or_default().parse()?;
     let durability = if parameters.flag("no_sync") { Durability::Buffered } else { Durability::Stored };
-    let (body, reservation) = body::read(headers, body, ingest.config().body_bytes, ingest.budget()).await?;
+    let body = body::unless_refused(ingest.check_write(database).await, body).await?;
+    let (body, reservation) = body::read(ingest, headers, body, ingest.config().body_bytes).await?;
     let ingest = reply::keyed(ingest, headers)?;
     Ok(ingest.write_line_protocol_reserved(database, body, precision, durability, reservation).await?)
 }

@@ -61,6 +61,7 @@ pub fn router(ingest: Ingest) -> Router {
         .route("/opentsdb/v1/put/json/{db}", post(opentsdb::put_into))
         .route("/query", get(query::get).post(query::post))
         .route("/ping", get(reply::ping))
+        .method_not_allowed_fallback(reply::wrong_method)
         .layer(MapResponseLayer::new(stamp))
         .with_state(ingest)
 }
@@ -71,6 +72,7 @@ pub fn statements(ingest: Ingest) -> Router {
         .route("/rest/sql", post(tdengine::sql))
         .route("/rest/sql/", post(tdengine::sql))
         .route("/rest/sql/{database}", post(tdengine::sql_in))
+        .method_not_allowed_fallback(reply::wrong_method)
         .with_state(ingest)
 }
 

@@ -17,6 +17,9 @@ use super::{
 };
 use crate::write::{Durability, Ingest, Written};
 
+/// What clients of OpenTSDB say, and `db`; each write is synchronous here.
+const KNOWN: [&str; 6] = ["db", "summary", "details", "no_sync", "sync", "sync_timeout"];
+
 /// `POST /api/put[?db=…][&summary][&details]`: one data point or an array of them.
 pub(super) async fn put(Door(ingest): Door, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     put_points(&ingest, None, &uri, &headers, body).await
@@ -38,11 +41,15 @@ pub(super) async fn put_into(
 
 async fn put_points(ingest: &Ingest, database: Option<String>, uri: &Uri, headers: &HeaderMap, body: Body) -> Response {
     let parameters = Parameters::of(uri);
+    if let Err(error) = parameters.check(&KNOWN) {
+        return refused(StatusCode::BAD_REQUEST, error.message(), Some(&error));
+    }
     let database = database.or_else(|| parameters.get("db").map(str::to_owned));
     let database = database.unwrap_or_else(|| ingest.config().opentsdb_database.clone());
     let durability = if parameters.flag("no_sync") { Durability::Buffered } else { Durability::Stored };
     let written = async {
-        let (body, reservation) = body::read(headers, body, ingest.config().body_bytes, ingest.budget()).await?;
+        let body = body::unless_refused(ingest.check_write(&database).await, body).await?;
+        let (body, reservation) = body::read(ingest, headers, body, ingest.config().body_bytes).await?;
         let ingest = reply::keyed(ingest, headers)?;
         Ok(ingest.write_opentsdb_reserved(&database, body, durability, reservation).await?)
     };

@@ -2,7 +2,7 @@
 
 use axum::{
     body::Body,
-    http::{HeaderMap, StatusCode, Uri},
+    http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
     response::Response,
 };
 use serde_json::{Value, json};
@@ -19,6 +19,12 @@ use crate::{decode::tdengine::CreateDatabase, write::Ingest};
 /// Largest form of a POST.
 const FORM_BYTES: usize = 1 << 20;
 
+/// What clients of InfluxDB 1 say. Of the statements that are answered here, none has a time, parameters or more than one
+/// chunk, so that nothing but `q` changes an answer.
+const KNOWN: [&str; 9] = ["q", "db", "rp", "epoch", "pretty", "chunked", "chunk_size", "params", "consistency"];
+/// The values of `epoch`; none is RFC 3339.
+const EPOCHS: [&str; 10] = ["", "n", "ns", "u", "us", "µ", "ms", "s", "m", "h"];
+
 /// One statement that is answered here.
 #[derive(Debug, PartialEq, Eq)]
 enum Statement {
@@ -27,14 +33,25 @@ enum Statement {
     Show,
 }
 
-/// `GET /query?q=…`.
+/// Whether a request may change something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Change,
+}
+
+/// `GET /query?q=…`: changes nothing, because every web page can make a browser send a GET.
 pub(super) async fn get(Door(ingest): Door, uri: Uri) -> Response {
-    run(&ingest, Parameters::of(&uri).get("q")).await
+    let parameters = Parameters::of(&uri);
+    match check(&parameters) {
+        Ok(()) => run(&ingest, parameters.get("q"), Access::Read).await,
+        Err(error) => refused(StatusCode::BAD_REQUEST, &error.to_string()),
+    }
 }
 
 /// `POST /query`, `q` in the URL or in a form.
 pub(super) async fn post(Door(ingest): Door, uri: Uri, headers: HeaderMap, body: Body) -> Response {
-    let form = match body::read(&headers, body, FORM_BYTES, ingest.budget()).await {
+    let form = match body::read(&ingest, &headers, body, FORM_BYTES).await {
         Ok((form, _)) => form,
         Err(Fault::TooLarge { limit }) => {
             return refused(StatusCode::PAYLOAD_TOO_LARGE, &format!("the form is larger than {limit} bytes"));
@@ -43,10 +60,24 @@ pub(super) async fn post(Door(ingest): Door, uri: Uri, headers: HeaderMap, body:
     };
     let form = String::from_utf8_lossy(&form);
     let (in_url, in_form) = (Parameters::of(&uri), Parameters::read(form.trim()));
-    run(&ingest, in_url.get("q").or_else(|| in_form.get("q"))).await
+    if let Err(error) = check(&in_url).and_then(|()| check(&in_form)) {
+        return refused(StatusCode::BAD_REQUEST, &error.to_string());
+    }
+    run(&ingest, in_url.get("q").or_else(|| in_form.get("q")), Access::Change).await
 }
 
-async fn run(ingest: &Ingest, text: Option<&str>) -> Response {
+/// # Errors
+/// Invalid for a parameter that no client of InfluxDB 1 sends, and for a unit that it does not know.
+fn check(parameters: &Parameters<'_>) -> Result<()> {
+    parameters.check(&KNOWN)?;
+    let epoch = parameters.get("epoch").unwrap_or_default();
+    if EPOCHS.contains(&epoch) {
+        return Ok(());
+    }
+    Err(Error::invalid("invalid epoch").with("expected", "n, ns, u, us, µ, ms, s, m or h").with("found", epoch))
+}
+
+async fn run(ingest: &Ingest, text: Option<&str>, access: Access) -> Response {
     let Some(text) = text.filter(|q| !q.trim().is_empty()) else {
         return refused(StatusCode::BAD_REQUEST, "missing required parameter \"q\"");
     };
@@ -54,6 +85,12 @@ async fn run(ingest: &Ingest, text: Option<&str>) -> Response {
         Ok(statements) => statements,
         Err(error) => return refused(StatusCode::BAD_REQUEST, &format!("error parsing query: {}", error.message())),
     };
+    if access == Access::Read && statements.iter().any(|statement| *statement != Statement::Show) {
+        let message = "a GET changes nothing; send CREATE DATABASE and DROP DATABASE by POST";
+        let mut response = refused(StatusCode::METHOD_NOT_ALLOWED, message);
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+        return response;
+    }
     let mut results = Vec::new();
     for (id, statement) in statements.into_iter().enumerate() {
         match execute(ingest, statement).await {

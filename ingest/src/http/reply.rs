@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use axum::{
     Json,
     body::Body,
-    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
 use serde_json::json;
-use tidelake_format::{Error, Kind};
+use tidelake_format::{Error, Kind, access::refused_as, nearest::unknown_parameter};
 use uuid::Uuid;
 
 use super::{KEY_HEADER, REPLAYED_HEADER, TOKEN_HEADER};
@@ -17,6 +17,9 @@ use crate::write::{IdempotencyKey, Ingest, Written};
 
 /// What clients of InfluxDB take for the server's version: that of the dialect, then ours.
 const VERSION: &str = concat!("1.8.10-tidelake-", env!("CARGO_PKG_VERSION"));
+
+/// The parameters that say who sends a request.
+const OF_SENDERS: [&str; 3] = ["u", "p", "token"];
 
 /// The parameters of a request, from its URL or a form.
 pub(super) struct Parameters<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
@@ -35,6 +38,16 @@ impl<'a> Parameters<'a> {
     /// The value of a parameter; of several the last one.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| &**value)
+    }
+
+    /// Refuses names that a route does not know: what a misspelt one was to change must not be done otherwise. What says who
+    /// sends a request may be beside them.
+    ///
+    /// # Errors
+    /// Invalid with the name and the nearest known one.
+    pub(super) fn check(&self, known: &[&str]) -> Result<(), Error> {
+        let unknown = self.0.iter().find(|(name, _)| !known.contains(&&**name) && !OF_SENDERS.contains(&&**name));
+        unknown.map_or(Ok(()), |(name, _)| Err(unknown_parameter(name, known)))
     }
 
     /// Whether a flag is set: by its name alone, or by any value but `false` and `0`.
@@ -100,6 +113,12 @@ pub(super) fn stamp(mut response: Response, id: u128) -> Response {
         headers.insert("x-request-id", id);
     }
     response
+}
+
+/// A method that a path does not take; the router names in Allow those that it takes.
+pub(super) async fn wrong_method(method: Method, uri: Uri) -> Response {
+    let error = Error::invalid("this path does not take this method; the header Allow names those that it takes");
+    refused_as(StatusCode::METHOD_NOT_ALLOWED, uri.path(), &error.with("found", method)).map(Body::from)
 }
 
 /// `GET|HEAD /ping`: 204, or with `?verbose=true` the version.

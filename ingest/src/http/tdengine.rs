@@ -3,7 +3,7 @@
 use axum::{
     body::Body,
     extract::{Path, rejection::PathRejection},
-    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header},
     response::Response,
 };
 use serde_json::json;
@@ -12,36 +12,45 @@ use tidelake_format::{Error, Kind};
 use super::{
     Door, REPLAYED_HEADER, TOKEN_HEADER,
     body::{self, Fault},
-    named, reply,
+    named,
+    reply::{self, Parameters},
 };
 use crate::write::{Executed, Ingest};
 
 /// The headers that name the database of a statement, weakest first.
 const DATABASE_HEADERS: [&str; 2] = ["schema", "database"];
 
-/// `POST /rest/sql`.
-pub(super) async fn sql(Door(ingest): Door, headers: HeaderMap, body: Body) -> Response {
-    answer(&ingest, None, &headers, body).await
+/// What clients of TDengine say; the answer to a statement that writes has no rows to show otherwise.
+const KNOWN: [&str; 4] = ["tz", "conn_tz", "row_with_meta", "req_id"];
+
+/// `POST /rest/sql[?tz=ZONE]`.
+pub(super) async fn sql(Door(ingest): Door, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+    answer(&ingest, None, &uri, &headers, body).await
 }
 
 /// `POST /rest/sql/{database}`.
 pub(super) async fn sql_in(
     Door(ingest): Door,
     database: Result<Path<String>, PathRejection>,
+    uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
     match named(database) {
-        Ok(database) => answer(&ingest, Some(database), &headers, body).await,
+        Ok(database) => answer(&ingest, Some(database), &uri, &headers, body).await,
         Err(error) => refused(StatusCode::BAD_REQUEST, &error),
     }
 }
 
-async fn answer(ingest: &Ingest, database: Option<String>, headers: &HeaderMap, body: Body) -> Response {
+async fn answer(ingest: &Ingest, database: Option<String>, uri: &Uri, headers: &HeaderMap, body: Body) -> Response {
+    let ingest = match in_zone(ingest, &Parameters::of(uri)) {
+        Ok(ingest) => ingest,
+        Err(error) => return refused(StatusCode::BAD_REQUEST, &error),
+    };
     let named = |name| headers.get(name).and_then(|v| v.to_str().ok()).filter(|v| !v.is_empty());
     let by_header = DATABASE_HEADERS.into_iter().rev().find_map(named).map(str::to_owned);
     let database = database.filter(|d| !d.is_empty()).or(by_header);
-    match execute(ingest, database.as_deref(), headers, body).await {
+    match execute(&ingest, database.as_deref(), headers, body).await {
         Ok(done) => affected(&done),
         Err(Fault::TooLarge { limit }) => {
             let error = Error::invalid("the request body is too large").with("limit", format!("{limit} bytes"));
@@ -60,8 +69,22 @@ async fn answer(ingest: &Ingest, database: Option<String>, headers: &HeaderMap, 
     }
 }
 
+/// The handle for statements of a request with these parameters.
+///
+/// # Errors
+/// Invalid for a parameter that no client of TDengine sends, and for a zone that nobody knows.
+fn in_zone(ingest: &Ingest, parameters: &Parameters<'_>) -> Result<Ingest, Error> {
+    parameters.check(&KNOWN)?;
+    let zone = parameters.get("tz").or_else(|| parameters.get("conn_tz")).filter(|zone| !zone.is_empty());
+    let Some(zone) = zone else { return Ok(ingest.clone()) };
+    let known = zone
+        .parse()
+        .map_err(|_| Error::invalid("a time zone is an IANA name such as 'Europe/Berlin'").with("found", zone))?;
+    Ok(ingest.in_time_zone(known))
+}
+
 async fn execute(ingest: &Ingest, database: Option<&str>, headers: &HeaderMap, body: Body) -> Result<Executed, Fault> {
-    let (body, reservation) = body::read(headers, body, ingest.config().body_bytes, ingest.budget()).await?;
+    let (body, reservation) = body::read(ingest, headers, body, ingest.config().body_bytes).await?;
     let sql = std::str::from_utf8(&body)
         .map_err(|e| Error::invalid("a statement is UTF-8 text").with("byte", e.valid_up_to()).source(e))?;
     drop(reservation); // the statement reserves what it holds

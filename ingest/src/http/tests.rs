@@ -1,14 +1,19 @@
 #![allow(clippy::unwrap_used)]
 
-use std::io::Write;
+use std::{io::Write, time::Duration};
 
 use axum::{
     body::Body,
     http::{HeaderMap, Method, Request, StatusCode},
 };
+use futures::StreamExt as _;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tidelake_format::store::Store;
+use tidelake_format::{
+    access::{Grants, Principal, Privileges, Rights, Scope},
+    store::Store,
+};
+use tokio::task::JoinHandle;
 use tower::ServiceExt;
 
 use crate::{
@@ -235,8 +240,22 @@ async fn the_database_statements_of_influxdbs_clients_are_answered() {
     let form = [("content-type", "application/x-www-form-urlencoded")];
     let created = send(&ingest, Method::POST, "/query", &form, "q=CREATE+DATABASE+%22telegraf%22").await;
     assert_eq!((created.status.as_u16(), created.json()), (200, json!({ "results": [{ "statement_id": 0 }] })));
-    assert_eq!(get("/query?consistency=all&q=CREATE%20DATABASE%20x%20WITH%20REPLICATION%201").await.status, 200);
-    assert_eq!(get("/query?q=SHOW%20DATABASES").await.json(), series(json!([["telegraf"], ["x"]])));
+    let with = post(&ingest, "/query?consistency=all&q=CREATE%20DATABASE%20x%20WITH%20REPLICATION%201", "").await;
+    assert_eq!(with.status, 200);
+    let both = series(json!([["telegraf"], ["x"]]));
+    assert_eq!(get("/query?q=SHOW%20DATABASES").await.json(), both);
+    // Any web page can make a browser send a GET.
+    for uri in [
+        "/query?q=CREATE%20DATABASE%20y",
+        "/query?q=drop+database+x",
+        "/query?q=show+databases;drop+database+x",
+        "/query?q=create+database+x",
+    ] {
+        let refused = get(uri).await;
+        assert_eq!((refused.status.as_u16(), refused.header("allow")), (405, "POST"), "{uri}");
+        assert!(refused.json()["error"].as_str().unwrap().contains("by POST"), "{uri}: {:?}", refused.json());
+        assert_eq!(get("/query?q=SHOW%20DATABASES").await.json(), both, "{uri}");
+    }
     assert_eq!(
         post(&ingest, "/query?q=drop+database+x", "").await.json(),
         json!({ "results": [{ "statement_id": 0 }] })
@@ -261,4 +280,132 @@ async fn ping_is_204_by_get_and_head() {
     }
     let verbose = send(&ingest, Method::GET, "/ping?verbose=true", &[], "").await;
     assert!(verbose.json()["version"].is_string());
+}
+
+/// A body that begins with some bytes and never ends.
+fn unending(begin: Vec<u8>) -> Body {
+    let begin = futures::stream::once(async { Ok::<_, std::io::Error>(begin) });
+    Body::from_stream(begin.chain(futures::stream::pending()))
+}
+
+/// Sends a request of a user in the background, and lets it come as far as it gets.
+async fn begin(ingest: &Ingest, principal: &Principal, length: usize, body: Body) -> JoinHandle<StatusCode> {
+    let mut request = Request::post("/write?db=db").header("content-length", length).body(body).unwrap();
+    request.extensions_mut().insert(principal.clone());
+    let answer = super::router(ingest.clone()).oneshot(request);
+    let task = tokio::spawn(async move { answer.await.unwrap().status() });
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    task
+}
+
+#[tokio::test(start_paused = true)]
+async fn announced_bytes_hold_nothing_and_bodies_of_one_user_that_are_still_coming_leave_half_to_others() {
+    const MIB: usize = 1 << 20;
+    let store = Store::in_memory();
+    let limits = IngestConfig { buffer_bytes: 4 * MIB, body_bytes: MIB, group_bytes: MIB, ..config() };
+    let ingest = nano(&store, limits).await;
+    let database = ingest.root().catalog().database("db").unwrap().id;
+    let grants: Grants = [(Scope::Database(database), Privileges::ALL)].into();
+    let user = |name: &str| Principal::new(name, Rights::Granted(grants.clone()));
+    let (ada, bob) = (user("ada"), user("bob"));
+    let write = |principal: &Principal| {
+        let (ingest, principal) = (ingest.clone(), principal.clone());
+        async move {
+            let body = Body::from("cpu value=1 1");
+            begin(&ingest, &principal, 13, body).await.await.unwrap()
+        }
+    };
+    // As many as would fill the buffer, of which one byte has come.
+    let mut slow = Vec::new();
+    for _ in 0..8 {
+        slow.push(begin(&ingest, &ada, MIB, unending(vec![b'#'])).await);
+    }
+    assert_eq!(write(&bob).await, StatusCode::NO_CONTENT);
+    assert_eq!(write(&ada).await, StatusCode::NO_CONTENT);
+    // As many as would fill the buffer, almost all of which has come.
+    for _ in 0..8 {
+        slow.push(begin(&ingest, &ada, MIB, unending(vec![b'#'; MIB - 10_000])).await);
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(write(&bob).await, StatusCode::NO_CONTENT);
+    let large = begin(&ingest, &bob, MIB, Body::from([&b"cpu value=2 2\n"[..], &vec![b'#'; MIB - 14]].concat())).await;
+    assert_eq!(large.await.unwrap(), StatusCode::NO_CONTENT);
+    let refused = slow.iter().filter(|task| task.is_finished()).count();
+    assert!((6..8).contains(&refused), "two of eight are in the user's half: {refused}");
+    slow.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_not_write_is_refused_before_the_body_has_come() {
+    let store = Store::in_memory();
+    let ingest = nano(&store, config()).await;
+    let nobody = Principal::new("nobody", Rights::Granted(Grants::new()));
+    for target in
+        ["/write?db=db", "/write?db=new", "/api/v2/write?bucket=db", "/api/put?db=db", "/opentsdb/v1/put/json/db"]
+    {
+        let mut request = Request::post(target).header("content-length", 1 << 20).body(unending(vec![b'#'])).unwrap();
+        request.extensions_mut().insert(nobody.clone());
+        let answer = tokio::time::timeout(Duration::from_secs(10), super::router(ingest.clone()).oneshot(request));
+        assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::FORBIDDEN, "{target}");
+    }
+    let no_new = open(&store, IngestConfig { auto_create_database: false, ..config() }).await;
+    let request = Request::post("/write?db=new").body(unending(vec![b'#'])).unwrap();
+    let answer = tokio::time::timeout(Duration::from_secs(10), super::router(no_new).oneshot(request));
+    assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_misspelt_parameter_is_refused_by_name_and_those_of_known_clients_are_taken() {
+    let store = Store::in_memory();
+    let ingest = nano(&store, config()).await;
+    let point = r#"{"metric":"cpu2","timestamp":1700000000,"value":1,"tags":{"host":"a"}}"#;
+    for (uri, found, nearest) in [
+        ("/write?db=db&precison=ms", "precison", "precision"),
+        ("/write?databse=db", "databse", "db"),
+        ("/influxdb/v1/write?db=db&ttl=5", "ttl", ""),
+        ("/api/v2/write?bucket=db&percision=ms", "percision", "precision"),
+        ("/api/put?db=db&detials", "detials", "details"),
+        ("/opentsdb/v1/put/json/db?sumary", "sumary", "summary"),
+        ("/query?q=show+databases&epcoh=ms", "epcoh", "epoch"),
+        ("/query?q=show+databases&epoch=minutes", "minutes", "ms"),
+    ] {
+        let answer = post(&ingest, uri, if uri.contains("put") { point } else { "cpu value=1 1" }).await;
+        let text = answer.json().to_string();
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{uri}: {text}");
+        assert!(text.contains(&format!("found: {found}")) && text.contains(nearest), "{uri}: {text}");
+    }
+    let catalog = ingest.root().refresh().await.unwrap();
+    let database = catalog.database("db").unwrap().id;
+    assert!(catalog.table(database, "cpu").is_none() && catalog.table(database, "cpu2").is_none());
+    for (uri, body) in [
+        ("/write?consistency=all&db=db&precision=ns&rp=&u=a&p=b", "cpu value=1 1"),
+        ("/api/v2/write?org=o&orgID=1&bucket=db&precision=ns&token=t", "cpu value=1 1"),
+        ("/api/put?db=db&summary&details&sync&sync_timeout=60000", point),
+        ("/query?db=&rp=&epoch=&pretty=true&chunked=true&chunk_size=100&params=%7B%7D&q=show+databases&u=a&p=b", ""),
+        ("/query?consistency=all", "q=show+databases&epoch=ns"),
+    ] {
+        let answer = post(&ingest, uri, body).await;
+        assert!(answer.status.is_success(), "{uri}: {:?}", String::from_utf8_lossy(&answer.body));
+    }
+    let refused = post(&ingest, "/query", "q=show+databases&databse=x").await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST, "a form has the same names");
+}
+
+#[tokio::test]
+async fn a_wrong_method_is_405_with_json_in_the_words_of_the_route_and_the_methods_that_it_takes() {
+    let (_, ingest) = memory().await;
+    for (method, uri, allow, at) in [
+        (Method::GET, "/write?db=db", "POST", "/error"),
+        (Method::PUT, "/api/v2/write?bucket=db", "POST", "/message"),
+        (Method::GET, "/api/put", "POST", "/error/message"),
+        (Method::DELETE, "/query?q=show+databases", "GET,HEAD,POST", "/error"),
+    ] {
+        let answer = send(&ingest, method.clone(), uri, &[], "").await;
+        assert_eq!((answer.status, answer.header("allow")), (StatusCode::METHOD_NOT_ALLOWED, allow), "{method} {uri}");
+        let body = answer.json();
+        assert!(body.pointer(at).unwrap().as_str().unwrap().contains("Allow"), "{method} {uri}: {body}");
+        assert!(!answer.header("x-influxdb-version").is_empty(), "{method} {uri}");
+    }
 }

@@ -4,8 +4,9 @@
 //! A stream of batches too large for one segment goes past the groups (`bulk`), one into a new table past the log (`staged`).
 //!
 //! On the way: `rows` (requests of rows), `statement` (TDengine's SQL) and `batches` (Arrow) decode; `schema`
-//! commits what they lack; `budget` bounds what waits; `queue` is the open group; `lane` puts it; `series` finds the supertable of a series; `idempotent` answers copies of a request.
+//! commits what they lack; `budget` bounds what waits, `arriving` what one user's slow bodies hold of it; `queue` is the open group; `lane` puts it; `series` finds the supertable of a series; `idempotent` answers copies of a request.
 
+mod arriving;
 mod batches;
 mod budget;
 mod bulk;
@@ -43,9 +44,13 @@ use tokio::{
 };
 
 pub use self::batches::{IfAbsent, IfExists, IngestTarget};
-pub(crate) use self::budget::{Budget, Reservation};
 pub use self::idempotent::IdempotencyKey;
+pub(crate) use self::{
+    arriving::Share,
+    budget::{Budget, Reservation},
+};
 use self::{
+    arriving::Shares,
     idempotent::Mark,
     lane::Lane,
     queue::{Place, Queue, Takes},
@@ -130,6 +135,7 @@ pub(crate) struct Shared {
     pub(crate) root: Root,
     pub(crate) config: Arc<IngestConfig>,
     pub(crate) budget: Budget,
+    shares: Shares,
     queue: Arc<Queue>,
     probe: Probe,
     stamps: Arc<lane::Stamps>,
@@ -225,6 +231,7 @@ impl Ingest {
         let regroup = has_own_thread(&root) && flush_interval.is_zero() && config.writers.is_none_or(|n| n == 1);
         let shared = Arc::new(Shared {
             budget: Budget::new(config.buffer_bytes, millis(config.buffer_wait_ms)),
+            shares: Shares::new(config.buffer_bytes, millis(config.buffer_wait_ms)),
             queue: Arc::new(Queue::new(config.group_bytes, flush_interval, regroup)),
             probe: Probe::new(root.clone()),
             stamps: Arc::default(),
@@ -340,6 +347,14 @@ impl Ingest {
     /// Its settings.
     pub fn config(&self) -> &IngestConfig {
         &self.shared.config
+    }
+
+    /// Counts bytes of a body that has not come whole in the share of its user.
+    ///
+    /// # Errors
+    /// Unavailable when the share is used up.
+    pub(crate) async fn hold_share(&self, share: &mut Share, bytes: usize) -> Result<()> {
+        self.shared.shares.grow(self.principal.user(), share, bytes).await
     }
 
     /// The bound on what requests hold in memory.

@@ -303,6 +303,25 @@ impl Ingest {
         Err(Error::not_found(format!("database not found: {name:?}")))
     }
 
+    /// Whether rows for a database can be taken from this sender at all: asked before a byte of them is read. A database that
+    /// the last known catalog has costs no request to the store.
+    ///
+    /// # Errors
+    /// Forbidden without the right to write to it, or to create it; NotFound where writes create no databases.
+    pub(crate) async fn check_write(&self, name: &str) -> Result<()> {
+        if let Some(database) = self.shared.root.catalog().database(name) {
+            return self.principal.check(Privilege::Write, database);
+        }
+        let creates = self.shared.config.auto_create_database;
+        if creates && self.principal.check_create().is_ok() {
+            return Ok(());
+        }
+        match self.database(name, Instant::now()).await {
+            Err(error) if error.kind() == Kind::NotFound && creates => self.principal.check_create(),
+            found => found.map(drop),
+        }
+    }
+
     async fn database_or_create(&self, name: &str, start: Instant) -> Result<(Arc<Catalog>, Arc<Database>)> {
         match self.database(name, start).await {
             Err(error) if error.kind() == Kind::NotFound && self.shared.config.auto_create_database => {}

@@ -1,0 +1,125 @@
+//! Shares of the write buffer: what bodies of one user hold while the rest of them has not come.
+//!
+//! A body that is there whole is written within moments. One that has not come whole holds its bytes for as long as its
+//! client likes: without a share, one user's slow bodies would fill the buffer and stop the writes of all others.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use hashbrown::HashMap;
+use metrics::counter;
+use parking_lot::Mutex;
+use tidelake_format::{Error, Result};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::metrics::THROTTLED;
+
+/// Bytes per permit.
+const UNIT: usize = 1 << 10;
+/// Users beyond which those that hold nothing are forgotten.
+const REMEMBERED: usize = 1_000;
+
+/// The shares of all users.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    units: usize,
+    wait: Duration,
+    users: Mutex<HashMap<Box<str>, Weak<Semaphore>>>,
+}
+
+/// Bytes of a user's share that one body holds.
+#[derive(Debug, Default)]
+pub(crate) struct Share(Option<OwnedSemaphorePermit>);
+
+impl Shares {
+    /// Half of a buffer for each user.
+    pub(crate) fn new(buffer_bytes: usize, wait: Duration) -> Self {
+        let units = (buffer_bytes / 2).div_ceil(UNIT).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        Self { units, wait, users: Mutex::default() }
+    }
+
+    fn of(&self, user: &str) -> Arc<Semaphore> {
+        let mut users = self.users.lock();
+        if let Some(known) = users.get(user).and_then(Weak::upgrade) {
+            return known;
+        }
+        if users.len() >= REMEMBERED {
+            users.retain(|_, share| share.strong_count() > 0);
+        }
+        let share = Arc::new(Semaphore::new(self.units));
+        users.insert(user.into(), Arc::downgrade(&share));
+        share
+    }
+
+    /// Raises what a body holds to `bytes` in all, waiting for other bodies of its user for a short time only. Where nobody
+    /// is asked who they are, there are no shares.
+    ///
+    /// # Errors
+    /// Unavailable when the share is used up by then.
+    pub(crate) async fn grow(&self, user: Option<&str>, share: &mut Share, bytes: usize) -> Result<()> {
+        let Some(user) = user else { return Ok(()) };
+        let held = share.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = bytes.div_ceil(UNIT).saturating_sub(held);
+        if more == 0 {
+            return Ok(());
+        }
+        let full = || {
+            counter!(THROTTLED).increment(1);
+            Error::unavailable("bodies of this user that are still arriving hold the user's half of the write buffer")
+                .with("limit_bytes", self.units * UNIT)
+        };
+        let semaphore = match &share.0 {
+            Some(permit) => permit.semaphore().clone(),
+            None => self.of(user),
+        };
+        let more = u32::try_from(more).ok().filter(|more| *more as usize <= self.units).ok_or_else(full)?;
+        let permit = match semaphore.clone().try_acquire_many_owned(more) {
+            Ok(permit) => permit,
+            Err(_) => tokio::time::timeout(self.wait, semaphore.acquire_many_owned(more))
+                .await
+                .map_err(|_| full())?
+                .map_err(|_| Error::unavailable("the write path is shut down"))?,
+        };
+        match &mut share.0 {
+            Some(held) => held.merge(permit),
+            none => *none = Some(permit),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+
+    #[tokio::test(start_paused = true)]
+    async fn no_user_holds_more_than_half_of_the_buffer_and_others_are_not_kept_waiting() {
+        let shares = Shares::new(20 << 10, Duration::from_millis(200));
+        let (mut first, mut second, mut other) = (Share::default(), Share::default(), Share::default());
+        shares.grow(Some("ada"), &mut first, 4 << 10).await.unwrap();
+        shares.grow(Some("ada"), &mut second, 6 << 10).await.unwrap();
+        assert_eq!(shares.grow(Some("ada"), &mut first, (4 << 10) + 1).await.unwrap_err().kind(), Kind::Unavailable);
+        shares.grow(Some("bob"), &mut other, 10 << 10).await.unwrap();
+        drop(second);
+        shares.grow(Some("ada"), &mut first, 10 << 10).await.unwrap();
+        drop(first);
+        // Nobody known has no share, and a body that is larger than a share never fits.
+        shares.grow(None, &mut Share::default(), 100 << 10).await.unwrap();
+        assert!(shares.grow(Some("ada"), &mut Share::default(), 11 << 10).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn users_that_hold_nothing_are_forgotten() {
+        let shares = Shares::new(1 << 20, Duration::ZERO);
+        let mut kept = Share::default();
+        shares.grow(Some("kept"), &mut kept, 1 << 19).await.unwrap();
+        for user in 0..3 * REMEMBERED {
+            shares.grow(Some(&user.to_string()), &mut Share::default(), 1).await.unwrap();
+        }
+        assert!(shares.users.lock().len() <= REMEMBERED + 1);
+        assert!(shares.grow(Some("kept"), &mut Share::default(), 1).await.is_err());
+    }
+}
