@@ -60,7 +60,7 @@ pub(crate) async fn run(args: AccessArgs) -> anyhow::Result<()> {
     }
     let mut config = serve::ingest_config(&settings);
     config.compact.background = false;
-    let ingest = Ingest::open(serve::open_root(&settings).await?, config).await?;
+    let ingest = Ingest::open(serve::open_or_create_root(&settings).await?, config).await?;
     let ingest = ingest.with_double_quotes(DoubleQuotes::Identifier);
     for statement in &statements {
         match ingest.execute(None, statement, None).await?.secret {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Args;
 use tidelake_format::{
+    Error,
     check::{CheckOptions, check},
     copy::{Copied, copy, waiting},
     layout,
@@ -16,8 +17,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::{cli::StoreArgs, serve, settings::Settings};
 
-/// What is acknowledged is old enough to be folded after some seconds; behind others a fold takes longer.
+/// How long a backup tries to fold what was acknowledged and to copy a version, while other writers change the same tables.
 const FOLDED_WITHIN: Duration = Duration::from_secs(600);
+/// The wait before a step that lost to other writers is tried again.
+const TRY_AGAIN: Duration = Duration::from_millis(200);
 
 /// Where a copy goes.
 #[derive(Debug, Args)]
@@ -59,13 +62,18 @@ pub(crate) struct RestoreArgs {
 pub(crate) async fn backup(args: BackupArgs) -> anyhow::Result<()> {
     let settings = args.store.settings()?;
     serve::logging::start(&settings)?;
-    let to = other(&settings, &args.to, &args.to_options)?;
-    let root = serve::open_root(&settings).await?;
+    let options = options(&settings, &args.to, &args.to_options)?;
+    refuse_overlap(&serve::existing_store(&settings)?, &args.to, &options)?;
+    let root = serve::open_existing_root(&settings).await?;
+    let to = Store::open(&args.to, &options)?;
+    let deadline = Instant::now() + FOLDED_WITHIN;
     let folded = waiting(&root).await?;
     if !folded.is_empty() {
-        fold(&settings, &root, &folded).await?;
+        fold(&settings, &root, &folded, deadline).await?;
     }
-    let copied = copy(&root, &to, &folded).await.context("the root cannot be copied")?;
+    let copied = again(deadline, TRY_AGAIN, async || copy(&root, &to, &folded).await)
+        .await
+        .context("the root cannot be copied")?;
     finish(&to, copied, args.quick).await
 }
 
@@ -76,7 +84,10 @@ pub(crate) async fn backup(args: BackupArgs) -> anyhow::Result<()> {
 pub(crate) async fn restore(args: RestoreArgs) -> anyhow::Result<()> {
     let settings = args.store.settings()?;
     serve::logging::start(&settings)?;
-    let from = other(&settings, &args.from, &args.from_options)?;
+    let options = options(&settings, &args.from, &args.from_options)?;
+    let from = Store::open_existing(&args.from, &options);
+    let from = from.with_context(|| format!("there is no backup in {}", args.from))?;
+    refuse_overlap(&from, &settings.store, &settings.store_options)?;
     let to = Store::open(&settings.store, &settings.store_options)?;
     let backup = from.list(layout::META).await?;
     ensure!(!backup.is_empty(), "there is no backup in {}", from.describe());
@@ -84,28 +95,63 @@ pub(crate) async fn restore(args: RestoreArgs) -> anyhow::Result<()> {
         let found = to.list(prefix).await?;
         ensure!(found.is_empty(), "there is a root in {} already: restore it to another place", to.describe());
     }
-    let copied = copy(&Root::open(from).await?, &to, &[]).await.context("the backup cannot be copied")?;
+    let from = Root::open_existing(from).await?;
+    let copied = copy(&from, &to, &[]).await.context("the backup cannot be copied")?;
+    serve::say_created(&to);
     finish(&to, copied, args.quick).await
 }
 
-fn other(settings: &Settings, url: &str, options: &[String]) -> anyhow::Result<Store> {
+/// Checks that a copy does not go to where it comes from, before anything is read or made.
+fn refuse_overlap(store: &Store, other: &str, options: &[(String, String)]) -> anyhow::Result<()> {
+    ensure!(
+        !store.overlaps(other, options)?,
+        "{} and {other} are the same place, or one is inside the other: a copy needs a place of its own",
+        store.describe()
+    );
+    Ok(())
+}
+
+/// The options of the other store.
+fn options(settings: &Settings, url: &str, options: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     let mut given = Vec::new();
     for option in options {
         let (name, value) = option.split_once('=').with_context(|| format!("expected name=value, found {option:?}"))?;
         given.push((name.to_owned(), value.to_owned()));
     }
     let inherited = if url.contains("://") { settings.store_options.clone() } else { Vec::new() };
-    Ok(Store::open(url, if given.is_empty() { &inherited } else { &given })?)
+    Ok(if given.is_empty() { inherited } else { given })
 }
 
-/// Has what lay in the log folded.
-async fn fold(settings: &Settings, root: &Root, folded: &[tidelake_format::ids::Position]) -> anyhow::Result<()> {
+/// Does something until it succeeds, fails for good, or the deadline has passed: other writers make a fold or a copy lose.
+async fn again<T>(
+    deadline: Instant,
+    wait: Duration,
+    mut step: impl AsyncFnMut() -> Result<T, Error>,
+) -> Result<T, Error> {
+    loop {
+        match step().await {
+            Err(error) if error.kind().is_retryable() && Instant::now() < deadline => {
+                tracing::info!(%error, "a step of the backup is tried again");
+                sleep(wait).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Folds the segments that were in the log.
+async fn fold(
+    settings: &Settings,
+    root: &Root,
+    folded: &[tidelake_format::ids::Position],
+    until: Instant,
+) -> anyhow::Result<()> {
     let mut config = serve::ingest_config(settings);
     config.compact.background = false;
     let ingest = Ingest::open(root.clone(), config).await?;
-    let until = Instant::now() + FOLDED_WITHIN;
     loop {
-        ingest.compact(CompactRequest::Fold).await.context("the log cannot be folded")?;
+        let fold = again(until, TRY_AGAIN, async || ingest.compact(CompactRequest::Fold).await);
+        fold.await.context("the log cannot be folded")?;
         let catalog = root.refresh().await?;
         let left = folded.iter().filter(|position| !catalog.is_folded(**position)).count();
         if left == 0 {
@@ -136,4 +182,33 @@ async fn finish(to: &Store, copied: Copied, quick: bool) -> anyhow::Result<()> {
     ensure!(report.is_sound(), "the copy in {} is not sound", to.describe());
     to.close().await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_step_that_loses_to_other_writers_is_tried_again_until_the_deadline() {
+        let (deadline, wait) = (Instant::now() + FOLDED_WITHIN, Duration::ZERO);
+        let mut attempts = 0;
+        let won = again(deadline, wait, async || {
+            attempts += 1;
+            if attempts < 5 {
+                Err(Error::conflict("rows or tags of a table changed during a fold"))
+            } else {
+                Ok(attempts)
+            }
+        });
+        assert_eq!(won.await.unwrap(), 5);
+        let mut attempts = 0;
+        let failed = again(deadline, wait, async || {
+            attempts += 1;
+            Err::<(), _>(Error::corrupt("a file"))
+        });
+        assert_eq!(failed.await.unwrap_err().kind(), tidelake_format::Kind::Corrupt);
+        assert_eq!(attempts, 1);
+        let lost = again(Instant::now(), wait, async || Err::<(), _>(Error::conflict("for ever")));
+        assert_eq!(lost.await.unwrap_err().kind(), tidelake_format::Kind::Conflict);
+    }
 }

@@ -1,10 +1,7 @@
 //! `tidelake check`: is everything in a root what it should be? Read-only, and safe beside running servers.
 
 use clap::{Args, ValueEnum};
-use tidelake_format::{
-    check::{CheckOptions, check},
-    store::Store,
-};
+use tidelake_format::check::{CheckOptions, check};
 
 use crate::{cli::StoreArgs, serve};
 
@@ -34,7 +31,7 @@ enum Output {
 pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<()> {
     let settings = args.store.settings()?;
     serve::logging::start(&settings)?;
-    let store = Store::open(&settings.store, &settings.store_options)?;
+    let store = serve::existing_store(&settings)?;
     let report = check(&store, CheckOptions { rows: !args.quick }).await?;
     match args.output {
         Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),

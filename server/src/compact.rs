@@ -8,7 +8,7 @@ use crate::{serve, settings::Settings};
 #[expect(clippy::print_stdout, reason = "the command's result")]
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     serve::logging::start(&settings)?;
-    let root = serve::open_root(&settings).await?;
+    let root = serve::open_existing_root(&settings).await?;
     let ingest = Ingest::open(root, serve::ingest_config(&settings)).await?;
     let report = ingest.compact(tidelake_ingest::compact::CompactRequest::Full).await?;
     ingest.shutdown().await;

@@ -74,7 +74,7 @@ enum What {
 #[expect(clippy::print_stdout, reason = "the command's result")]
 pub(crate) async fn run(args: InspectArgs) -> anyhow::Result<()> {
     let settings = args.store.settings()?;
-    let root = serve::open_root(&settings).await?;
+    let root = serve::open_existing_root(&settings).await?;
     let catalog = root.catalog();
     let text = match args.what.unwrap_or(What::Catalog) {
         What::Catalog => summary(&root, &catalog).await?,

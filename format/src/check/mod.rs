@@ -175,7 +175,7 @@ pub async fn check(store: &Store, options: CheckOptions) -> Result<CheckReport> 
         return Err(Error::not_found("there is no root here").with("store", store.describe()));
     };
     report.version = newest;
-    let opened = Root::open(store.clone()).await;
+    let opened = Root::open_existing(store.clone()).await;
     let Some(root) = report.judge(&layout::meta_key(newest), opened)? else { return Ok(report) };
     let catalog = root.catalog();
     report.version = catalog.version;

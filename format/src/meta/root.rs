@@ -53,6 +53,17 @@ struct Inner {
     asking: tokio::sync::Mutex<()>,
     /// Changes of this process that wait for a commit.
     queue: Queue,
+    /// Whether this handle made version 0.
+    is_new: bool,
+}
+
+/// What opening does where there is no root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Absent {
+    /// Makes version 0.
+    Create,
+    /// Fails.
+    Refuse,
 }
 
 /// What became of an attempt to commit.
@@ -76,17 +87,36 @@ impl Root {
     /// # Errors
     /// [`Kind::Corrupt`] or [`Kind::Unsupported`], naming the newest version's key; [`Kind::Unavailable`].
     pub async fn open(store: Store) -> Result<Self> {
+        Self::open_or(store, Absent::Create).await
+    }
+
+    /// Opens a root that is there already; writes nothing.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] where there is none; otherwise as [`Root::open`].
+    pub async fn open_existing(store: Store) -> Result<Self> {
+        Self::open_or(store, Absent::Refuse).await
+    }
+
+    async fn open_or(store: Store, absent: Absent) -> Result<Self> {
         let chain = Chain::new(store.clone(), Section::is_eager);
+        let mut is_new = false;
         for _ in 0..8 {
             let confirmed = Moment::now(store.ambient().as_ref());
             let object = match chain.newest().await? {
                 Some(version) => chain.load(version, None).await?,
+                None if absent == Absent::Refuse => {
+                    return Err(Error::not_found("there is no root here").with("store", store.describe()));
+                }
                 None => {
                     let empty = [(DATABASES.to_owned(), Change::json(&Databases::default())?)].into();
                     let made = chain.append(None, empty, COMMIT_DEADLINE).await;
                     let none = "there is none here yet, and who only reads cannot make one: write something first";
                     match made.map_err(|e| e.with("root", none))? {
-                        Appended::Won(object) => Some(object),
+                        Appended::Won(object) => {
+                            is_new = true;
+                            Some(object)
+                        }
                         Appended::Lost(_) => None,
                     }
                 }
@@ -108,12 +138,18 @@ impl Root {
                 collected: Seen::default(),
                 asking: tokio::sync::Mutex::default(),
                 queue: Queue::default(),
+                is_new,
             };
             return Ok(Self { inner: Arc::new(inner) });
         }
         Err(Error::corrupt("the newest version of the chain is listed but cannot be read whole")
             .with("key", layout::META)
             .with("store", store.describe()))
+    }
+
+    /// Whether opening made it: there was no root before.
+    pub fn is_new(&self) -> bool {
+        self.inner.is_new
     }
 
     /// Its store.

@@ -11,7 +11,10 @@ use object_store::{
 use url::Url;
 
 use super::{Ambient as _, Shared, Store, System, directory::Directory};
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    layout,
+};
 
 impl Store {
     /// Opens `/dir`, `./dir`, `file:///dir`, `memory:` or `s3://bucket/prefix`.
@@ -33,24 +36,25 @@ impl Store {
     /// # Ok::<(), tidelake_format::Error>(())
     /// ```
     pub fn open(url: &str, options: &[(String, String)]) -> Result<Self> {
-        let no_options = || match options.first() {
-            Some((key, _)) => Err(Error::invalid("only s3:// takes options").with("found", key)),
-            None => Ok(()),
-        };
-        match url.split_once(':') {
-            Some(("memory", "" | "/" | "//")) => no_options().map(|()| Self::in_memory()),
-            Some(("s3", rest)) if rest.starts_with("//") => s3(url, options),
-            Some(("file", rest)) if rest.starts_with('/') => {
-                no_options()?;
-                let path = Url::parse(url).ok().and_then(|u| u.to_file_path().ok());
-                directory(path.ok_or_else(|| Error::invalid("a file URL is 'file:///dir'").with("found", url))?)
+        Self::open_place(Place::of(url, options)?, options, false)
+    }
+
+    /// As [`Store::open`], but nothing is made: a directory has to hold a root.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`](crate::Kind::NotFound) for a directory that holds none; otherwise as [`Store::open`].
+    pub fn open_existing(url: &str, options: &[(String, String)]) -> Result<Self> {
+        Self::open_place(Place::of(url, options)?, options, true)
+    }
+
+    fn open_place(place: Place, options: &[(String, String)], is_existing: bool) -> Result<Self> {
+        match place {
+            Place::Memory => Ok(Self::in_memory()),
+            Place::Bucket { url } => s3(&url, options),
+            Place::Directory(path) if is_existing && !path.join(layout::META).is_dir() => {
+                Err(Error::not_found("there is no root here").with("store", format!("file://{}", path.display())))
             }
-            Some((scheme, rest)) if rest.starts_with("//") => {
-                Err(Error::invalid("a store is a directory, 'file:///dir', 'memory:' or 's3://bucket/prefix'")
-                    .with("found", format!("{scheme}://…")))
-            }
-            _ if url.is_empty() => Err(Error::invalid("a store has a URL or a directory").with("found", "nothing")),
-            _ => no_options().and_then(|()| directory(PathBuf::from(url))),
+            Place::Directory(path) => directory(path),
         }
     }
 
@@ -60,6 +64,66 @@ impl Store {
         shared.describe = "memory:".to_owned();
         shared.in_memory = true;
         shared.into()
+    }
+
+    /// Whether this store shares keys with the one that a URL names: they are the same directory or prefix of a bucket, or
+    /// one is inside the other. Nothing is made or read there.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) as for [`Store::open`].
+    pub fn overlaps(&self, url: &str, options: &[(String, String)]) -> Result<bool> {
+        let other = match Place::of(url, options)? {
+            Place::Memory => return Ok(false),
+            Place::Bucket { url } => s3(&url, options)?.shared.identity.clone(),
+            Place::Directory(path) => format!("file://{}", canonical(&path).display()),
+        };
+        let inside = |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let (a, b) = (self.shared.identity.trim_end_matches('/'), other.trim_end_matches('/'));
+        Ok(inside(a, b) || inside(b, a))
+    }
+}
+
+/// A path without links, as far as it exists.
+fn canonical(path: &std::path::Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for above in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (std::fs::canonicalize(above), path.strip_prefix(above)) {
+            return real.join(rest);
+        }
+    }
+    path
+}
+
+/// What a URL names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    Memory,
+    Bucket { url: String },
+    Directory(PathBuf),
+}
+
+impl Place {
+    fn of(url: &str, options: &[(String, String)]) -> Result<Self> {
+        let no_options = || match options.first() {
+            Some((key, _)) => Err(Error::invalid("only s3:// takes options").with("found", key)),
+            None => Ok(()),
+        };
+        match url.split_once(':') {
+            Some(("memory", "" | "/" | "//")) => no_options().map(|()| Self::Memory),
+            Some(("s3", rest)) if rest.starts_with("//") => Ok(Self::Bucket { url: url.to_owned() }),
+            Some(("file", rest)) if rest.starts_with('/') => {
+                no_options()?;
+                let path = Url::parse(url).ok().and_then(|u| u.to_file_path().ok());
+                let path = path.ok_or_else(|| Error::invalid("a file URL is 'file:///dir'").with("found", url))?;
+                Ok(Self::Directory(path))
+            }
+            Some((scheme, rest)) if rest.starts_with("//") => {
+                Err(Error::invalid("a store is a directory, 'file:///dir', 'memory:' or 's3://bucket/prefix'")
+                    .with("found", format!("{scheme}://…")))
+            }
+            _ if url.is_empty() => Err(Error::invalid("a store has a URL or a directory").with("found", "nothing")),
+            _ => no_options().map(|()| Self::Directory(PathBuf::from(url))),
+        }
     }
 }
 
@@ -119,4 +183,56 @@ fn s3(url: &str, options: &[(String, String)]) -> Result<Store> {
     shared.describe = format!("s3://{bucket}/{prefix}").trim_end_matches('/').to_owned();
     shared.identity = format!("{endpoint} {}", shared.describe);
     Ok(shared.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+
+    #[test]
+    fn a_directory_without_a_root_is_not_opened_and_nothing_is_made_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        for path in [directory.path().to_owned(), directory.path().join("typo")] {
+            let error = Store::open_existing(path.to_str().unwrap(), &[]).unwrap_err();
+            assert_eq!(error.kind(), Kind::NotFound);
+            assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+        }
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn places_that_share_keys_overlap() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        let store = Store::open(&at("root"), &[]).unwrap();
+        std::os::unix::fs::symlink(at("root"), at("link")).unwrap();
+        for (name, expected) in [
+            ("root", true),
+            ("root/", true),
+            ("link", true),
+            ("root/sub/deep", true),
+            ("link/sub", true),
+            ("", true),
+            ("root2", false),
+            ("other", false),
+        ] {
+            assert_eq!(store.overlaps(&at(name), &[]).unwrap(), expected, "{name}");
+        }
+        assert!(!std::path::Path::new(&at("root/sub")).exists());
+        let options = [("region".to_owned(), "x".to_owned()), ("endpoint".to_owned(), "http://127.0.0.1:1".to_owned())];
+        let bucket = Store::open("s3://b/p", &options).unwrap();
+        for (url, expected) in [
+            ("s3://b/p", true),
+            ("s3://b/p/", true),
+            ("s3://b", true),
+            ("s3://b/p/q", true),
+            ("s3://b/pq", false),
+            ("s3://c/p", false),
+        ] {
+            assert_eq!(bucket.overlaps(url, &options).unwrap(), expected, "{url}");
+        }
+        assert!(!bucket.overlaps(&at("root"), &[]).unwrap());
+        assert!(!store.overlaps("memory:", &[]).unwrap());
+    }
 }

@@ -14,6 +14,7 @@ use std::{future::Future, io::Write as _, net::SocketAddr, sync::Arc};
 use anyhow::Context;
 use axum::Router;
 use tidelake_format::{
+    Error, Kind,
     meta::Root,
     snapshot::{SnapshotOptions, SnapshotReader},
     store::Store,
@@ -105,6 +106,9 @@ impl Server {
         let snapshots = SnapshotReader::open(store, options).await;
         let snapshots = Arc::new(snapshots.with_context(|| format!("cannot open the root {store_name}"))?);
         let root = snapshots.root().clone();
+        if root.is_new() {
+            tracing::info!("created a new root at {store_name}");
+        }
         let authenticator = auth::open(&settings, &root).await?;
         let ingest = Ingest::open(root.clone(), ingest_config(&settings)).await?;
         let sorts = SortThreads::start()?;
@@ -217,11 +221,49 @@ async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
 }
 
-/// Opens the root that the settings name, creating it when the store is empty.
-pub(crate) async fn open_root(settings: &Settings) -> anyhow::Result<Root> {
+/// Opens the root that the settings name, creating it when the store is empty, and says so on standard error.
+pub(crate) async fn open_or_create_root(settings: &Settings) -> anyhow::Result<Root> {
     let store = Store::open(&settings.store, &settings.store_options)?;
     let name = store.describe();
-    Root::open(store).await.with_context(|| format!("cannot open the root {name}"))
+    let root = Root::open(store).await.with_context(|| format!("cannot open the root {name}"))?;
+    if root.is_new() {
+        say_created(root.store());
+    }
+    Ok(root)
+}
+
+/// Opens the root that the settings name.
+///
+/// # Errors
+/// When there is none: nothing is created then, neither a directory nor an object.
+pub(crate) async fn open_existing_root(settings: &Settings) -> anyhow::Result<Root> {
+    let store = existing_store(settings)?;
+    let name = store.describe();
+    Root::open_existing(store).await.map_err(|error| no_root(error, &name))
+}
+
+/// Opens the store of the settings, which has to hold a root.
+///
+/// # Errors
+/// When it is a directory that holds none.
+pub(crate) fn existing_store(settings: &Settings) -> anyhow::Result<Store> {
+    let opened = Store::open_existing(&settings.store, &settings.store_options);
+    opened.map_err(|error| no_root(error, &settings.store))
+}
+
+fn no_root(error: Error, store: &str) -> anyhow::Error {
+    match error.kind() {
+        Kind::NotFound => anyhow::Error::new(error).context(format!(
+            "{store} holds no root and none was created: only serve, demo, restore and access create one"
+        )),
+        _ => anyhow::Error::new(error).context(format!("cannot open the root {store}")),
+    }
+}
+
+/// Tells the person who started a command that it made a root.
+#[expect(clippy::print_stderr, reason = "a remark beside the command's result")]
+pub(crate) fn say_created(store: &Store) {
+    eprintln!("created a new root at {}", store.describe());
 }
 
 /// The settings of the write path.
