@@ -10,6 +10,7 @@ use arrow::{
 use crate::{
     error::{Error, Result},
     ids::{ColumnId, TableId},
+    merge::ticks,
     schema::{Supertable, TBNAME, field_id, field_with_id},
     types::Precision,
 };
@@ -110,6 +111,38 @@ pub fn series_field() -> FieldRef {
     MADE.clone()
 }
 
+/// What became of the rows of one request: together they are all rows that it brought.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RowCounts {
+    /// Rows that are stored, each under a series and time of its own. Rows of earlier requests that they replace are not looked for.
+    pub written: u64,
+    /// Rows that a later row of the same request with the same series and time replaces, column by column.
+    pub replaced: u64,
+    /// Rows that were not taken.
+    pub refused: u64,
+}
+
+impl RowCounts {
+    /// The headers of a reply that hold them.
+    pub fn headers(self) -> [(&'static str, u64); 3] {
+        [
+            ("x-tidelake-rows-written", self.written),
+            ("x-tidelake-rows-replaced", self.replaced),
+            ("x-tidelake-rows-refused", self.refused),
+        ]
+    }
+
+    /// Those of two parts of a request.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            written: self.written + other.written,
+            replaced: self.replaced + other.replaced,
+            refused: self.refused + other.refused,
+        }
+    }
+}
+
 /// Rows of one supertable in arrival order, later ones newer.
 ///
 /// `rows` is n rows × (series, ts, fields): `series` UInt32 not null, an index into `series`; `ts` a timestamp in
@@ -164,6 +197,25 @@ impl Block {
         self.len() == 0
     }
 
+    /// How many rows a later row of the same series and time replaces.
+    ///
+    /// Rows of each series in ascending order take one look each; only others are sorted.
+    pub fn replaced(&self) -> u64 {
+        let indices = self.rows.column(0).as_primitive::<UInt32Type>().values();
+        let Some(times) = ticks(self.rows.column(1)) else { return 0 };
+        let mut newest: Vec<Option<i64>> = vec![None; self.series.len()];
+        let ascends = |(series, time): (&u32, &i64)| {
+            let newest = &mut newest[*series as usize];
+            newest.replace(*time).is_none_or(|before| before < *time)
+        };
+        if indices.iter().zip(times).all(ascends) {
+            return 0;
+        }
+        let mut keys: Vec<(u32, i64)> = indices.iter().copied().zip(times.iter().copied()).collect();
+        keys.sort_unstable();
+        keys.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64
+    }
+
     /// The values of a field, one per row; `None` when the block does not carry it.
     pub fn field(&self, id: ColumnId) -> Option<&ArrayRef> {
         let at = self.rows.schema_ref().fields().iter().skip(2).position(|f| field_id(f) == Some(id))?;
@@ -180,7 +232,28 @@ impl Block {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::TimestampMillisecondArray;
+
     use super::*;
+
+    #[test]
+    fn rows_that_a_later_one_replaces_are_counted_in_any_order() {
+        let block = |rows: &[(u32, i64)]| {
+            let fields = vec![
+                series_field().as_ref().clone(),
+                field_with_id("ts", Precision::Milli.data_type(), false, ColumnId::TS),
+            ];
+            let series = UInt32Array::from_iter_values(rows.iter().map(|row| row.0));
+            let times = TimestampMillisecondArray::from_iter_values(rows.iter().map(|row| row.1));
+            let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), vec![Arc::new(series), Arc::new(times)]);
+            Block::try_new(TableId(1), SeriesSet::of_names(["a", "b"]), rows.unwrap()).unwrap()
+        };
+        assert_eq!(block(&[]).replaced(), 0);
+        assert_eq!(block(&[(0, 1), (1, 1), (0, 2), (1, 2)]).replaced(), 0);
+        assert_eq!(block(&[(0, 2), (0, 1), (1, 2), (1, 1)]).replaced(), 0);
+        assert_eq!(block(&[(0, 1), (0, 1), (1, 1)]).replaced(), 1);
+        assert_eq!(block(&[(0, 3), (1, 3), (0, 1), (0, 3), (0, 1), (0, 1)]).replaced(), 3);
+    }
 
     #[test]
     fn bytes_of_a_slice_are_those_of_its_values() {

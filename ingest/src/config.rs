@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidelake_format::{Error, Result, rollup::RollupOptions, types::Precision};
 
+use crate::decode::time::Implausible;
+
 /// Settings of writing and compaction, each with its default, unit and price.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -55,6 +57,8 @@ pub struct IngestConfig {
     pub columns: usize,
     /// Whether line protocol and OpenTSDB create a database that does not exist. Default true.
     pub auto_create_database: bool,
+    /// What is done with rows whose times seem to have been sent in another unit. Default `refuse`.
+    pub implausible_times: Implausible,
     /// The precision of such a database. Default ns, as InfluxDB has it.
     pub auto_precision: Precision,
     /// The database of `/api/put` requests that name none. Default `opentsdb`.
@@ -84,6 +88,7 @@ impl Default for IngestConfig {
             tables: 10_000,
             columns: 1_024,
             auto_create_database: true,
+            implausible_times: Implausible::Refuse,
             auto_precision: Precision::Nano,
             opentsdb_database: "opentsdb".to_owned(),
             series_names: 1_000_000,

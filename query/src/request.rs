@@ -15,6 +15,10 @@ pub(crate) const KEY_HEADER: &str = "idempotency-key";
 pub(crate) const REPLAYED_HEADER: &str = "idempotency-replayed";
 /// The reply header with the name of the statement: SHOW QUERIES lists it and KILL QUERY stops it.
 pub(crate) const QUERY_HEADER: &str = "x-tidelake-query";
+/// The reply header with remarks on a statement that was executed.
+pub(crate) const NOTICE_HEADER: &str = "x-tidelake-notice";
+/// The request header that says what is done with times that seem to be in another unit.
+pub(crate) const IMPLAUSIBLE_HEADER: &str = "x-tidelake-implausible-times";
 /// The headers that name the database of unqualified tables, weakest first.
 pub(crate) const DATABASE_HEADERS: [&str; 2] = ["schema", "database"];
 /// The header that says what may answer aggregates.
@@ -43,10 +47,16 @@ where
         session.levels = levels.parse()?;
     }
     session.idempotency_key = header(KEY_HEADER).last().map(str::to_owned);
+    session.implausible_times = header(IMPLAUSIBLE_HEADER).last().map(str::to_owned);
     for list in header(TOKEN_HEADER) {
         session.tokens.extend(tokens(list)?);
     }
     Ok(())
+}
+
+/// Text as a header may hold it.
+pub(crate) fn header_text(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()
 }
 
 /// A time zone by its IANA name; empty means UTC.

@@ -88,6 +88,8 @@ pub struct Session {
     pub levels: Levels,
     /// The key of a statement that writes: copies of it under this key are not written again.
     pub idempotency_key: Option<String>,
+    /// What is done with times that seem to be in another unit: `refuse`, `warn` or `accept`; `None` is the writer's setting.
+    pub implausible_times: Option<String>,
     /// Who asks: what that one may not read is not there.
     pub principal: Principal,
     /// The name of the statement, from [`Engine::query_id`](crate::engine::Engine::query_id), where somebody is told it.
@@ -109,6 +111,7 @@ impl Default for Session {
             double_quotes: DoubleQuotes::Identifier,
             levels: Levels::default(),
             idempotency_key: None,
+            implausible_times: None,
             principal: Principal::ANYONE,
             query_id: None,
             handle: None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
-use tidelake_format::{Error, Result, access::Secret, ids::Token, types::Type};
+use tidelake_format::{Error, Result, access::Secret, ids::Token, rows::RowCounts, types::Type};
 
 use crate::session::Session;
 
@@ -22,6 +22,30 @@ pub struct WriteOutcome {
     pub replayed: bool,
     /// The text of a token that was made, told this once.
     pub secret: Option<Secret>,
+    /// What became of the rows that it brought; `None` of a statement that brings none, and of a copy.
+    pub rows: Option<RowCounts>,
+    /// Remarks that the client should see.
+    pub notices: Vec<String>,
+}
+
+impl WriteOutcome {
+    /// What this part of a request did and the next one, together.
+    #[must_use]
+    pub fn then(self, next: Self) -> Self {
+        let rows = match (self.rows, next.rows) {
+            (Some(before), Some(after)) => Some(before.plus(after)),
+            (before, after) => before.or(after),
+        };
+        Self {
+            affected_rows: self.affected_rows + next.affected_rows,
+            token: next.token.or(self.token),
+            use_database: next.use_database.or(self.use_database),
+            replayed: self.replayed && next.replayed,
+            secret: next.secret.or(self.secret),
+            rows,
+            notices: if self.notices.is_empty() { next.notices } else { self.notices },
+        }
+    }
 }
 
 /// What a bulk ingest does when its table exists.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, path::Path, path::PathBuf
 
 use serde::Deserialize;
 use tidelake_format::units;
-use tidelake_ingest::decode::line_protocol::LinePrecision;
+use tidelake_ingest::decode::{line_protocol::LinePrecision, time::Implausible};
 
 use crate::{memory, serve::TlsFiles};
 
@@ -69,6 +69,10 @@ pub(crate) struct Layer {
     /// Whether a write to an unknown database creates it [default: true]
     #[arg(long, env = "TIDELAKE_AUTO_CREATE_DATABASE", value_name = "BOOL")]
     pub(crate) auto_create_database: Option<Text>,
+    /// Whether rows are refused, stored with a warning (warn) or stored (accept) whose times seem to be in another unit than
+    /// they were sent in, such as seconds as nanoseconds [default: refuse]
+    #[arg(long, env = "TIDELAKE_IMPLAUSIBLE_TIMES", value_name = "RULE")]
+    pub(crate) implausible_times: Option<Text>,
     /// The largest request body after decompression [default: 64MiB]
     #[arg(long, env = "TIDELAKE_MAX_BODY", value_name = "SIZE")]
     pub(crate) max_body: Option<Text>,
@@ -208,6 +212,7 @@ pub(crate) struct Settings {
     pub(crate) udp_database: String,
     pub(crate) udp_precision: LinePrecision,
     pub(crate) auto_create_database: bool,
+    pub(crate) implausible_times: Implausible,
     pub(crate) max_body: usize,
     pub(crate) max_line: usize,
     pub(crate) max_bulk: usize,
@@ -266,6 +271,12 @@ impl Told for PathBuf {
 }
 
 impl Told for Auth {
+    fn told(&self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+}
+
+impl Told for Implausible {
     fn told(&self) -> String {
         format!("{self:?}").to_lowercase()
     }
@@ -386,6 +397,7 @@ impl Settings {
             udp_database: setting!(udp_database, "udp", name),
             udp_precision: setting!(udp_precision, "ns", line_precision),
             auto_create_database: setting!(auto_create_database, "true", boolean),
+            implausible_times: setting!(implausible_times, "refuse", implausible),
             max_body: setting!(max_body, "64MiB", units::size),
             ingest_buffer: setting!(ingest_buffer, &memory.share(1, 8, 256 << 20).to_string(), units::size),
             statement_buffer: setting!(statement_buffer, &memory.share(1, 8, 256 << 20).to_string(), units::size),
@@ -425,6 +437,7 @@ impl Settings {
             udp_database,
             udp_precision,
             auto_create_database,
+            implausible_times,
             max_body,
             max_line,
             max_bulk,
@@ -565,6 +578,10 @@ fn name(s: &str) -> Result<String, &'static str> {
 
 fn line_precision(s: &str) -> Result<LinePrecision, &'static str> {
     s.parse().map_err(|_| "ns, us, ms, s, m or h")
+}
+
+fn implausible(s: &str) -> Result<Implausible, &'static str> {
+    s.parse().map_err(|_| "refuse, warn or accept")
 }
 
 fn auth(s: &str) -> Result<Auth, &'static str> {

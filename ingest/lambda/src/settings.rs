@@ -24,6 +24,8 @@ pub fn writing(variables: &mut Variables<'_>, memory: usize) -> IngestConfig {
         tables: variables.count("TIDELAKE_MAX_TABLES", 10_000),
         columns: variables.count("TIDELAKE_MAX_COLUMNS", 1_024),
         auto_create_database: variables.boolean("TIDELAKE_AUTO_CREATE_DATABASE", true),
+        implausible_times: variables
+            .parsed("TIDELAKE_IMPLAUSIBLE_TIMES", "refuse", |rule| rule.parse().map_err(|_| "refuse, warn or accept")),
         no_sync: false,
         ..IngestConfig::default()
     };

@@ -415,6 +415,7 @@ impl<'a> Decoder<'a> {
             .scale
             .ticks(value)
             .ok_or_else(|| syntax(format!("time outside range {} - {}", -time::MAX_NANOS, time::MAX_NANOS)))?;
+        self.request.check_unit(value, self.scale.unit)?;
         self.request.check_kept(target, ts)?;
         Ok(Read { ts, end, quoted })
     }

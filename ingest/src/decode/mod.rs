@@ -26,6 +26,8 @@ use tidelake_format::{
     types::{Scalar, Type},
 };
 
+use self::time::Implausible;
+
 /// What a decoder asks of the catalog.
 pub trait Lookup {
     /// The database of this name: exact, else the only one that differs by case alone.
@@ -45,6 +47,11 @@ pub trait Lookup {
     /// How many tables a database has.
     fn table_count(&self, _: DatabaseId) -> usize {
         0
+    }
+
+    /// What is done with times that seem to be in another unit.
+    fn implausible(&self) -> Implausible {
+        Implausible::default()
     }
 
     /// That whoever asks may write to a database: what is in it is told to nobody else.
@@ -121,6 +128,8 @@ pub struct Decoded {
     pub rejected: Vec<Rejected>,
     /// What the good rows need and the catalog lacks, merged over the whole request.
     pub missing: Vec<SchemaChange>,
+    /// The first time that seems to be in another unit and was taken nevertheless, in words.
+    pub doubtful: Option<String>,
 }
 
 /// One line, point or row that was not taken.

@@ -13,7 +13,7 @@ use tidelake_format::{
 use super::{
     Decoded, Limits, Lookup, Rejected, SchemaChange,
     builder::{BlockBuilder, Tag, canonical_name},
-    time,
+    time::{self, Implausible},
 };
 
 /// A table's schema: the catalog's, or a draft of what the request makes of it.
@@ -162,6 +162,9 @@ pub(super) struct Request<'a> {
     pub(super) rejected: Vec<Rejected>,
     /// The scratch of series names.
     pub(super) name: String,
+    implausible: Implausible,
+    /// The first time that seems to be in another unit and was taken nevertheless.
+    doubtful: Option<String>,
 }
 
 /// The rows of requests that end and go on as one: the same database and catalog, whose schema may not grow.
@@ -176,7 +179,11 @@ impl Rows {
     /// The request that goes on with them.
     pub(super) fn resume<'a>(self, lookup: &'a dyn Lookup, database: &'a Database, now: i64) -> Request<'a> {
         let Self { targets, places, name } = self;
-        Request { is_fixed: true, targets, places, name, ..Request::new(lookup, database, now) }
+        let mut request = Request { is_fixed: true, targets, places, name, ..Request::new(lookup, database, now) };
+        if request.implausible == Implausible::Warn {
+            request.implausible = Implausible::Refuse; // another way, which can tell of it, takes the line then
+        }
+        request
     }
 
     /// Rows times columns, of all tables together.
@@ -209,6 +216,27 @@ impl<'a> Request<'a> {
             accepted: 0,
             rejected: Vec::new(),
             name: String::new(),
+            implausible: lookup.implausible(),
+            doubtful: None,
+        }
+    }
+
+    /// Checks that a time is in the unit that it seems to be in.
+    ///
+    /// # Errors
+    /// The doubt, where such times are refused.
+    #[inline]
+    pub(super) fn check_unit(&mut self, value: i64, unit_nanos: i64) -> Result<(), String> {
+        if self.implausible == Implausible::Accept {
+            return Ok(());
+        }
+        match time::doubt(value, unit_nanos) {
+            None => Ok(()),
+            Some(doubt) if self.implausible == Implausible::Refuse => Err(doubt),
+            Some(doubt) => {
+                self.doubtful.get_or_insert(doubt);
+                Ok(())
+            }
         }
     }
 
@@ -343,7 +371,7 @@ impl<'a> Request<'a> {
                 }
             }
         }
-        Decoded { blocks, accepted: self.accepted, rejected: self.rejected, missing }
+        Decoded { blocks, accepted: self.accepted, rejected: self.rejected, missing, doubtful: self.doubtful }
     }
 }
 

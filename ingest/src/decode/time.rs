@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, FixedOffset, NaiveDate, NaiveDateTime, TimeZone};
 use chrono_tz::Tz;
-use tidelake_format::types::Precision;
+use serde::{Deserialize, Serialize};
+use tidelake_format::{Error, types::Precision};
 
 use super::builder::Fault;
 
@@ -33,6 +34,80 @@ pub fn oldest_kept(keep_ms: i64, precision: Precision, now: i64) -> i64 {
     let keep = keep_ms.checked_mul(precision.per_second() / 1_000).filter(|keep| *keep < i64::MAX);
     keep.and_then(|keep| now.checked_sub(keep)).unwrap_or(i64::MIN)
 }
+
+/// What is done with rows whose times were, as it seems, sent in another unit than they are read in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Implausible {
+    /// They are refused.
+    #[default]
+    Refuse,
+    /// They are stored, and the reply and the log say so.
+    Warn,
+    /// They are stored.
+    Accept,
+}
+
+impl std::str::FromStr for Implausible {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text {
+            "refuse" => Ok(Self::Refuse),
+            "warn" => Ok(Self::Warn),
+            "accept" => Ok(Self::Accept),
+            _ => Err(Error::invalid("expected refuse, warn or accept").with("found", quoted(text))),
+        }
+    }
+}
+
+/// The seconds from 2010 to 2040: what is sent now, or was not long ago.
+const THIS_ERA: std::ops::Range<i64> = 1_262_304_000..2_208_988_800;
+
+/// The unit, in nanoseconds, that a number of smaller units since the epoch seems to count: what would be a time of early
+/// 1970 is one of 2010 to 2040 in that unit. Small numbers, and multiples of 10^6 seconds of the larger unit, are what
+/// people write who mean 1970.
+#[inline]
+pub fn seems_to_count(value: i64, unit_nanos: i64) -> Option<i64> {
+    if value < THIS_ERA.start || value >= THIS_ERA.end * 1_000_000 {
+        return None; // nearly every time
+    }
+    [1_000_000_000, 1_000_000, 1_000].into_iter().find(|nanos| {
+        let a_second = 1_000_000_000 / nanos;
+        *nanos > unit_nanos && THIS_ERA.contains(&(value / a_second)) && value % (1_000_000 * a_second) != 0
+    })
+}
+
+/// Says that a time seems to be in another unit; `None` where it does not.
+#[inline]
+pub fn doubt(value: i64, unit_nanos: i64) -> Option<String> {
+    seems_to_count(value, unit_nanos).map(|seems| doubts(value, unit_nanos, seems))
+}
+
+#[cold]
+fn doubts(value: i64, unit_nanos: i64, seems: i64) -> String {
+    let at = |nanos: i64| {
+        let time = DateTime::from_timestamp_nanos(value.saturating_mul(nanos));
+        time.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true)
+    };
+    let name = |nanos: i64| match nanos {
+        1 => "ns",
+        1_000 => "us",
+        1_000_000 => "ms",
+        _ => "s",
+    };
+    format!(
+        "the time {value} is {} in {}, which it was read in, and {} in {}, which seems to be meant: send the right unit, or \
+         the header {IMPLAUSIBLE_HEADER}: accept if it is right",
+        at(unit_nanos),
+        name(unit_nanos),
+        at(seems),
+        name(seems)
+    )
+}
+
+/// The header of a request that says what is done with its implausible times: `refuse`, `warn` or `accept`.
+pub const IMPLAUSIBLE_HEADER: &str = "x-tidelake-implausible-times";
 
 /// Reads a timestamp written as text, in ticks towards the past.
 ///
@@ -230,6 +305,40 @@ mod tests {
         assert_eq!(oldest_kept(i64::MAX, Precision::Nano, 0), i64::MIN);
         assert_eq!(oldest_kept(i64::MAX, Precision::Milli, 5), i64::MIN);
         assert_eq!(oldest_kept(1_000, Precision::Micro, 5), -999_995);
+    }
+
+    #[test]
+    fn a_time_in_another_unit_than_it_seems_is_named_and_small_or_round_ones_are_not() {
+        let (ns, us, ms, s) = (1, 1_000, 1_000_000, 1_000_000_000);
+        for (value, unit, expected) in [
+            (1_767_254_401, ns, Some(s)),
+            (1_767_254_401, us, Some(s)),
+            (1_767_254_401, ms, Some(s)),
+            (1_767_254_401_000, ns, Some(ms)),
+            (1_767_254_401_000, us, Some(ms)),
+            (1_767_254_401_000_000, ns, Some(us)),
+            // In its own unit each of them is right.
+            (1_767_254_401, s, None),
+            (1_767_254_401_000, ms, None),
+            (1_767_254_401_000_000, us, None),
+            (1_767_254_401_000_000_000, ns, None),
+            // What tests and people write who mean 1970: counts, and whole seconds in a finer unit.
+            (0, ns, None),
+            (-1_767_254_401, ns, None),
+            (1_000_000, ns, None),
+            (2_000_000_000, ns, None),
+            (1_500_000_000, ms, None),
+            (3_000_000_000_000, ns, None),
+            (1_199_145_600, ns, None),
+            (i64::MAX, ns, None),
+            (i64::MIN, ns, None),
+        ] {
+            assert_eq!(seems_to_count(value, unit), expected, "{value} of {unit} ns");
+        }
+        let told = doubt(1_767_254_401, ns).unwrap();
+        for part in ["1767254401", "1970-01-01T00:00:01.767254401Z in ns", "2026-01-01T08:00:01Z in s", "accept"] {
+            assert!(told.contains(part), "{told}");
+        }
     }
 
     #[test]

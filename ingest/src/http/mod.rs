@@ -34,6 +34,8 @@ pub const KEY_HEADER: &str = "idempotency-key";
 
 /// The response header of an answer to such a copy: `true`.
 pub const REPLAYED_HEADER: &str = "idempotency-replayed";
+/// The reply header with remarks on a request that was done: options without effect, times that seem to be wrong.
+const NOTICE_HEADER: &str = "x-tidelake-notice";
 
 /// The write path, for whoever a request is from: the [`Principal`] among its extensions, or anyone.
 struct Door(Ingest);

@@ -123,6 +123,7 @@ async fn execute(ingest: &Ingest, statement: Statement) -> Result<Option<Value>>
                 precision,
                 keep_ms: Some(Database::LONGEST_KEEP_MS),
                 partition_ms: None,
+                ignored: Vec::new(),
             };
             ingest.create_database(create).await?;
             Ok(None)

@@ -9,10 +9,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::json;
-use tidelake_format::{Error, Kind, access::refused_as, nearest::unknown_parameter};
+use tidelake_format::{Error, Kind, access::refused_as, nearest::unknown_parameter, rows::RowCounts};
 use uuid::Uuid;
 
-use super::{KEY_HEADER, REPLAYED_HEADER, TOKEN_HEADER};
+use super::{KEY_HEADER, NOTICE_HEADER, REPLAYED_HEADER, TOKEN_HEADER};
+use crate::decode::time::IMPLAUSIBLE_HEADER;
 use crate::write::{IdempotencyKey, Ingest, Written};
 
 /// What clients of InfluxDB take for the server's version: that of the dialect, then ours.
@@ -77,16 +78,42 @@ pub(super) fn json(status: StatusCode, body: &serde_json::Value) -> Response {
     response
 }
 
-/// The handle for a request with these headers: under its idempotency key, where it has one.
+/// The handle for a request with these headers: under its idempotency key, where it has one, and with its own rule for
+/// implausible times.
 pub(super) fn keyed<'a>(ingest: &'a Ingest, headers: &HeaderMap) -> Result<Cow<'a, Ingest>, Error> {
+    if let Some(rule) = headers.get(IMPLAUSIBLE_HEADER) {
+        let rule = String::from_utf8_lossy(rule.as_bytes()).parse();
+        let ingest = ingest.with_implausible(rule.map_err(|e: Error| e.with("header", IMPLAUSIBLE_HEADER))?);
+        let mut rest = headers.clone();
+        rest.remove(IMPLAUSIBLE_HEADER);
+        return Ok(Cow::Owned(keyed(&ingest, &rest)?.into_owned()));
+    }
     let Some(value) = headers.get(KEY_HEADER) else { return Ok(Cow::Borrowed(ingest)) };
     let text = value.to_str().map_err(|e| Error::invalid("an idempotency key is ASCII text").source(e))?;
     Ok(Cow::Owned(ingest.with_key(Some(IdempotencyKey::new(text)?))))
 }
 
-/// Adds the token of a write, and whether it was a copy of an earlier one.
+/// Adds what became of the rows of a request.
+pub(super) fn count(headers: &mut HeaderMap, counts: Option<RowCounts>) {
+    for (name, rows) in counts.into_iter().flat_map(RowCounts::headers) {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from(rows));
+    }
+}
+
+/// Adds remarks that the client should see.
+pub(super) fn remark(headers: &mut HeaderMap, notices: &[String]) {
+    let text: String =
+        notices.join("; ").chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect();
+    if let (false, Ok(value)) = (text.is_empty(), HeaderValue::from_str(&text)) {
+        headers.insert(NOTICE_HEADER, value);
+    }
+}
+
+/// Adds the token of a write, what became of its rows, and whether it was a copy of an earlier one.
 pub(super) fn with_token(mut response: Response, written: &Written) -> Response {
     let headers = response.headers_mut();
+    count(headers, written.counts());
+    remark(headers, &written.notices);
     if let Some(value) = written.token.and_then(|t| HeaderValue::from_str(&t.to_string()).ok()) {
         headers.insert(HeaderName::from_static(TOKEN_HEADER), value);
     }

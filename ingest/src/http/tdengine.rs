@@ -95,7 +95,13 @@ fn affected(done: &Executed) -> Response {
     let rows = done.affected_rows;
     let body = match &done.secret {
         None => {
-            format!("{{\"code\":0,\"column_meta\":[[\"affected_rows\",\"INT\",4]],\"data\":[[{rows}]],\"rows\":1}}")
+            let notices = match done.notices.is_empty() {
+                true => String::new(),
+                false => format!("\"notices\":{},", json!(done.notices)),
+            };
+            format!(
+                "{{\"code\":0,{notices}\"column_meta\":[[\"affected_rows\",\"INT\",4]],\"data\":[[{rows}]],\"rows\":1}}"
+            )
         }
         Some(secret) => json!({
             "code": 0,
@@ -107,6 +113,8 @@ fn affected(done: &Executed) -> Response {
     };
     let mut response = Response::new(Body::from(body));
     let headers = response.headers_mut();
+    reply::count(headers, done.rows);
+    reply::remark(headers, &done.notices);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
     if let Some(value) = done.token.and_then(|t| HeaderValue::from_str(&t.to_string()).ok()) {
         headers.insert(HeaderName::from_static(TOKEN_HEADER), value);

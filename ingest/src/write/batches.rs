@@ -8,6 +8,7 @@ use tidelake_format::{
     Error, Result,
     ids::{TableId, Token},
     meta::Draft,
+    rows::Block,
     schema::{Database, TBNAME},
 };
 use tokio::time::Instant;
@@ -70,7 +71,8 @@ impl Ingest {
     /// A table that is created for a stream that may not append, or that replaces another one, becomes visible with all of
     /// its rows: until then readers see the table as it was, and so they go on after an error. One that is created for a
     /// stream that may append is there, without rows, once its first batch with rows is found to be right. Either has the
-    /// columns of that batch, or of the first one where none has rows.
+    /// columns of that batch, or of the first one where none has rows. Who may create the table may create its database as
+    /// well, where the settings allow that for rows.
     ///
     /// # Errors
     /// Invalid naming batch, row and column that do not fit, or when the table exists or does not, against the target's
@@ -93,7 +95,10 @@ impl Ingest {
         let mut bulk: Option<Bulk> = None;
         let mut place: Option<Place> = None;
         let (mut is_named, mut without_rows) = (false, None);
-        let (_, database) = self.database(&target.database, Instant::now()).await?;
+        let (_, database) = match target.if_absent {
+            IfAbsent::Create => self.database_or_create(&target.database, Instant::now()).await?,
+            IfAbsent::Fail => self.database(&target.database, Instant::now()).await?,
+        };
         while let Some(batch) = batches.next().await {
             let batch = batch?;
             if place.is_none() && batch.num_rows() == 0 {
@@ -121,6 +126,7 @@ impl Ingest {
                 }
             };
             written.accepted += decoded.accepted as u64;
+            written.replaced += decoded.blocks.iter().map(Block::replaced).sum::<u64>();
             let more = decoded.blocks.iter().map(block_bytes).sum::<usize>();
             (bytes, total) = (bytes + more.max(held_bytes(&decoded.blocks)), total + more);
             if total > self.shared.config.bulk_bytes {

@@ -361,6 +361,8 @@ impl Record {
             dropped: self.dropped,
             token: Some(Token::Position(self.position)),
             replayed: true,
+            replaced: 0,
+            notices: Vec::new(),
         }
     }
 }

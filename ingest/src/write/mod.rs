@@ -34,6 +34,7 @@ use tidelake_format::{
     access::{Principal, Secret},
     ids::Token,
     meta::{Probe, Root},
+    rows::RowCounts,
     snapshot::{SnapshotOptions, SnapshotReader},
     store::Ambient,
 };
@@ -60,8 +61,7 @@ use self::{
 use crate::{
     compact::{CompactReport, CompactRequest, Compactor},
     config::{IngestConfig, millis},
-    decode::Rejected,
-    decode::tdengine::DoubleQuotes,
+    decode::{Rejected, tdengine::DoubleQuotes, time::Implausible},
     metrics::BODY_BYTES,
 };
 
@@ -88,6 +88,19 @@ pub struct Written {
     pub token: Option<Token>,
     /// Whether this request was a copy of an earlier one under its idempotency key: nothing was written now.
     pub replayed: bool,
+    /// Remarks that the client should see.
+    pub notices: Vec<String>,
+    /// How many of the rows that were kept a later row of the same request replaces; of a stream of batches, one of the
+    /// same batch.
+    pub replaced: u64,
+}
+
+impl Written {
+    /// What became of the rows; `None` of a copy, which does not know.
+    pub fn counts(&self) -> Option<RowCounts> {
+        let written = self.accepted.saturating_sub(self.replaced);
+        (!self.replayed).then_some(RowCounts { written, replaced: self.replaced, refused: self.dropped })
+    }
 }
 
 /// What a statement did.
@@ -103,6 +116,10 @@ pub struct Executed {
     pub replayed: bool,
     /// The text of a token that was made, told this once.
     pub secret: Option<Secret>,
+    /// What became of the rows of an INSERT.
+    pub rows: Option<RowCounts>,
+    /// Remarks that the client should see.
+    pub notices: Vec<String>,
 }
 
 /// Time between two small segments of a busy process where each is a request over a network.
@@ -122,6 +139,8 @@ pub struct Ingest {
     mark: Option<Mark>,
     /// Whose requests these are.
     principal: Principal,
+    /// What is done with times that seem to be in another unit.
+    implausible: Implausible,
     /// The group that the next request of this handle belongs to.
     place: Option<Arc<Place>>,
     /// When its requests were sent, in nanoseconds since the epoch; `None` is now.
@@ -219,6 +238,7 @@ impl Ingest {
     /// Invalid, naming every setting that cannot work; Unavailable when the system gives no thread.
     pub async fn open(root: Root, config: IngestConfig) -> Result<Ingest> {
         config.check()?;
+        let implausible = config.implausible_times;
         let config = Arc::new(config);
         let options = SnapshotOptions {
             max_staleness: Some(std::time::Duration::ZERO),
@@ -265,6 +285,7 @@ impl Ingest {
             key: None,
             mark: None,
             principal: Principal::ANYONE,
+            implausible,
             place: None,
             sent_ns: None,
             tasks: Arc::new(tasks),
@@ -296,6 +317,12 @@ impl Ingest {
     #[must_use]
     pub fn for_principal(&self, principal: Principal) -> Self {
         Self { principal, ..self.clone() }
+    }
+
+    /// The same handle, for requests that say themselves what is done with times that seem to be in another unit.
+    #[must_use]
+    pub fn with_implausible(&self, implausible: Implausible) -> Self {
+        Self { implausible, ..self.clone() }
     }
 
     /// Whose requests these are.

@@ -213,9 +213,19 @@ impl Ingest {
                 self.failed();
             }
             let (accepted, dropped) = (decoded.accepted as u64, decoded.rejected.len() as u64);
+            let replaced = decoded.blocks.iter().map(Block::replaced).sum();
             let claim = claim.map(|claim| claim.of(accepted, &decoded.rejected));
+            let notices = doubted(decoded.doubtful);
             return match self.submit(decoded.blocks, reservation, durability, None, claim).await {
-                Ok(token) => Ok(Written { accepted, rejected: decoded.rejected, dropped, token, replayed: false }),
+                Ok(token) => Ok(Written {
+                    accepted,
+                    rejected: decoded.rejected,
+                    dropped,
+                    token,
+                    replayed: false,
+                    replaced,
+                    notices,
+                }),
                 Err(error) => self.overtaken(error, digest).await,
             };
         }
@@ -228,7 +238,13 @@ impl Ingest {
         let shared = &self.shared;
         let limits = shared.schema.limits();
         let limits = Limits { new_tables: limits.new_tables.saturating_sub(created), ..limits };
-        View { catalog, directory: shared.directory.clone(), principal: self.principal.clone(), limits }
+        View {
+            catalog,
+            directory: shared.directory.clone(),
+            principal: self.principal.clone(),
+            limits,
+            implausible: self.implausible,
+        }
     }
 
     /// What the settings grant of what a request asks for.
@@ -322,7 +338,7 @@ impl Ingest {
         }
     }
 
-    async fn database_or_create(&self, name: &str, start: Instant) -> Result<(Arc<Catalog>, Arc<Database>)> {
+    pub(super) async fn database_or_create(&self, name: &str, start: Instant) -> Result<(Arc<Catalog>, Arc<Database>)> {
         match self.database(name, start).await {
             Err(error) if error.kind() == Kind::NotFound && self.shared.config.auto_create_database => {}
             result => return result,
@@ -336,6 +352,11 @@ impl Ingest {
         let (database, catalog) = self.shared.root.commit(&[], change).await?;
         Ok((catalog, database))
     }
+}
+
+/// What the reply and the log say of a time that was stored although it seems to be in another unit.
+pub(super) fn doubted(doubtful: Option<String>) -> Vec<String> {
+    doubtful.into_iter().inspect(|doubt| tracing::warn!(doubt, "an implausible time was stored")).collect()
 }
 
 /// A time in ticks of a database.

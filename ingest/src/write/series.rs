@@ -24,7 +24,7 @@ use tidelake_format::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::decode::{Limits, Lookup, Subtable};
+use crate::decode::{Limits, Lookup, Subtable, time::Implausible};
 use crate::scalar::scalar_at;
 
 /// Tag manifests that are read at once.
@@ -331,6 +331,7 @@ pub(crate) struct View {
     pub(crate) directory: Arc<SeriesDirectory>,
     pub(crate) principal: Principal,
     pub(crate) limits: Limits,
+    pub(crate) implausible: Implausible,
 }
 
 impl Lookup for View {
@@ -352,6 +353,10 @@ impl Lookup for View {
 
     fn table_count(&self, database: DatabaseId) -> usize {
         self.catalog.tables(database).count()
+    }
+
+    fn implausible(&self) -> Implausible {
+        self.implausible
     }
 
     fn check(&self, database: &Database) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt};
 
 use prost::Message;
-use tidelake_format::{Error, Result, access::Secret};
+use tidelake_format::{Error, Result, access::Secret, rows::RowCounts};
 use tonic::codegen::Bytes;
 
 use super::{cache::Key, service::MAX_MESSAGE_BYTES};
@@ -61,6 +61,9 @@ struct Done {
     /// The text of a token that was made: the ticket goes to nobody but whom it is told.
     #[prost(string, optional, tag = "5")]
     secret: Option<String>,
+    /// Rows written, replaced and refused; empty where the statement brought none.
+    #[prost(uint64, repeated, tag = "6")]
+    rows: Vec<u64>,
 }
 
 impl fmt::Debug for Done {
@@ -97,6 +100,7 @@ impl Handle {
             use_database: outcome.use_database.clone(),
             replayed: outcome.replayed,
             secret: outcome.secret.as_ref().map(|secret| secret.expose().to_owned()),
+            rows: outcome.rows.map_or_else(Vec::new, |rows| vec![rows.written, rows.replaced, rows.refused]),
         });
         self
     }
@@ -125,6 +129,11 @@ impl Handle {
             use_database: done.use_database.clone(),
             replayed: done.replayed,
             secret: done.secret.clone().map(Secret::new),
+            rows: match done.rows[..] {
+                [written, replaced, refused] => Some(RowCounts { written, replaced, refused }),
+                _ => None,
+            },
+            notices: Vec::new(), // the description of the result has told them
         }))
     }
 
@@ -169,6 +178,7 @@ impl Handle {
             double_quotes: DoubleQuotes::Identifier,
             levels: if self.levels.is_empty() { Levels::default() } else { self.levels.parse()? },
             idempotency_key: call.idempotency_key.clone(),
+            implausible_times: call.implausible_times.clone(),
             principal: call.principal.clone(),
             query_id: call.query_id.clone(),
             handle: Some(self.key()),
@@ -212,6 +222,8 @@ mod tests {
             use_database: Some("w1".into()),
             replayed: true,
             secret: Some(Secret::new("tl_abc".into())),
+            rows: Some(RowCounts { written: 2, replaced: 1, refused: 0 }),
+            notices: Vec::new(),
         };
         let handle = Handle::new([3; 16], "create token t", &Session::default());
         assert_eq!(Handle::decode(&handle.encode()).unwrap().outcome().unwrap(), None);

@@ -170,13 +170,7 @@ impl FlightSql {
             let outcome = self.update(&session.part(number), &kept.prepared, vec![batch]).await?;
             number += 1;
             let before = total.take().unwrap_or(WriteOutcome { replayed: true, ..WriteOutcome::default() });
-            total = Some(WriteOutcome {
-                replayed: outcome.replayed && before.replayed,
-                affected_rows: before.affected_rows + outcome.affected_rows,
-                token: outcome.token.or(before.token),
-                use_database: outcome.use_database.or(before.use_database),
-                secret: outcome.secret.or(before.secret),
-            });
+            total = Some(before.then(outcome));
         }
         let outcome = match total {
             Some(outcome) => outcome,

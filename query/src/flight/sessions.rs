@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arrow::ipc::CompressionType;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
-use tidelake_format::{Error, Result};
+use tidelake_format::{Error, Result, rows::RowCounts};
 use tonic::{Extensions, metadata::MetadataMap};
 
 use crate::{
@@ -113,13 +113,19 @@ pub(super) fn forget(reply: &mut MetadataMap) {
     set(reply, "set-cookie", &format!("{COOKIE}=; Max-Age=0"));
 }
 
-/// Puts the token of a write into the reply's header, and whether it was a copy.
+/// Puts the token of a write into the reply's header, what became of its rows, and whether it was a copy.
 pub(super) fn hand_out(outcome: &WriteOutcome, reply: &mut MetadataMap) {
     if let Some(token) = outcome.token {
         set(reply, request::TOKEN_HEADER, &token.to_string());
     }
     if outcome.replayed {
         set(reply, request::REPLAYED_HEADER, "true");
+    }
+    for (name, rows) in outcome.rows.into_iter().flat_map(RowCounts::headers) {
+        set(reply, name, &rows.to_string());
+    }
+    if !outcome.notices.is_empty() {
+        set(reply, request::NOTICE_HEADER, &request::header_text(&outcome.notices.join("; ")));
     }
 }
 

@@ -92,7 +92,8 @@ impl FlightSql {
     ) -> Result<Response<FlightInfo>> {
         let outcome = self.update(session, prepared, bound).await?;
         let ticket = ticket(&handle.with_outcome(&outcome));
-        let mut response = Response::new(flight_info(&schema_of(prepared), ticket, descriptor)?);
+        let info = flight_info(&schema_of(prepared), ticket, descriptor)?;
+        let mut response = Response::new(info.with_app_metadata(outcome.notices.join("\n")));
         note(session, &outcome, response.metadata_mut());
         Ok(response)
     }
@@ -217,17 +218,16 @@ impl FlightSql {
         if bound.is_empty() {
             return Err(unbound(prepared));
         }
-        let mut total = WriteOutcome::default();
+        let mut total: Option<WriteOutcome> = None;
         for (i, batch) in bound.into_iter().filter(|b| b.num_rows() > 0).enumerate() {
             let bound = parameters::bind(prepared, &batch)?;
             let outcome = self.update_once(&session.part(i), prepared, Some(bound)).await?;
-            total.replayed = outcome.replayed && (i == 0 || total.replayed);
-            total.affected_rows += outcome.affected_rows;
-            total.token = outcome.token.or(total.token);
-            total.use_database = outcome.use_database.or(total.use_database);
-            total.secret = outcome.secret.or(total.secret);
+            total = Some(match total {
+                Some(before) => before.then(outcome),
+                None => outcome,
+            });
         }
-        Ok(total)
+        Ok(total.unwrap_or_default())
     }
 
     async fn update_once(

@@ -24,7 +24,7 @@ use axum::{
 use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use serde::Deserialize;
 use serde_json::Value;
-use tidelake_format::{Error, Result, access::Principal};
+use tidelake_format::{Error, Result, access::Principal, rows::RowCounts};
 
 use super::{Caller, error, output::Format};
 use crate::{
@@ -168,13 +168,20 @@ pub(super) fn affected(outcome: WriteOutcome) -> Result<Rows> {
     Ok((batch.schema(), stream::iter([Ok(batch)]).boxed(), Some(outcome)))
 }
 
-/// Puts the token of a write into the reply's header, and whether it was a copy.
+/// Puts the token of a write into the reply's header, what became of its rows, and whether it was a copy.
 pub(super) fn hand_out(outcome: &WriteOutcome, headers: &mut HeaderMap) {
     if let Some(value) = outcome.token.and_then(|t| HeaderValue::from_str(&t.to_string()).ok()) {
         headers.insert(request::TOKEN_HEADER, value);
     }
     if outcome.replayed {
         headers.insert(request::REPLAYED_HEADER, HeaderValue::from_static("true"));
+    }
+    for (name, rows) in outcome.rows.into_iter().flat_map(RowCounts::headers) {
+        headers.insert(name, HeaderValue::from(rows));
+    }
+    let notices = request::header_text(&outcome.notices.join("; "));
+    if let (false, Ok(value)) = (notices.is_empty(), HeaderValue::from_str(&notices)) {
+        headers.insert(request::NOTICE_HEADER, value);
     }
 }
 

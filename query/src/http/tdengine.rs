@@ -144,7 +144,8 @@ async fn respond(
         Outcome::Rows(rows) => (rows.schema(), rows.map_err(from_datafusion).boxed(), None),
         Outcome::Updated(outcome) => affected(outcome)?,
     };
-    let document = Json::with_head(schema.clone(), session.time_zone, head(&schema), rows);
+    let notices = written.as_ref().map_or(&[][..], |outcome| &outcome.notices);
+    let document = Json::with_head(schema.clone(), session.time_zone, head(&schema, notices), rows);
     let body = body(document, batches).await?;
     let mut response =
         (StatusCode::OK, [(header::CONTENT_TYPE, "application/json; charset=utf-8")], body).into_response();
@@ -154,9 +155,13 @@ async fn respond(
     Ok(response)
 }
 
-/// `{"code":0,"column_meta":[[name, type, width],…],`.
-fn head(schema: &SchemaRef) -> Vec<u8> {
-    let mut out = b"{\"code\":0,\"column_meta\":[".to_vec();
+/// `{"code":0,"column_meta":[[name, type, width],…],`; before `column_meta` the remarks, where there are some.
+fn head(schema: &SchemaRef, notices: &[String]) -> Vec<u8> {
+    let mut out = b"{\"code\":0,".to_vec();
+    if !notices.is_empty() {
+        out.extend_from_slice(format!("\"notices\":{},", json!(notices)).as_bytes());
+    }
+    out.extend_from_slice(b"\"column_meta\":[");
     for (i, field) in schema.fields().iter().enumerate() {
         out.extend_from_slice(if i > 0 { b",[" } else { b"[" });
         json_text(field.name(), &mut out);

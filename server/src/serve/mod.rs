@@ -276,6 +276,7 @@ pub(crate) fn ingest_config(settings: &Settings) -> IngestConfig {
         tables: settings.max_tables,
         columns: settings.max_columns,
         auto_create_database: settings.auto_create_database,
+        implausible_times: settings.implausible_times,
         flush_interval_ms: settings.flush_interval.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
         ..IngestConfig::default()
     };

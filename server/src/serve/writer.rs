@@ -41,6 +41,8 @@ impl Writer for IngestWriter {
             use_database: done.use_database,
             replayed: done.replayed,
             secret: done.secret,
+            rows: done.rows,
+            notices: done.notices,
         })
     }
 
@@ -54,7 +56,11 @@ impl Writer for IngestWriter {
             session::DoubleQuotes::Text => DoubleQuotes::Text,
             session::DoubleQuotes::Identifier => DoubleQuotes::Identifier,
         };
-        let ingest = self.ingest.in_time_zone(session.time_zone).with_double_quotes(quotes);
+        let mut ingest = self.ingest.clone();
+        if let Some(rule) = &session.implausible_times {
+            ingest = ingest.with_implausible(rule.parse()?);
+        }
+        let ingest = ingest.in_time_zone(session.time_zone).with_double_quotes(quotes);
         Ok(Arc::new(Self::new(ingest.with_key(key).for_principal(session.principal.clone()))))
     }
 
@@ -84,6 +90,8 @@ impl Writer for IngestWriter {
             use_database: None,
             replayed: written.replayed,
             secret: None,
+            rows: written.counts(),
+            notices: written.notices,
         })
     }
 }

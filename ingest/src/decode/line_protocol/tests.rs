@@ -383,6 +383,20 @@ fn timestamps_of_every_unit_become_ticks_and_never_wrap() {
 }
 
 #[test]
+fn seconds_sent_in_a_finer_unit_are_refused_by_line_with_both_times() {
+    let body = b"devices,devid=1 temperature=1i 1767254401\ndevices,devid=1 temperature=2i 1";
+    for unit in ["", "ns", "us", "ms"] {
+        let fixture = Fixture::devices();
+        let decoded = decode(body, &fixture, &fixture.database, unit.parse().unwrap(), 0);
+        assert_eq!((decoded.accepted, decoded.rejected.len(), decoded.rejected[0].line), (1, 1, 1), "{unit}");
+        let reason = &decoded.rejected[0].reason;
+        assert!(reason.contains("1970-01-") && reason.contains("2026-01-01T08:00:01Z in s"), "{reason}");
+    }
+    let fixture = Fixture::devices();
+    assert!(decode(body, &fixture, &fixture.database, "s".parse().unwrap(), 0).rejected.is_empty());
+}
+
+#[test]
 fn rows_older_than_the_database_keeps_are_refused_by_line() {
     let mut fixture = Fixture::devices();
     fixture.database.keep_ms = 1_000;

@@ -26,10 +26,11 @@ pub(super) fn alter<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
     }
     let table = cursor.table_name()?;
     let word = cursor.peek_word();
+    let mut ignored = Vec::new();
     let action = match word.to_ascii_uppercase().as_str() {
         "" => return Err(cursor.unexpected("ADD, DROP, MODIFY, RENAME, SET or KEEP")),
         "ADD" => {
-            let (name, role, ty) = typed_column(cursor, word)?;
+            let (name, role, ty) = typed_column(cursor, word, &mut ignored)?;
             AlterAction::Add { name, role, ty }
         }
         "DROP" => {
@@ -37,7 +38,7 @@ pub(super) fn alter<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
             AlterAction::Drop { name, role }
         }
         "MODIFY" => {
-            let (name, role, ty) = typed_column(cursor, word)?;
+            let (name, role, ty) = typed_column(cursor, word, &mut ignored)?;
             AlterAction::Modify { name, role, ty }
         }
         "RENAME" => {
@@ -57,7 +58,7 @@ pub(super) fn alter<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
         }
         _ => return Err(unsupported("ALTER TABLE …", word)),
     };
-    Ok(Statement::Alter(Alter { table, action }))
+    Ok(Statement::Alter(Alter { table, action, ignored }))
 }
 
 /// Takes the action's word, COLUMN or TAG, and a name.
@@ -74,10 +75,10 @@ fn column(cursor: &mut Cursor<'_>, action: &str) -> Result<(String, Role)> {
 }
 
 /// Takes what [`column()`] does, and a type with its options.
-fn typed_column(cursor: &mut Cursor<'_>, action: &str) -> Result<(String, Role, Type)> {
+fn typed_column(cursor: &mut Cursor<'_>, action: &str, ignored: &mut Vec<String>) -> Result<(String, Role, Type)> {
     let (name, role) = column(cursor, action)?;
     let ty = column_type(cursor, role)?;
-    column_options(cursor)?;
+    column_options(cursor, ignored)?;
     Ok((name, role, ty))
 }
 
@@ -101,7 +102,7 @@ fn set_tags(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
 }
 
 fn database<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
-    let mut alter = AlterDatabase { name: cursor.name("a database name")?, keep_ms: None };
+    let mut alter = AlterDatabase { name: cursor.name("a database name")?, keep_ms: None, ignored: Vec::new() };
     let mut options = 0;
     loop {
         let option = cursor.peek_word().to_ascii_uppercase();
@@ -122,6 +123,7 @@ fn database<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
             known if DATABASE_OPTIONS.contains(&known) => {
                 cursor.at += option.len();
                 ignored_value(cursor)?;
+                alter.ignored.push(option.clone());
             }
             _ => return Err(Error::invalid(format!("unknown database option {option}")).with("offset", cursor.at)),
         }

@@ -58,7 +58,8 @@ fn database<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
     let if_not_exists = cursor.if_not_exists()?;
     let name = cursor.name("a database name")?;
     check_name("database", &name)?;
-    let mut database = CreateDatabase { name, if_not_exists, precision: None, keep_ms: None, partition_ms: None };
+    let mut database =
+        CreateDatabase { name, if_not_exists, precision: None, keep_ms: None, partition_ms: None, ignored: Vec::new() };
     loop {
         let option = cursor.peek_word().to_ascii_uppercase();
         if option.is_empty() {
@@ -83,7 +84,10 @@ fn database<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
                 database.partition_ms =
                     Some(between("DURATION", duration_ms(cursor)?, 60 * MINUTE_MS, 3_650 * DAY_MS)?);
             }
-            _ => ignored_value(cursor)?,
+            _ => {
+                ignored_value(cursor)?;
+                database.ignored.push(option.clone());
+            }
         }
     }
 }
@@ -149,6 +153,13 @@ pub(super) const DATABASE_OPTIONS: [&str; 44] = [
     "WAL_SEGMENT_SIZE",
 ];
 
+/// Notes an option that changes nothing, once.
+fn ignore(ignored: &mut Vec<String>, option: &str) {
+    if !ignored.iter().any(|known| known == option) {
+        ignored.push(option.to_owned());
+    }
+}
+
 /// Takes the value of an option that changes nothing: a number, with a unit or without, a text or a word.
 pub(super) fn ignored_value(cursor: &mut Cursor<'_>) -> Result<()> {
     cursor.skip();
@@ -211,7 +222,8 @@ fn table<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
     if cursor.take_word("USING") {
         return subtables(cursor, table, if_not_exists);
     }
-    let mut columns = column_list(cursor, Role::Field)?;
+    let mut ignored = Vec::new();
+    let mut columns = column_list(cursor, Role::Field, &mut ignored)?;
     if let Some((name, role, ty)) = columns.first_mut() {
         if *ty != Type::Timestamp {
             return Err(Error::invalid("the first column must be of type TIMESTAMP")
@@ -222,20 +234,20 @@ fn table<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
         *role = Role::Time;
     }
     if cursor.take_word("TAGS") {
-        columns.extend(column_list(cursor, Role::Tag)?);
+        columns.extend(column_list(cursor, Role::Tag, &mut ignored)?);
     }
-    let keep_ms = table_options(cursor)?;
-    Ok(Statement::CreateTable(CreateTable { table, if_not_exists, columns, keep_ms }))
+    let keep_ms = table_options(cursor, &mut ignored)?;
+    Ok(Statement::CreateTable(CreateTable { table, if_not_exists, columns, keep_ms, ignored }))
 }
 
 /// Takes `(name type, …)`.
-fn column_list(cursor: &mut Cursor<'_>, role: Role) -> Result<Vec<(String, Role, Type)>> {
+fn column_list(cursor: &mut Cursor<'_>, role: Role, ignored: &mut Vec<String>) -> Result<Vec<(String, Role, Type)>> {
     let mut columns = Vec::new();
     cursor.expect(b'(')?;
     loop {
         let name = cursor.name("a column name")?;
         let ty = column_type(cursor, role)?;
-        column_options(cursor)?;
+        column_options(cursor, ignored)?;
         columns.push((name, role, ty));
         if !cursor.take(b',') {
             cursor.expect(b')')?;
@@ -294,10 +306,11 @@ fn width(cursor: &mut Cursor<'_>, most: u32) -> Result<Option<u32>> {
 }
 
 /// Takes what may follow a column's type: how TDengine would encode it, a comment.
-pub(super) fn column_options(cursor: &mut Cursor<'_>) -> Result<()> {
+pub(super) fn column_options(cursor: &mut Cursor<'_>, ignored: &mut Vec<String>) -> Result<()> {
     loop {
-        if ["ENCODE", "COMPRESS", "LEVEL", "COMMENT"].iter().any(|word| cursor.take_word(word)) {
+        if let Some(word) = ["ENCODE", "COMPRESS", "LEVEL", "COMMENT"].iter().find(|word| cursor.take_word(word)) {
             ignored_value(cursor)?;
+            ignore(ignored, word);
         } else if cursor.peek_word().eq_ignore_ascii_case("PRIMARY") {
             return Err(Error::unsupported("a composite PRIMARY KEY is not supported").with("offset", cursor.at));
         } else {
@@ -307,14 +320,16 @@ pub(super) fn column_options(cursor: &mut Cursor<'_>) -> Result<()> {
 }
 
 /// Takes what may follow the columns of a table; all but KEEP, which is returned, changes nothing here.
-fn table_options(cursor: &mut Cursor<'_>) -> Result<Option<i64>> {
+fn table_options(cursor: &mut Cursor<'_>, ignored: &mut Vec<String>) -> Result<Option<i64>> {
     let mut keep = None;
     loop {
         if cursor.take_word("KEEP") {
             keep = Some(keep_ms(cursor)?);
         } else if cursor.take_word("COMMENT") {
             ignored_value(cursor)?;
+            ignore(ignored, "COMMENT");
         } else if cursor.take_word("SMA") {
+            ignore(ignored, "SMA");
             cursor.expect(b'(')?;
             cursor.name("a column name")?;
             while cursor.take(b',') {

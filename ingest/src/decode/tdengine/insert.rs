@@ -30,7 +30,7 @@ use super::{
 use crate::decode::{
     Decoded, Lookup,
     builder::{BlockBuilder, Fault, Tag, untagged_name},
-    time,
+    time::{self, Implausible},
 };
 
 /// What a statement is read in.
@@ -131,6 +131,9 @@ struct Target {
     /// The oldest timestamp that is kept, in ticks.
     oldest: i64,
     builder: BlockBuilder,
+    implausible: Implausible,
+    /// The first time that seems to be in another unit and was taken nevertheless.
+    doubtful: Option<String>,
 }
 
 /// Where a value of a row goes.
@@ -181,11 +184,12 @@ impl<'a> Reader<'a> {
         if !self.unresolved.is_empty() {
             return Ok(Inserted::Unresolved(self.unresolved));
         }
-        let mut blocks = Vec::new();
+        let (mut blocks, mut doubtful) = (Vec::new(), None);
         for target in self.targets.into_iter().filter(|t| t.builder.series_count() > 0) {
+            doubtful = doubtful.or(target.doubtful);
             blocks.push(target.builder.finish()?);
         }
-        Ok(Inserted::Ready(Decoded { blocks, accepted: self.accepted, ..Decoded::default() }))
+        Ok(Inserted::Ready(Decoded { blocks, accepted: self.accepted, doubtful, ..Decoded::default() }))
     }
 
     /// Reads the clauses of the statement.
@@ -263,6 +267,8 @@ impl<'a> Reader<'a> {
             oldest: time::oldest_kept(table.kept_ms(database), precision, now),
             builder: BlockBuilder::new(&table, precision),
             table,
+            implausible: self.lookup.implausible(),
+            doubtful: None,
         });
         self.targets.len() - 1
     }

@@ -46,6 +46,19 @@ pub enum Statement<'a> {
     Query,
 }
 
+impl Statement<'_> {
+    /// The options that it has and that change nothing here.
+    pub fn ignored(&self) -> Vec<String> {
+        match self {
+            Statement::CreateDatabase(create) => create.ignored.clone(),
+            Statement::CreateTable(create) => create.ignored.clone(),
+            Statement::Alter(alter) => alter.ignored.clone(),
+            Statement::AlterDatabase(alter) => alter.ignored.clone(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// A statement about users, rights or tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccessStatement {
@@ -183,6 +196,8 @@ pub struct CreateDatabase {
     pub keep_ms: Option<i64>,
     /// DURATION in milliseconds; `None` is the default.
     pub partition_ms: Option<i64>,
+    /// Options that change nothing.
+    pub ignored: Vec<String>,
 }
 
 /// CREATE STABLE or CREATE TABLE.
@@ -196,6 +211,8 @@ pub struct CreateTable {
     pub columns: Vec<(String, Role, Type)>,
     /// KEEP in milliseconds; `None` is the database's.
     pub keep_ms: Option<i64>,
+    /// Options of columns and of the table that change nothing.
+    pub ignored: Vec<String>,
 }
 
 /// One subtable of a CREATE TABLE … USING.
@@ -227,6 +244,8 @@ pub struct Alter {
     pub table: TableName,
     /// What.
     pub action: AlterAction,
+    /// Options of a column that change nothing.
+    pub ignored: Vec<String>,
 }
 
 /// What an ALTER does.
@@ -279,6 +298,8 @@ pub struct AlterDatabase {
     pub name: String,
     /// KEEP in milliseconds, where it is given.
     pub keep_ms: Option<i64>,
+    /// Options that change nothing.
+    pub ignored: Vec<String>,
 }
 
 /// DELETE FROM.

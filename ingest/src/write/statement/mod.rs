@@ -21,7 +21,7 @@ use tidelake_format::{
     ids::DatabaseId,
     meta::{Catalog, PROBE_AGE},
     offload::offload,
-    rows::{Block, SeriesSet},
+    rows::{Block, RowCounts, SeriesSet},
     schema::Database,
 };
 use tokio::time::Instant;
@@ -29,6 +29,7 @@ use tokio::time::Instant;
 use super::{
     Durability, Executed, Ingest, Written,
     idempotent::{Known, Mark, digest},
+    rows::doubted,
     series::{SeriesDirectory, View},
 };
 use crate::decode::{
@@ -67,12 +68,18 @@ impl Ingest {
             Statement::Access(access) => Some(access.to_string()),
             _ => None,
         };
-        let done = match self.mark_of(statement_digest(database, sql, parameters)) {
+        let ignored = statement.ignored();
+        let mut done = match self.mark_of(statement_digest(database, sql, parameters)) {
             Some(mark) if is_audited && parameters.is_none() => {
                 self.run_once(database, sql, parameters, statement, start, mark).await
             }
             _ => self.run(database, sql, parameters, statement, start).await,
         };
+        if let (Ok(done), false) = (&mut done, ignored.is_empty()) {
+            let notice = format!("options that have no effect here were ignored: {}", ignored.join(", "));
+            tracing::info!(notice, "a statement has options without effect");
+            done.notices.push(notice);
+        }
         if is_audited {
             let shown = access.as_deref().unwrap_or(sql);
             let statement = &shown[..shown.floor_char_boundary(MOST_SHOWN)];
@@ -222,12 +229,16 @@ impl Ingest {
             self.check_blocks(&catalog, &decoded.blocks)?;
             self.register(&catalog, &decoded.blocks)?;
             let affected_rows = decoded.accepted as u64;
+            let replaced = decoded.blocks.iter().map(Block::replaced).sum();
+            let written = affected_rows.saturating_sub(replaced);
+            let rows = Some(RowCounts { written, replaced, refused: 0 });
+            let notices = doubted(decoded.doubtful);
             let claim = claim.map(|claim| claim.of(affected_rows, &[]));
             return match self
                 .submit(decoded.blocks, reservation, Durability::Stored, Some(catalog.version), claim)
                 .await
             {
-                Ok(token) => Ok(Executed { affected_rows, token, ..Executed::default() }),
+                Ok(token) => Ok(Executed { affected_rows, token, rows, notices, ..Executed::default() }),
                 Err(error) => self.overtaken(error, digest).await.map(replayed),
             };
         }

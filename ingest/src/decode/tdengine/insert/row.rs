@@ -17,6 +17,7 @@ use crate::decode::{
         parameters::Parameters,
         statement::TableName,
     },
+    time::{Implausible, doubt, nanos_per_tick},
 };
 
 /// A row that is being read, its `(` taken.
@@ -140,12 +141,21 @@ impl Row<'_, '_> {
             && ticks >= oldest
         {
             self.cursor.at = number.end;
+            self.check_unit(ticks)?;
             return Ok(ticks);
         }
         let value = bound(self.cursor, self.parameters)?;
         let ticks = value
             .ticks(self.cursor.sql, self.target.clock)
             .map_err(|fault| self.fault(nth, &value.describe(), fault))?;
+        let is_number = match &value {
+            Value::Number(..) | Value::Integer(_) => true,
+            Value::Text(text) => text.trim().parse::<i64>().is_ok(),
+            _ => false,
+        };
+        if is_number {
+            self.check_unit(ticks)?;
+        }
         if ticks < oldest {
             return Err(Error::invalid("Timestamp data out of range: older than the database keeps")
                 .with("table", self.name)
@@ -154,6 +164,21 @@ impl Row<'_, '_> {
                 .with("found", ticks));
         }
         Ok(ticks)
+    }
+
+    /// Checks that a number of ticks is in the unit that it seems to be in.
+    #[inline]
+    fn check_unit(&mut self, ticks: i64) -> Result<()> {
+        let target = &mut *self.target;
+        if target.implausible == Implausible::Accept {
+            return Ok(());
+        }
+        let Some(doubt) = doubt(ticks, nanos_per_tick(target.clock.precision)) else { return Ok(()) };
+        if target.implausible == Implausible::Warn {
+            target.doubtful.get_or_insert(doubt);
+            return Ok(());
+        }
+        Err(Error::invalid(doubt).with("table", self.name).with("row", self.row))
     }
 
     /// Reads the nth value into its column.

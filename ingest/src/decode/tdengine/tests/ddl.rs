@@ -6,15 +6,17 @@ fn table(name: &str) -> TableName {
 
 #[test]
 fn create_database_reads_its_options_and_refuses_unknown_ones() {
-    let database = |precision, keep_ms, partition_ms| {
+    let ignoring = |precision, keep_ms, partition_ms, ignored: &[&str]| {
         Statement::CreateDatabase(CreateDatabase {
             name: "power".into(),
             if_not_exists: false,
             precision,
             keep_ms,
             partition_ms,
+            ignored: ignored.iter().map(|option| (*option).to_owned()).collect(),
         })
     };
+    let database = |precision, keep_ms, partition_ms| ignoring(precision, keep_ms, partition_ms, &[]);
     let day = 86_400_000;
     for (sql, wanted) in [
         ("create database power", database(None, None, None)),
@@ -27,7 +29,12 @@ fn create_database_reads_its_options_and_refuses_unknown_ones() {
         ("create database power keep 14400m days 2", database(None, Some(10 * day), Some(2 * day))),
         (
             "create database power vgroups 4 buffer 256 cachemodel 'both' wal_retention_period -1 replica 1 comp 2 minrows 100",
-            database(None, None, None),
+            ignoring(
+                None,
+                None,
+                None,
+                &["VGROUPS", "BUFFER", "CACHEMODEL", "WAL_RETENTION_PERIOD", "REPLICA", "COMP", "MINROWS"],
+            ),
         ),
     ] {
         assert_eq!(parse(sql).unwrap_or_else(|e| panic!("{sql}: {e}")), wanted, "{sql}");
@@ -61,6 +68,7 @@ fn create_table_reads_every_type() {
                f float, g double, h binary(16), i varchar(8) comment 'note', j nchar(4) encode 'disabled' compress 'lz4', \
                k varbinary(9), l timestamp) tags (m int, `N m` json) comment 'x' sma(a, b)";
     let Statement::CreateTable(created) = parse(sql).unwrap() else { panic!() };
+    assert_eq!(created.ignored, ["COMMENT", "ENCODE", "COMPRESS", "SMA"]);
     assert_eq!(created.table, TableName { database: Some("db".into()), name: "s".into() });
     assert!(created.if_not_exists);
     let columns: Vec<_> = created.columns.iter().map(|(n, r, t)| format!("{n} {r:?} {t}")).collect();
@@ -162,7 +170,11 @@ fn the_other_statements_are_read_or_named() {
     assert_eq!(parse("drop table if exists a, b").unwrap(), dropped);
     assert!(matches!(parse("drop stable x.y").unwrap(), Statement::DropTables(_)));
     let added = |role, ty| {
-        Statement::Alter(Alter { table: table("s"), action: AlterAction::Add { name: "c".into(), role, ty } })
+        Statement::Alter(Alter {
+            table: table("s"),
+            action: AlterAction::Add { name: "c".into(), role, ty },
+            ignored: Vec::new(),
+        })
     };
     assert_eq!(parse("alter stable s add column c binary(4)").unwrap(), added(Role::Field, Type::Binary(Some(4))));
     assert_eq!(parse("ALTER TABLE S ADD TAG C INT UNSIGNED").unwrap(), added(Role::Tag, Type::UInt));
