@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
@@ -115,6 +115,25 @@ impl TlsArgs {
             _ => None,
         };
         Ok((self.tls_ca.as_ref().map(read).transpose()?, identity))
+    }
+
+    /// An HTTP client that knows the server and itself by these files, and waits `limit` for an answer.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or holds something else.
+    pub(crate) fn http(&self, limit: Duration) -> anyhow::Result<reqwest::Client> {
+        let mut client = reqwest::Client::builder().timeout(limit);
+        let (ca, identity) = self.read()?;
+        if let Some(pem) = ca {
+            let authority = reqwest::Certificate::from_pem(&pem).context("--tls-ca holds no certificate in PEM")?;
+            client = client.tls_built_in_root_certs(false).add_root_certificate(authority);
+        }
+        if let Some((certificate, key)) = identity {
+            let pem = [key, certificate].join(&b'\n');
+            let identity = reqwest::Identity::from_pem(&pem).context("a client's certificate and key in PEM")?;
+            client = client.identity(identity);
+        }
+        Ok(client.build()?)
     }
 }
 

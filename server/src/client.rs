@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use arrow::{
+    array::{AsArray, RecordBatch},
+    datatypes::SchemaRef,
+};
 use arrow_flight::{
-    FlightInfo,
+    Action, CancelFlightInfoRequest, FlightInfo,
     error::FlightError,
     sql::{
         CommandStatementIngest, TableDefinitionOptions, TableExistsOption, TableNotExistOption,
@@ -13,10 +16,13 @@ use arrow_flight::{
     },
 };
 use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
+use prost::Message;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
 use crate::cli::ServerArgs;
 
+/// How long the server has to say that it ended a query.
+const CANCEL_WITHIN: Duration = Duration::from_secs(5);
 /// The largest message that a server of ours sends or takes, in bytes.
 const MESSAGE_BYTES: usize = 64 << 20;
 
@@ -24,12 +30,16 @@ const MESSAGE_BYTES: usize = 64 << 20;
 pub(crate) struct Client {
     flight: FlightSqlServiceClient<Channel>,
     database: Option<String>,
+    /// The statement whose rows are being read, if the server has named it.
+    running: Option<FlightInfo>,
 }
 
 /// What a statement gave.
 pub(crate) struct Reply {
     /// Names and types; empty for a statement that gives no rows.
     pub(crate) schema: SchemaRef,
+    /// What the server remarks on the statement.
+    pub(crate) notices: Vec<String>,
     /// The rows.
     pub(crate) batches: BoxStream<'static, anyhow::Result<RecordBatch>>,
 }
@@ -65,7 +75,7 @@ impl Client {
         let inner = arrow_flight::flight_service_client::FlightServiceClient::new(channel)
             .max_decoding_message_size(MESSAGE_BYTES)
             .max_encoding_message_size(MESSAGE_BYTES);
-        let mut client = Self { flight: FlightSqlServiceClient::new_from_inner(inner), database: None };
+        let mut client = Self { flight: FlightSqlServiceClient::new_from_inner(inner), database: None, running: None };
         client.log_in(server).await?;
         if let Some(database) = &server.database {
             client.use_database(database);
@@ -80,10 +90,7 @@ impl Client {
             return Ok(());
         }
         let Some(user) = &server.user else { return Ok(()) };
-        let password = match std::env::var("TIDELAKE_PASSWORD") {
-            Ok(password) => password,
-            Err(_) => ask_password(user)?,
-        };
+        let password = password_of(user)?;
         self.flight.handshake(user, &password).await.map_err(explain)?;
         Ok(())
     }
@@ -99,12 +106,44 @@ impl Client {
         self.database = Some(database.to_owned());
     }
 
+    /// Whether the server has a database of this name that the user may know of.
+    ///
+    /// # Errors
+    /// As for [`Client::execute`].
+    pub(crate) async fn knows_database(&mut self, name: &str) -> anyhow::Result<bool> {
+        let databases = self.collect("show databases").await?;
+        let names = databases.iter().filter_map(|batch| batch.columns().first()?.as_string_opt::<i32>());
+        Ok(names.flat_map(|names| names.iter().flatten()).any(|known| known.eq_ignore_ascii_case(name)))
+    }
+
     /// Runs one statement, reading or writing.
     pub(crate) async fn execute(&mut self, sql: &str) -> anyhow::Result<Reply> {
+        self.running = None;
         let info = self.flight.execute(sql.to_owned(), None).await.map_err(explain)?;
+        self.running = Some(info.clone());
         let schema = info.clone().try_decode_schema()?;
+        let notices = String::from_utf8_lossy(&info.app_metadata).lines().map(str::to_owned).collect();
         let batches = self.batches(info).await?;
-        Ok(Reply { schema: schema.into(), batches })
+        Ok(Reply { schema: schema.into(), notices, batches })
+    }
+
+    /// Cancels the statement that was last executed, on the server as well, and says what became of it. While a statement is
+    /// planned, or while one that writes is executed, the server has not named it yet: then only its answer is given up.
+    pub(crate) async fn cancel(&mut self) -> anyhow::Error {
+        let Some(info) = self.running.take() else {
+            return anyhow::anyhow!("cancelled; a statement that writes may have been executed");
+        };
+        let action = Action::new("CancelFlightInfo", CancelFlightInfoRequest::new(info).encode_to_vec());
+        let asked = async {
+            let mut reply = self.flight.do_action(action).await.map_err(explain)?;
+            while reply.message().await.map_err(|status| anyhow::anyhow!("{}", status.message()))?.is_some() {}
+            anyhow::Ok(())
+        };
+        match tokio::time::timeout(CANCEL_WITHIN, asked).await {
+            Ok(Ok(())) => anyhow::anyhow!("the query was cancelled"),
+            Ok(Err(error)) => error.context("cancelled; the server did not find the query any more"),
+            Err(_) => anyhow::anyhow!("cancelled; the server did not say in {CANCEL_WITHIN:?} that it ended the query"),
+        }
     }
 
     /// Runs one statement and keeps all its rows.
@@ -140,6 +179,17 @@ impl Client {
             options: Default::default(),
         };
         self.flight.execute_ingest(command, batches).await.map_err(explain)
+    }
+}
+
+/// The password of a user: from the environment, else from a person at a terminal.
+///
+/// # Errors
+/// When there is neither.
+pub(crate) fn password_of(user: &str) -> anyhow::Result<String> {
+    match std::env::var("TIDELAKE_PASSWORD") {
+        Ok(password) => Ok(password),
+        Err(_) => ask_password(user),
     }
 }
 

@@ -27,17 +27,7 @@ pub(crate) struct HealthArgs {
 #[expect(clippy::print_stdout, reason = "a command prints its result")]
 pub(crate) async fn run(args: HealthArgs) -> anyhow::Result<()> {
     let url = format!("{}/health", args.url.trim_end_matches('/'));
-    let mut client = reqwest::Client::builder().timeout(LIMIT);
-    let (ca, identity) = args.tls.read()?;
-    if let Some(pem) = ca {
-        let authority = reqwest::Certificate::from_pem(&pem).context("--tls-ca holds no certificate in PEM")?;
-        client = client.tls_built_in_root_certs(false).add_root_certificate(authority);
-    }
-    if let Some((certificate, key)) = identity {
-        let pem = [key, certificate].join(&b'\n');
-        client = client.identity(reqwest::Identity::from_pem(&pem).context("a client's certificate and key in PEM")?);
-    }
-    let client = client.build()?;
+    let client = args.tls.http(LIMIT)?;
     let reply = client.get(&url).send().await.with_context(|| format!("no server answers at {url}"))?;
     let (status, text) = (reply.status(), reply.text().await?);
     ensure!(status.is_success(), "{url}: {status}: {text}");

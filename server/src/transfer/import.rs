@@ -1,58 +1,78 @@
 //! A file's rows into a supertable.
 
-use std::{fs::File, io::BufReader, path::PathBuf, sync::Arc};
+mod keys;
+mod roles;
+mod shape;
 
-use anyhow::{Context, bail};
+use std::{
+    io::{IsTerminal, Write as _},
+    path::PathBuf,
+};
+
+use anyhow::{Context, bail, ensure};
 use arrow::{
-    array::{RecordBatch, RecordBatchReader},
-    compute::{CastOptions, cast_with_options},
-    datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit},
-    error::ArrowError,
+    array::{AsArray, RecordBatch},
+    datatypes::TimeUnit,
 };
 use arrow_flight::error::FlightError;
 use clap::Args;
 use indicatif::ProgressBar;
+use tidelake_format::schema::TBNAME;
 use tokio::sync::mpsc;
 
-use super::{FileFormat, bytes_bar, line_protocol};
+use self::{
+    keys::{Prepare, Repeats},
+    roles::{Guess, Roles, Table},
+    shape::Shape,
+};
+use super::{
+    FileFormat, bytes_bar, line_file,
+    rows::{Numbered, Source},
+};
 use crate::{cli::ServerArgs, client::Client};
 
 /// Rows of one ingest call: all of them become visible together and wait in memory until then.
 const CALL_ROWS: usize = 1 << 20;
-/// Rows of one batch.
-const BATCH_ROWS: usize = 16_384;
-/// Rows that the types of a text file are inferred from.
-const INFER_ROWS: usize = 10_000;
-/// The field metadata by which a column becomes a tag of a new table.
-const ROLE: &str = "tidelake.role";
 
 /// Options of an import.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     #[command(flatten)]
-    server: ServerArgs,
+    pub(super) server: ServerArgs,
     /// The file
-    file: PathBuf,
+    pub(super) file: PathBuf,
     /// The supertable; created when it does not exist (line protocol names its own)
     #[arg(long, short = 't')]
     table: Option<String>,
     /// The format of the file [default: by its ending]
     #[arg(long, short = 'f', value_enum)]
     format: Option<FileFormat>,
-    /// Columns that become tags when the table is created, separated by commas
+    /// Columns that become tags when the table is created, separated by commas; '' for none [default: guessed from the file]
     #[arg(long, value_delimiter = ',')]
-    tags: Vec<String>,
-    /// The time column of rows [default: ts or time]
+    tags: Option<Vec<String>>,
+    /// The time column of rows [default: ts or time, else the first column of timestamps]
     #[arg(long)]
     time: Option<String>,
     /// The unit of timestamps that are numbers
     #[arg(long, value_enum, default_value_t = Precision::Ns)]
-    precision: Precision,
+    pub(super) precision: Precision,
+    /// A text that stands for no value, such as N/A; may repeat
+    #[arg(long = "null", value_name = "TEXT")]
+    nulls: Vec<String>,
+    /// Import rows that have the same series and time as another row of the file: of these the last one counts
+    #[arg(long)]
+    allow_overwrite: bool,
+    /// Import times that seem to be in another unit than --precision says, such as seconds as nanoseconds
+    #[arg(long)]
+    pub(super) allow_implausible_times: bool,
+    /// Do not ask on a terminal: take the tags that were guessed
+    #[arg(long, short = 'y')]
+    yes: bool,
 }
 
 /// Units of timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Precision {
+pub(super) enum Precision {
     Ns,
     Us,
     Ms,
@@ -69,7 +89,7 @@ impl Precision {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Precision::Ns => "ns",
             Precision::Us => "us",
@@ -79,137 +99,221 @@ impl Precision {
     }
 }
 
+/// What became of the rows of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Counts {
+    /// Rows that are in the table under a series and time of their own.
+    pub(super) written: u64,
+    /// Rows that another row of the same series and time in the file, or in one request, took the place of.
+    pub(super) replaced: u64,
+    /// Rows that the server refused.
+    pub(super) refused: u64,
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { written, replaced, refused } = self;
+        write!(f, "{} rows imported: {written} written, {replaced} replaced, {refused} refused", written + replaced)
+    }
+}
+
 /// Sends the file, with a bar of bytes.
 #[expect(clippy::print_stdout, reason = "the command's result")]
 pub(crate) async fn import(args: ImportArgs) -> anyhow::Result<()> {
     let format = args.format.map_or_else(|| FileFormat::of(&args.file), Ok)?;
-    let file = File::open(&args.file).with_context(|| format!("cannot open {}", args.file.display()))?;
-    let bar = bytes_bar(file.metadata()?.len());
-    let rows = match format {
-        FileFormat::Line => {
-            let database = args.server.database.as_deref().context("line protocol needs --database")?;
-            line_protocol::send(&args.server.url, database, args.precision.name(), file, &bar).await?
-        }
-        _ => {
-            let table = args.table.as_deref().context("a file of rows needs --table")?;
-            let reader = open(format, file, &args, &bar)?;
-            send(&args.server, table, reader, &bar).await?
-        }
+    let counts = match format {
+        FileFormat::Line => line_file::send(&args).await?,
+        _ => rows(&args, format).await?,
     };
-    bar.finish_and_clear();
-    println!("{rows} rows imported");
+    println!("{counts}");
+    ensure!(counts.refused == 0, "not everything was imported: {} refused", counts.refused);
     Ok(())
 }
 
-type Reader = Box<dyn RecordBatchReader + Send>;
+/// Imports a file of rows.
+async fn rows(args: &ImportArgs, format: FileFormat) -> anyhow::Result<Counts> {
+    let name = args.table.as_deref().context("a file of rows needs --table")?;
+    let source = Source::inspect(args.file.clone(), format, args.nulls.clone())?;
+    say(source.notices.iter().map(|notice| format!("{}: {notice}", source.name())));
+    let mut client = Client::connect(&args.server).await?;
+    let is_new_database = lacks_database(&mut client).await?;
+    let table = if is_new_database { None } else { table(&mut client, name).await? };
+    let roles = roles_of(args, &source, name, table.as_ref())?;
+    let shape = Shape::new(&source.schema, &roles, args.precision.unit(), table.is_none(), source.place())?;
+    let shape = if args.allow_implausible_times { shape } else { shape.checked() };
+    let prepare = |rows: &Numbered| shape.apply(rows);
+    let repeats = keys::repeats(&source, &prepare, &roles)?;
+    if repeats.replaced > 0 && !args.allow_overwrite {
+        bail!("{}", refusal(&source, &prepare, &roles, table.as_ref(), &repeats)?);
+    }
+    let bar = bytes_bar(std::fs::metadata(&args.file)?.len());
+    let sent = send(&mut client, name, &source, shape.clone(), &bar).await;
+    bar.finish_and_clear();
+    let sent = sent?;
+    if is_new_database && let Some(database) = client.database() {
+        say([format!("created the database {database:?}")]);
+    }
+    Ok(Counts { written: sent.saturating_sub(repeats.replaced), replaced: repeats.replaced, refused: 0 })
+}
 
-fn open(format: FileFormat, mut file: File, args: &ImportArgs, bar: &ProgressBar) -> anyhow::Result<Reader> {
-    let name = || args.file.display().to_string();
-    let inner: Reader = match format {
-        FileFormat::Csv => {
-            let csv = arrow::csv::reader::Format::default().with_header(true);
-            let (schema, _) = csv.infer_schema(BufReader::new(&file), Some(INFER_ROWS)).with_context(name)?;
-            std::io::Seek::rewind(&mut file)?;
-            let builder =
-                arrow::csv::ReaderBuilder::new(Arc::new(schema)).with_header(true).with_batch_size(BATCH_ROWS);
-            Box::new(builder.build(bar.wrap_read(file)).with_context(name)?)
-        }
-        FileFormat::Ndjson => {
-            let (schema, _) =
-                arrow::json::reader::infer_json_schema(BufReader::new(&file), Some(INFER_ROWS)).with_context(name)?;
-            std::io::Seek::rewind(&mut file)?;
-            let builder = arrow::json::ReaderBuilder::new(Arc::new(schema)).with_batch_size(BATCH_ROWS);
-            Box::new(builder.build(BufReader::new(bar.wrap_read(file))).with_context(name)?)
-        }
-        FileFormat::Parquet => {
-            let builder =
-                parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).with_context(name)?;
-            Box::new(builder.with_batch_size(BATCH_ROWS).build()?)
-        }
-        FileFormat::Line => bail!("line protocol is not read as rows"),
+#[expect(clippy::print_stderr, reason = "remarks beside the command's result")]
+pub(super) fn say(lines: impl IntoIterator<Item = String>) {
+    lines.into_iter().for_each(|line| eprintln!("{line}"));
+}
+
+/// Whether the chosen database is not there yet: rows create it, unless the server's settings forbid that.
+pub(super) async fn lacks_database(client: &mut Client) -> anyhow::Result<bool> {
+    match client.database().map(str::to_owned) {
+        None => Ok(false), // the server says that none is chosen
+        Some(name) => Ok(!client.knows_database(&name).await?),
+    }
+}
+
+/// The table as it is, where it is there.
+async fn table(client: &mut Client, name: &str) -> anyhow::Result<Option<Table>> {
+    let quoted = name.replace('`', "``");
+    let described = match client.collect(&format!("describe `{quoted}`")).await {
+        Ok(described) => described,
+        Err(error) if error.to_string().starts_with("no such table") => return Ok(None),
+        Err(error) => return Err(error),
     };
-    let schema = Arc::new(shape(&inner.schema(), args)?);
-    Ok(Box::new(Shaped { inner, schema }))
+    let mut table = Table::default();
+    for batch in described {
+        let text = |i: usize| batch.column(i).as_string_opt::<i32>().context("DESCRIBE answered in an unknown shape");
+        let (names, notes) = (text(0)?, text(3)?);
+        for row in 0..batch.num_rows() {
+            match (table.time.is_empty(), notes.value(row)) {
+                (true, _) => names.value(row).clone_into(&mut table.time),
+                (false, "TAG") => table.tags.push(names.value(row).to_owned()),
+                (false, _) => {}
+            }
+        }
+    }
+    Ok(Some(table))
 }
 
-/// The schema that is sent: the time column as a timestamp, the named columns marked as tags.
-fn shape(schema: &Schema, args: &ImportArgs) -> anyhow::Result<Schema> {
-    let names = || schema.fields().iter().map(|f| f.name().as_str()).collect::<Vec<_>>().join(", ");
-    let has = |name: &str| schema.fields().iter().any(|f| f.name() == name);
-    let time = match &args.time {
-        Some(time) if !has(time) => bail!("--time names {time:?}, which the file does not have; it has {}", names()),
-        Some(time) => Some(time.as_str()),
-        None => ["ts", "time"].into_iter().find(|name| has(name)),
+/// What the columns are: by the table where it is there, by the options, or guessed and confirmed.
+fn roles_of(args: &ImportArgs, source: &Source, name: &str, table: Option<&Table>) -> anyhow::Result<Roles> {
+    let schema = &source.schema;
+    let time = roles::time(schema, args.time.as_deref(), table)?;
+    let series = roles::place(schema, TBNAME).filter(|at| *at != time);
+    let named = args.tags.as_ref().map(|tags| roles::tags(schema, tags)).transpose()?;
+    if let Some(table) = table {
+        let is_tag = |at: usize| table.tags.iter().any(|tag| schema.field(at).name().eq_ignore_ascii_case(tag));
+        if let Some(at) = named.iter().flatten().find(|at| !is_tag(**at)) {
+            let (tag, tags) = (schema.field(*at).name(), table.tags.join(", "));
+            bail!("--tags names {tag:?}, which is no tag of the table {name}; its tags are: {tags}");
+        }
+        let tags = (0..schema.fields().len()).filter(|at| *at != time && is_tag(*at)).collect();
+        return Ok(Roles { time, tags, name: series });
+    }
+    if let Some(tags) = named {
+        ensure!(!tags.contains(&time), "--tags names the time column {:?}", schema.field(time).name());
+        return Ok(Roles { time, tags, name: series });
+    }
+    let guess = roles::guess(source, time)?;
+    let roles = Roles { time, tags: guess.tags.clone(), name: series };
+    confirm(args, source, name, &guess, roles)
+}
+
+/// Shows what was guessed; asks where there is somebody to ask.
+fn confirm(args: &ImportArgs, source: &Source, name: &str, guess: &Guess, roles: Roles) -> anyhow::Result<Roles> {
+    let table = guess.describe(&source.schema, &roles);
+    say([format!("the table {name} does not exist; from {} it would have the columns", source.name())]);
+    say([table.trim_end().to_owned()]);
+    if args.yes || !std::io::stdin().is_terminal() {
+        say(["the tags were guessed; --tags names them".to_owned()]);
+        return Ok(roles);
+    }
+    ask("A row is known by its tags and time. Import so? [y/N, or the tags separated by commas] ")?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).context("cannot read the answer")?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(roles),
+        "" | "n" | "N" | "no" => bail!("nothing was imported"),
+        tags => {
+            let tags = tags.split(',').map(|tag| tag.trim().to_owned()).collect::<Vec<_>>();
+            let tags = roles::tags(&source.schema, &tags)?;
+            Ok(Roles { tags, ..roles })
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a question on the terminal")]
+fn ask(question: &str) -> anyhow::Result<()> {
+    eprint!("{question}");
+    std::io::stderr().flush().context("cannot ask")
+}
+
+/// Why rows that repeat keys are not imported, with an example and what to do.
+fn refusal(
+    source: &Source,
+    prepare: Prepare<'_>,
+    roles: &Roles,
+    table: Option<&Table>,
+    repeats: &Repeats,
+) -> anyhow::Result<String> {
+    let Repeats { rows, replaced, example } = *repeats;
+    let schema = &source.schema;
+    let list = |places: &[usize]| places.iter().map(|at| schema.field(*at).name().as_str()).collect::<Vec<_>>();
+    let mut text = format!(
+        "{}: nothing was written: {replaced} of {rows} rows have the same series and time as another row and would replace it",
+        source.name()
+    );
+    let Some(example) = example else { return Ok(text) };
+    let (first, values) = keys::values(source, example.0)?;
+    let second = keys::values(source, example.1)?.0;
+    let key = [roles.series(), vec![roles.time]].concat();
+    let key: Vec<String> = key.iter().map(|at| format!("{}={}", schema.field(*at).name(), values[*at])).collect();
+    let place = source.place();
+    text += &format!(", for example {} at {place}s {first} and {second}", key.join(", "));
+    let more = keys::distinguishing(source, prepare, roles, example)?;
+    text += &match (more.is_empty(), table) {
+        (true, _) => "; no further tag tells them apart".to_owned(),
+        (false, None) => {
+            let tags = list(&[roles.tags.as_slice(), more.as_slice()].concat());
+            format!("; with --tags {} each row is known by itself", tags.join(","))
+        }
+        (false, Some(table)) => {
+            let (tags, more) = (table.tags.join(", "), list(&more).join(", "));
+            let tags = if tags.is_empty() { "none".to_owned() } else { tags };
+            format!("; they differ in {more}, but the tags of the table are: {tags}")
+        }
     };
-    if let Some(tag) = args.tags.iter().find(|tag| !has(tag)) {
-        bail!("--tags names {tag:?}, which the file does not have; it has {}", names());
-    }
-    let fields = schema.fields().iter().map(|f| {
-        let data_type = match f.data_type() {
-            DataType::Utf8 if Some(f.name().as_str()) == time => DataType::Timestamp(TimeUnit::Nanosecond, None),
-            DataType::Int64 if Some(f.name().as_str()) == time => DataType::Timestamp(args.precision.unit(), None),
-            other => other.clone(),
-        };
-        let field = Field::new(f.name(), data_type, f.is_nullable());
-        let role = if args.tags.contains(f.name()) { "tag" } else { "field" };
-        if args.tags.is_empty() { field } else { field.with_metadata([(ROLE.to_owned(), role.to_owned())].into()) }
-    });
-    Ok(Schema::new(fields.collect::<Vec<_>>()))
+    Ok(text + "; --allow-overwrite imports them, and the last row of each series and time counts")
 }
 
-/// A reader whose columns are cast to the types of another schema; a value that does not fit is an error.
-struct Shaped {
-    inner: Reader,
-    schema: SchemaRef,
-}
-
-impl Shaped {
-    fn cast(&self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-        let strict = CastOptions { safe: false, ..CastOptions::default() };
-        let columns = batch.columns().iter().zip(self.schema.fields());
-        let columns = columns.map(|(column, field)| cast_with_options(column, field.data_type(), &strict));
-        RecordBatch::try_new(self.schema.clone(), columns.collect::<Result<_, _>>()?)
-    }
-}
-
-impl Iterator for Shaped {
-    type Item = Result<RecordBatch, ArrowError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let batch = self.inner.next()?;
-        Some(batch.and_then(|batch| self.cast(&batch)))
-    }
-}
-
-impl RecordBatchReader for Shaped {
-    fn schema(&self) -> SchemaRef {
-        self.schema.clone()
-    }
-}
-
-async fn send(server: &ServerArgs, table: &str, reader: Reader, bar: &ProgressBar) -> anyhow::Result<u64> {
-    let mut client = Client::connect(server).await?;
-    let schema = reader.schema();
+/// Sends all rows; returns how many the server took.
+async fn send(
+    client: &mut Client,
+    table: &str,
+    source: &Source,
+    shape: Shape,
+    bar: &ProgressBar,
+) -> anyhow::Result<u64> {
     let (tx, mut rx) = mpsc::channel(4);
+    let (rows, schema) = (source.rows(bar)?, shape.schema().clone());
     let reading = tokio::task::spawn_blocking(move || {
-        for batch in reader {
+        for numbered in rows {
+            let last = numbered.as_ref().ok().and_then(|n| n.places.last().copied());
+            let batch =
+                numbered.and_then(|numbered| shape.apply(&numbered)).map(|batch| (batch, last.unwrap_or_default()));
             if tx.blocking_send(batch).is_err() {
                 break;
             }
         }
     });
-    let mut total = 0;
-    let mut done = false;
+    let (mut total, mut last, mut done) = (0, 0, false);
     while !done {
-        let mut call = Vec::new();
-        let mut rows = 0;
+        let (mut call, mut rows, mut end) = (Vec::new(), 0, last);
         while rows < CALL_ROWS {
             let Some(batch) = rx.recv().await else {
                 done = true;
                 break;
             };
-            let batch = batch?;
+            let (batch, place) = batch.with_context(|| kept(source, total, last))?;
             rows += batch.num_rows();
+            end = place;
             call.push(Ok::<_, FlightError>(batch));
         }
         if call.is_empty() {
@@ -219,45 +323,19 @@ async fn send(server: &ServerArgs, table: &str, reader: Reader, bar: &ProgressBa
                 break;
             }
         }
-        total += client.ingest(table, futures::stream::iter(call)).await?.unsigned_abs();
+        let sent = client.ingest(table, futures::stream::iter(call)).await;
+        total += sent.with_context(|| kept(source, total, last))?.unsigned_abs();
+        last = end;
         bar.set_message(format!("{total} rows"));
     }
     reading.await.context("the reader stopped")?;
     Ok(total)
 }
 
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        import: ImportArgs,
-    }
-
-    fn args(line: &str) -> ImportArgs {
-        Line::parse_from(line.split(' ')).import
-    }
-
-    fn schema() -> Schema {
-        Schema::new(vec![Field::new("at", DataType::Int64, true), Field::new("site", DataType::Utf8, true)])
-    }
-
-    #[test]
-    fn the_time_column_becomes_a_timestamp_and_tags_are_marked() {
-        let shaped = shape(&schema(), &args("import f.csv --time at --precision ms --tags site")).unwrap();
-        assert_eq!(*shaped.field(0).data_type(), DataType::Timestamp(TimeUnit::Millisecond, None));
-        assert_eq!(shaped.field(1).metadata()[ROLE], "tag");
-    }
-
-    #[test]
-    fn a_column_that_the_file_lacks_is_named_with_what_it_has() {
-        for option in ["--tags sites", "--time when"] {
-            let error = shape(&schema(), &args(&format!("import f.csv {option}"))).unwrap_err().to_string();
-            assert!(error.contains(&option[option.len() - 4..]) && error.contains("at, site"), "{error}");
-        }
+/// What is in the table although a file could not be imported whole.
+fn kept(source: &Source, total: u64, last: u64) -> String {
+    match total {
+        0 => "nothing was written".to_owned(),
+        _ => format!("{total} rows were written, up to {} {last}", source.place()),
     }
 }

@@ -1,95 +1,12 @@
-//! Line protocol: files sent to `/write`, and rows written as lines.
+//! Rows written as line protocol.
 
-use std::{
-    fmt::Write as _,
-    fs::File,
-    io::{BufRead, BufReader, Write},
-    time::Duration,
-};
+use std::{fmt::Write as _, io::Write};
 
-use anyhow::Context;
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch},
     datatypes::{DataType, TimestampNanosecondType},
     util::display::{ArrayFormatter, FormatOptions},
 };
-use indicatif::ProgressBar;
-
-/// Bytes of one request.
-const REQUEST_BYTES: usize = 4 << 20;
-/// How often a busy server is asked again before giving up.
-const ATTEMPTS: u32 = 10;
-
-/// Sends a file in requests of whole lines; returns the lines that hold a point.
-pub(super) async fn send(
-    url: &str,
-    database: &str,
-    precision: &str,
-    file: File,
-    bar: &ProgressBar,
-) -> anyhow::Result<u64> {
-    let http = reqwest::Client::builder().timeout(Duration::from_secs(120)).build()?;
-    let mut endpoint = url::Url::parse(url).with_context(|| format!("{url} is no URL"))?;
-    endpoint.set_path("/write");
-    endpoint.query_pairs_mut().append_pair("db", database).append_pair("precision", precision);
-
-    let mut reader = BufReader::with_capacity(1 << 20, file);
-    let (mut rows, mut first_line) = (0, 1);
-    loop {
-        let (mut body, mut lines) = (Vec::with_capacity(REQUEST_BYTES), 0);
-        while body.len() < REQUEST_BYTES {
-            let start = body.len();
-            if reader.read_until(b'\n', &mut body)? == 0 {
-                break;
-            }
-            lines += 1;
-            // A newline inside a quoted string does not end the point.
-            while !balanced(&body[start..]) && reader.read_until(b'\n', &mut body)? > 0 {
-                lines += 1;
-            }
-            rows += u64::from(!matches!(body[start..].trim_ascii_start().first(), None | Some(b'#')));
-        }
-        if body.is_empty() {
-            return Ok(rows);
-        }
-        bar.inc(body.len() as u64);
-        post(&http, endpoint.clone(), body)
-            .await
-            .with_context(|| format!("in the request that starts at line {first_line}"))?;
-        first_line += lines;
-    }
-}
-
-async fn post(http: &reqwest::Client, endpoint: url::Url, body: Vec<u8>) -> anyhow::Result<()> {
-    let body = bytes::Bytes::from(body);
-    for attempt in 0.. {
-        let reply = http.post(endpoint.clone()).body(body.clone()).send().await?;
-        let status = reply.status();
-        if status.is_success() {
-            return Ok(());
-        }
-        let text = reply.text().await.unwrap_or_default();
-        let busy = status == reqwest::StatusCode::SERVICE_UNAVAILABLE
-            || (status.is_server_error() && text.contains("timeout"));
-        anyhow::ensure!(busy && attempt < ATTEMPTS, "the server answered {status}: {}", text.trim());
-        tokio::time::sleep(Duration::from_millis(50 << attempt.min(6))).await;
-    }
-    unreachable!("the loop returns or fails")
-}
-
-/// Whether quotes outside escapes are closed.
-fn balanced(line: &[u8]) -> bool {
-    let (mut open, mut i) = (false, 0);
-    while i < line.len() {
-        match line[i] {
-            b'\\' => i += 1,
-            b'"' => open = !open,
-            _ => {}
-        }
-        i += 1;
-    }
-    !open
-}
 
 /// Which columns of a batch are what.
 pub(super) struct Roles {
@@ -201,11 +118,5 @@ mod tests {
         write(&mut out, &batch, &roles).unwrap();
         let expected = "my\\ table,site\\ name=x\\,y n=3i,note=\"a \\\"b\\\"\" 1000000\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
-    }
-
-    #[test]
-    fn a_quoted_newline_does_not_end_a_line() {
-        assert!(!balanced(b"m f=\"a\n"));
-        assert!(balanced(b"m f=\"a\\\"b\" 1\n"));
     }
 }

@@ -2,7 +2,9 @@
 
 mod export;
 mod import;
+mod line_file;
 mod line_protocol;
+mod rows;
 
 use std::path::Path;
 
