@@ -24,7 +24,7 @@ use tidelake_format::{
     types::Precision,
 };
 
-use crate::{cli::StoreArgs, serve};
+use crate::{cli::StoreArgs, serve, terminal};
 
 /// Options of `inspect`.
 #[derive(Debug, Args)]
@@ -88,7 +88,7 @@ pub(crate) async fn run(args: InspectArgs) -> anyhow::Result<()> {
             rows(&root, database, table, &wanted).await?
         }
     };
-    println!("{}", text.trim_end());
+    println!("{}", terminal::escaped(text.trim_end()));
     Ok(())
 }
 

@@ -14,6 +14,7 @@ mod memory;
 mod serve;
 mod settings;
 mod shell;
+mod terminal;
 mod transfer;
 
 use std::{process::ExitCode, time::Duration};
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
 
 #[expect(clippy::print_stderr, reason = "the last word of a command line program")]
 fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("tidelake: {error:#}");
+    let text = format!("{error:#}");
+    eprintln!("tidelake: {}", terminal::escaped(&text));
     ExitCode::FAILURE
 }

@@ -59,7 +59,8 @@ async fn files_go_in_and_out_in_every_format() {
         arguments.extend(extra);
         text(&process::run(arguments))
     };
-    assert_eq!(import(&source, &["--precision", "ms"]).trim(), "500 rows imported");
+    let all = "500 rows imported: 500 written, 0 replaced, 0 refused";
+    assert_eq!(import(&source, &["--precision", "ms"]).trim(), all);
     let expected = http.sql("select ts, busy, jobs, note, host from io.cpu order by host, ts").await;
     assert_eq!(expected.len(), 500);
 
@@ -73,7 +74,7 @@ async fn files_go_in_and_out_in_every_format() {
             std::fs::write(&file, renamed).unwrap();
             import(&file, &["--precision", "ns"]);
         } else {
-            assert_eq!(import(&file, &["-t", &table, "--tags", "host"]).trim(), "500 rows imported");
+            assert_eq!(import(&file, &["-t", &table, "--tags", "host"]).trim(), all);
         }
         let found = http.sql(&format!("select ts, busy, jobs, note, host from io.{table} order by host, ts")).await;
         assert_eq!(found, expected, "{ending}");
@@ -82,6 +83,188 @@ async fn files_go_in_and_out_in_every_format() {
     let file = directory.path().join("out.csv");
     let again = process::run(["export", "--url", &url, "-d", "io", "-t", "cpu", file.to_str().unwrap()]);
     assert!(!again.status.success());
+}
+
+/// 5 000 rows of 50 hosts, a hundred times, as a new user has them.
+fn fleet() -> String {
+    let mut text = "ts,host,usage\n".to_owned();
+    for n in 0..100 {
+        for host in 0..50 {
+            text.push_str(&format!("{},host-{host},{n}.5\n", 1_767_254_400 + n));
+        }
+    }
+    text
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_guesses_the_tags_and_refuses_rows_that_would_replace_each_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path().join("root").to_str().unwrap(), [] as [&str; 0]);
+    let (url, http) = (server.url(), Http::new(&server.url()));
+    let write = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let import = |file: &str, table: &str, extra: &[&str]| {
+        let arguments = ["import", "--url", &url, "-d", "imp", "-t", table, file];
+        process::run(arguments.iter().chain(extra).copied())
+    };
+    let told = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+
+    let file = write("fleet.csv", &fleet());
+    let output = import(&file, "fleet", &["--precision", "s"]);
+    assert_eq!(text(&output).trim(), "5000 rows imported: 5000 written, 0 replaced, 0 refused");
+    assert!(told(&output).contains("created the database \"imp\""), "{}", told(&output));
+    assert!(told(&output).contains("host   tag    text       50 different values in 5000 rows"), "{}", told(&output));
+    let count = "select count(*) as n, count(distinct host) as h from imp.fleet";
+    assert_eq!(http.sql(count).await, [[5000, 50]]);
+    // The table is there now, and its tags with it.
+    assert!(text(&import(&file, "fleet", &["--precision", "s"])).starts_with("5000 rows imported"));
+
+    // Without the tag, rows would replace each other.
+    let output = import(&file, "bare", &["--precision", "s", "--tags", ""]);
+    assert_eq!(output.status.code(), Some(1));
+    for part in ["4900 of 5000 rows", "ts=", "lines 2 and 3", "--tags host", "--allow-overwrite"] {
+        assert!(told(&output).contains(part), "{part}: {}", told(&output));
+    }
+    let tables = http.rest_sql("show imp.stables").await;
+    assert!(!format!("{tables:?}").contains("bare"), "{tables:?}");
+    let output = import(&file, "bare", &["--precision", "s", "--tags", "", "--allow-overwrite"]);
+    assert_eq!(text(&output).trim(), "5000 rows imported: 100 written, 4900 replaced, 0 refused");
+    assert_eq!(http.sql("select count(*) as n from imp.bare").await, [[100]]);
+
+    // Faults name their line, and nothing is written.
+    let wrong = write("wrong.ndjson", "{\"ts\": 1, \"v\": 1}\n\n{\"ts\": 2, \"v\": }\n");
+    assert!(told(&import(&wrong, "w", &[])).contains("line 3, column"), "{}", told(&import(&wrong, "w", &[])));
+    let wrong = write("wrong.csv", "at,v\n2026-01-01 08:00,1\nyesterday,2\n");
+    let output = import(&wrong, "w", &["--time", "at"]);
+    assert!(told(&output).contains("line 3: column \"at\" holds \"yesterday\""), "{}", told(&output));
+    let seconds = write("seconds.csv", "ts,v\n1767254401,1\n");
+    let output = import(&seconds, "w", &[]);
+    assert!(!output.status.success() && told(&output).contains("seems to be meant"), "{}", told(&output));
+    let numbers = write("numbers.csv", "ts,v\n1,1.5\n2,N/A\n3,2\n");
+    let output = import(&numbers, "numbers", &["--null", "N/A"]);
+    assert!(text(&output).starts_with("3 rows imported: 3 written"), "{}", told(&output));
+    let output = import(&numbers, "words", &[]);
+    assert!(told(&output).contains("line 3 has 'N/A'") && told(&output).contains("--null 'N/A'"), "{}", told(&output));
+}
+
+/// A file of line protocol is imported by the user or token that was named, and says what became of its lines.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_of_lines_brings_its_token_and_names_refused_lines() {
+    let directory = tempfile::tempdir().unwrap();
+    let environment = [("TIDELAKE_ADMIN_PASSWORD", "an admin's password".to_owned())];
+    let store = directory.path().join("root");
+    let server = Server::start_with(store.to_str().unwrap(), ["--auth", "on"], &environment);
+    let file = directory.path().join("lines.lp");
+    let lines = "m,h=a v=1i 1\n# a comment\nm,h=a v=2i 1\nm,h=b v=oops 2\nm,h=b v=3i 3\n";
+    std::fs::write(&file, lines).unwrap();
+    let (url, file) = (server.url(), file.to_str().unwrap().to_owned());
+    let import = |who: &[&str], password: &str| {
+        let mut command = std::process::Command::new(process::binary());
+        command.args(["import", "--url", &url, "-d", "lines", &file]).args(who).stdin(std::process::Stdio::null());
+        command.env("TIDELAKE_PASSWORD", password).output().unwrap()
+    };
+    let nobody = import(&[], "");
+    assert!(!nobody.status.success());
+    let output = import(&["--user", "admin"], "an admin's password");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(out.trim(), "3 rows imported: 2 written, 1 replaced, 1 refused", "{err}");
+    assert!(err.contains("line 4: ") && err.contains("created the database \"lines\""), "{err}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn commands_that_read_create_no_root_and_a_backup_does_not_go_into_its_root() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let typo = at("typo");
+    let copy = at("copy");
+    for arguments in [
+        vec!["inspect", "--store", &typo],
+        vec!["inspect", "--store", &typo, "log"],
+        vec!["check", "--store", &typo],
+        vec!["compact", "--store", &typo],
+        vec!["backup", "--store", &typo, "--to", &copy],
+    ] {
+        let output = process::run(&arguments);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && told.contains(&typo) && told.contains("holds no root"), "{told}");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "{arguments:?} made something");
+    }
+    let root = at("root");
+    let output = process::run(["access", "create user u password 'a long password'", "--store", &root]);
+    assert!(output.status.success());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("created a new root at") && told.contains(&root), "{told}");
+    for to in [root.clone(), format!("{root}/backup"), at("")] {
+        let output = process::run(["backup", "--store", &root, "--to", &to]);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && told.contains("same place"), "{to}: {told}");
+    }
+    assert!(!directory.path().join("root/backup").exists());
+    assert!(process::run(["backup", "--store", &root, "--to", &copy]).status.success());
+}
+
+/// Seconds sent as nanoseconds are refused by every text protocol, unless the request says otherwise; options without
+/// effect are named.
+#[tokio::test(flavor = "multi_thread")]
+async fn replies_count_rows_and_remark_on_what_has_no_effect_or_seems_wrong() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path().to_str().unwrap(), [] as [&str; 0]);
+    let http = Http::new(&server.url());
+    let body = "m,h=a v=1i 1767254401";
+    for path in ["/write?db=d", "/write?db=d&precision=ms", "/api/v2/write?bucket=d&precision=us"] {
+        let reply = http.post(path, &[], body).await.unwrap();
+        assert_eq!(reply.status, 400, "{path}");
+        assert!(reply.body.contains("2026-01-01T08:00:01Z in s"), "{}", reply.body);
+        assert_eq!(reply.header("x-tidelake-rows-refused"), "1");
+        let reply = http.post(path, &[("x-tidelake-implausible-times", "accept")], body).await.unwrap();
+        assert_eq!((reply.status, reply.header("x-tidelake-notice")), (204, ""), "{path}");
+    }
+    let reply = http.post("/write?db=d", &[("x-tidelake-implausible-times", "warn")], body).await.unwrap();
+    assert!(reply.status == 204 && reply.header("x-tidelake-notice").contains("1767254401"));
+    assert_eq!(http.post("/write?db=d&precision=s", &[], body).await.unwrap().status, 204);
+
+    let lines = "m,h=a v=1i 5\nm,h=a v=2i 5\nm,h=b v=2i 5\nm,h=b v=x 6\n";
+    let reply = http.post("/write?db=d", &[], lines).await.unwrap();
+    let counts =
+        ["written", "replaced", "refused"].map(|name| reply.header(&format!("x-tidelake-rows-{name}")).to_owned());
+    assert_eq!(counts, ["2", "1", "1"]);
+
+    let create = "create database o precision 'ms' keep 36500d replica 3 wal_level 2 vgroups 4 buffer 256";
+    let reply = http.post("/rest/sql", &[], create).await.unwrap();
+    let notice = "options that have no effect here were ignored: REPLICA, WAL_LEVEL, VGROUPS, BUFFER";
+    assert_eq!(reply.header("x-tidelake-notice"), notice);
+    let json: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
+    assert_eq!((json["code"].as_i64(), json["notices"][0].as_str()), (Some(0), Some(notice)));
+    http.rest_sql("create table o.t (ts timestamp, v int) tags (g int)").await;
+    let insert = "insert into o.a using o.t tags (1) values";
+    let reply = http.post("/rest/sql", &[], format!("{insert} (1767254401, 1)")).await.unwrap();
+    assert!(reply.body.contains("2026-01-01T08:00:01Z in s"), "{}", reply.body);
+    let reply = http.post("/rest/sql", &[], format!("{insert} (5, 1) (5, 2) (6, 1)")).await.unwrap();
+    let counts =
+        ["written", "replaced", "refused"].map(|name| reply.header(&format!("x-tidelake-rows-{name}")).to_owned());
+    assert_eq!(counts, ["2", "1", "0"], "{}", reply.body);
+
+    let shell = process::run(["sql", "--url", &server.url(), "-c", "create database o2 wal_level 1"]);
+    assert!(shell.status.success());
+    assert!(
+        String::from_utf8_lossy(&shell.stderr)
+            .contains("notice: options that have no effect here were ignored: WAL_LEVEL")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_c_ends_a_query_on_the_server_and_the_shell_goes_on() {
+    let Some(python) = tidelake_tests::tool("TIDELAKE_PYTHON") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path().to_str().unwrap(), [] as [&str; 0]);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/shell.py");
+    let output =
+        std::process::Command::new(python).arg(script).arg(process::binary()).arg(server.url()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,11 +15,18 @@ pub struct Reply {
     pub status: u16,
     /// The read-your-write token, where one came.
     pub token: Option<String>,
+    /// All headers.
+    pub headers: reqwest::header::HeaderMap,
     /// The body.
     pub body: String,
 }
 
 impl Reply {
+    /// The value of a header, or nothing.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
     /// The body as JSON.
     ///
     /// # Panics
@@ -59,7 +66,8 @@ impl Http {
         }
         let reply = request.send().await?;
         let token = reply.headers().get("x-tidelake-token").and_then(|t| t.to_str().ok()).map(str::to_owned);
-        Ok(Reply { status: reply.status().as_u16(), token, body: reply.text().await? })
+        let headers = reply.headers().clone();
+        Ok(Reply { status: reply.status().as_u16(), token, headers, body: reply.text().await? })
     }
 
     /// Gets a path.
@@ -68,7 +76,8 @@ impl Http {
     /// When the connection fails.
     pub async fn get(&self, path: &str) -> Result<Reply, reqwest::Error> {
         let reply = self.client.get(format!("{}{path}", self.url)).send().await?;
-        Ok(Reply { status: reply.status().as_u16(), token: None, body: reply.text().await? })
+        let headers = reply.headers().clone();
+        Ok(Reply { status: reply.status().as_u16(), token: None, headers, body: reply.text().await? })
     }
 
     /// Runs a statement of TDengine's SQL at `/rest/sql` and returns its rows.

@@ -9,12 +9,13 @@ use anyhow::Context;
 use clap::Args;
 use rustyline::{Config, Editor, error::ReadlineError, history::FileHistory};
 use tidelake_query::dialect::comment_end;
+use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
     complete::{ShellHelper, Words},
     print::{Format, Printer},
 };
-use crate::{cli::ServerArgs, client::Client};
+use crate::{cli::ServerArgs, client::Client, terminal::escaped};
 
 /// Options of the shell.
 #[derive(Debug, Args)]
@@ -38,6 +39,9 @@ pub(crate) struct ShellArgs {
 /// Runs the shell until its end of input, `\q`, or the last `-c`.
 pub(crate) async fn run(args: ShellArgs) -> anyhow::Result<()> {
     let mut client = Client::connect(&args.server).await?;
+    if let Some(database) = &args.server.database {
+        choose(&mut client, database).await?;
+    }
     let mut printer = Printer::new(args.format, args.max_rows);
     if !args.command.is_empty() {
         for sql in args.command.iter().flat_map(|text| whole(text)) {
@@ -65,21 +69,26 @@ async fn interactive(args: &ShellArgs, mut client: Client, mut printer: Printer)
         let _ = editor.load_history(path);
     }
     editor.set_helper(Some(ShellHelper::new(Words::load(&mut client).await)));
-    println!("Connected to {}. Statements end with ';'. \\? lists commands, \\q ends.", args.server.url);
+    println!("Connected to {}. Statements end with ';'. help lists commands, quit ends.", args.server.url);
 
     let mut pending = String::new();
     loop {
+        if let Some(path) = &history {
+            // Kept now: the shell may be killed. The end says where it cannot be.
+            let _ = editor.append_history(path);
+        }
         let prompt = match (&*pending, client.database()) {
             ("", Some(database)) => format!("{database}> "),
             ("", None) => "tidelake> ".to_owned(),
             _ => "     ...> ".to_owned(),
         };
         match editor.readline(&prompt) {
-            Ok(line) if pending.is_empty() && line.trim_start().starts_with('\\') => {
-                match command(line.trim(), &mut client, &mut printer).await {
+            Ok(line) if pending.is_empty() && command_of(&line).is_some() => {
+                let line = command_of(&line).unwrap_or_default();
+                match interruptible(&mut client, async |client| command(line, client, &mut printer).await).await {
                     Ok(true) => {}
                     Ok(false) => break,
-                    Err(e) => eprintln!("error: {e:#}"),
+                    Err(e) => eprintln!("error: {}", escaped(&format!("{e:#}"))),
                 }
             }
             Ok(line) => {
@@ -88,21 +97,60 @@ async fn interactive(args: &ShellArgs, mut client: Client, mut printer: Printer)
                 let (complete, rest) = statements(&pending);
                 for sql in complete {
                     let started = Instant::now();
-                    match execute(&mut client, &mut printer, sql).await {
+                    match interruptible(&mut client, async |client| execute(client, &mut printer, sql).await).await {
                         Ok(rows) => println!("{rows}, {:.3} s\n", started.elapsed().as_secs_f64()),
-                        Err(e) => eprintln!("error: {e:#}\n"),
+                        Err(e) => {
+                            eprintln!("error: {}\n", escaped(&format!("{e:#}")));
+                            break; // what follows on the line may need it
+                        }
                     }
                 }
                 pending = rest.trim_start().to_owned();
             }
-            Err(ReadlineError::Interrupted) => pending.clear(),
+            // Ctrl-C at the prompt, or one that has just cancelled a statement.
+            Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => pending.clear(),
             Err(ReadlineError::Eof) => break,
             Err(e) => return Err(e.into()),
         }
     }
     if let Some(path) = &history {
-        editor.save_history(path).with_context(|| format!("cannot keep the history in {}", path.display()))?;
+        editor.append_history(path).with_context(|| format!("cannot keep the history in {}", path.display()))?;
     }
+    Ok(())
+}
+
+/// Does something on the server that Ctrl-C cancels there.
+async fn interruptible<T>(
+    client: &mut Client,
+    act: impl AsyncFnOnce(&mut Client) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    // The line editor has a handler of its own, which goes on to be called.
+    let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
+    tokio::select! {
+        done = act(&mut *client) => return done,
+        _ = interrupts.recv() => {}
+    }
+    Err(client.cancel().await)
+}
+
+/// The command that a line is: one that begins with `\`, or a bare word that people try.
+fn command_of(line: &str) -> Option<&str> {
+    let line = line.trim();
+    match line.trim_end_matches(';').trim_end().to_ascii_lowercase().as_str() {
+        "help" => Some("\\?"),
+        "quit" | "exit" => Some("\\q"),
+        _ => line.starts_with('\\').then_some(line),
+    }
+}
+
+/// Chooses the database of unqualified tables.
+///
+/// # Errors
+/// When the server has none of that name that the user may know.
+async fn choose(client: &mut Client, name: &str) -> anyhow::Result<()> {
+    let is_known = name.eq_ignore_ascii_case("information_schema") || client.knows_database(name).await?;
+    anyhow::ensure!(is_known, "database not found: {name:?}; SHOW DATABASES lists all");
+    client.use_database(name);
     Ok(())
 }
 
@@ -114,7 +162,8 @@ async fn command(line: &str, client: &mut Client, printer: &mut Printer) -> anyh
         ("\\q", _) => return Ok(false),
         ("\\?", _) => println!(
             "\\d            tables of the database\n\\d TABLE      columns of a table\n\\l            databases\n\\u DATABASE   \
-             use a database\n\\f FORMAT     table, csv, json, ndjson\n\\q            end"
+             use a database\n\\f FORMAT     table, csv, json, ndjson\n\\q            end, as quit and exit do\n\
+             Ctrl-C cancels the statement that runs, or clears the line; Ctrl-D ends."
         ),
         ("\\l", _) => {
             execute(client, printer, "show databases").await?;
@@ -125,7 +174,7 @@ async fn command(line: &str, client: &mut Client, printer: &mut Printer) -> anyh
         ("\\d", table) => {
             execute(client, printer, &format!("describe {table}")).await?;
         }
-        ("\\u", database) if !database.is_empty() => client.use_database(database),
+        ("\\u", database) if !database.is_empty() => choose(client, database).await?,
         ("\\f", format) => printer.set_format(format)?,
         _ => anyhow::bail!("unknown command {line:?}; \\? lists all"),
     }
@@ -147,15 +196,18 @@ async fn execute(client: &mut Client, printer: &mut Printer, sql: &str) -> anyho
     if words.next().is_some_and(|w| w.eq_ignore_ascii_case("use")) {
         let (Some(name), None) = (words.next(), words.next()) else { anyhow::bail!("expected: USE database") };
         let name = name.trim_matches(['`', '"']);
-        let mut probe = client.collect("show databases").await?;
-        probe.retain(|batch| batch.num_rows() > 0);
-        let known = probe.iter().any(|batch| print::first_column_contains(batch, name));
-        anyhow::ensure!(known, "database not found: {name:?}; SHOW DATABASES lists all");
-        client.use_database(name);
+        choose(client, name).await?;
         return Ok(Done(format!("using {name}")));
     }
     let reply = client.execute(sql).await?;
+    notice(&reply.notices);
     Ok(Done(printer.print(reply).await?))
+}
+
+/// Prints what the server remarks on a statement.
+#[expect(clippy::print_stderr, reason = "remarks beside the rows")]
+fn notice(notices: &[String]) {
+    notices.iter().for_each(|notice| eprintln!("notice: {}", escaped(notice)));
 }
 
 /// The statements of a text that goes on no further: the last one needs no `;`.
@@ -205,7 +257,22 @@ fn statements(text: &str) -> (Vec<&str>, &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{statements, whole};
+    use super::{command_of, statements, whole};
+
+    #[test]
+    fn words_that_people_try_are_commands_with_and_without_a_semicolon() {
+        for (line, command) in [
+            ("help", Some("\\?")),
+            ("  QUIT ;", Some("\\q")),
+            ("exit;", Some("\\q")),
+            ("\\d t", Some("\\d t")),
+            ("help me", None),
+            ("select 1", None),
+            ("", None),
+        ] {
+            assert_eq!(command_of(line), command, "{line:?}");
+        }
+    }
 
     #[test]
     fn statements_end_at_semicolons_outside_quotes_and_comments() {

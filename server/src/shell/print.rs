@@ -1,14 +1,18 @@
 //! Rows on standard output.
 
-use std::io::Write;
+use std::{io::Write, sync::Arc};
 
 use arrow::{
-    array::{Array, AsArray, RecordBatch},
-    util::{display::FormatOptions, pretty::pretty_format_batches_with_options},
+    array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray},
+    datatypes::{DataType, Field, Schema},
+    util::{
+        display::{ArrayFormatter, FormatOptions},
+        pretty::pretty_format_batches,
+    },
 };
 use futures::StreamExt;
 
-use crate::client::Reply;
+use crate::{client::Reply, terminal::escaped};
 
 /// How rows are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -75,8 +79,8 @@ impl Printer {
             if table.is_empty() {
                 table.push(RecordBatch::new_empty(reply.schema.clone()));
             }
-            let options = FormatOptions::new().with_null("NULL");
-            writeln!(out, "{}", pretty_format_batches_with_options(&table, &options)?)?;
+            let table: Vec<RecordBatch> = table.iter().map(shown_cells).collect::<anyhow::Result<_>>()?;
+            writeln!(out, "{}", pretty_format_batches(&table)?)?;
             if shown < rows {
                 writeln!(out, "… {} more rows; --max-rows 0 prints all", rows - shown)?;
             }
@@ -86,8 +90,44 @@ impl Printer {
     }
 }
 
-/// Whether the first column of a batch holds this text, without case.
-pub(crate) fn first_column_contains(batch: &RecordBatch, text: &str) -> bool {
-    let names = batch.column(0).as_string_opt::<i32>();
-    names.is_some_and(|names| (0..names.len()).any(|i| names.value(i).eq_ignore_ascii_case(text)))
+/// The cells of a batch as the table shows them, under the names of their columns, none of which a terminal obeys.
+fn shown_cells(batch: &RecordBatch) -> anyhow::Result<RecordBatch> {
+    let options = FormatOptions::new().with_null("NULL");
+    let (mut fields, mut columns) = (Vec::new(), Vec::new());
+    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+        let cells = ArrayFormatter::try_new(column.as_ref(), &options)?;
+        let texts = (0..column.len()).map(|row| cells.value(row).try_to_string());
+        let texts = texts.map(|text| text.map(|text| escaped(&text).into_owned())).collect::<Result<Vec<_>, _>>()?;
+        fields.push(Field::new(escaped(field.name()), DataType::Utf8, false));
+        columns.push(Arc::new(StringArray::from(texts)) as ArrayRef);
+    }
+    let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &rows)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Int64Array;
+
+    use super::*;
+
+    #[test]
+    fn escapes_in_cells_and_names_are_shown_and_not_sent_to_the_terminal() {
+        let texts = StringArray::from(vec![Some("\u{1b}]0;owned\u{7}"), None]);
+        let batch = RecordBatch::try_from_iter_with_nullable([
+            ("n\u{1b}[31m", Arc::new(Int64Array::from(vec![1, 2])) as ArrayRef, true),
+            ("text", Arc::new(texts) as ArrayRef, true),
+        ])
+        .unwrap();
+        let shown = pretty_format_batches(&[shown_cells(&batch).unwrap()]).unwrap().to_string();
+        let expected = "\
++-----------+---------------------+
+| n\\u{1b}[31m | text                |
++-----------+---------------------+
+| 1         | \\u{1b}]0;owned\\u{7} |
+| 2         | NULL                |
++-----------+---------------------+";
+        assert!(!shown.contains('\u{1b}') && !shown.contains('\u{7}'), "{shown:?}");
+        assert_eq!(shown.replace(['-', ' '], ""), expected.replace(['-', ' '], ""));
+    }
 }
