@@ -21,7 +21,7 @@ pub use authenticate::{Authenticator, LoggedIn};
 pub use browser::{challenge, is_of_browser};
 pub use credentials::Credentials;
 pub use failures::network;
-pub use hashing::hash_in_turn;
+pub use hashing::{confirm_password, hash_in_turn};
 pub use rights::{Grants, Limits, Principal, Privilege, Privileges, Rights, Scope};
 pub use secret::{MAX_PASSWORD, MIN_PASSWORD, Secret, hash_password, new_token};
 pub use user::{ApiToken, User, Users};

@@ -239,7 +239,7 @@ impl Authenticator {
         admitted(&name, user)?;
         let rights = user.rights_of(token);
         match token.grants.is_none() && token.expires_ms.is_none() {
-            true => Ok(Principal::new(&name, rights).limited(user.limits)),
+            true => Ok(Principal::new(&name, rights).by_token().limited(user.limits)),
             false => Ok(Principal::narrowed(&name, rights).limited(user.limits)),
         }
     }

@@ -1,11 +1,15 @@
 //! Hashes of passwords, few at a time: each takes a core for tens of milliseconds, and 19 MiB.
 
-use std::time::Duration;
+use std::{
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{
-    Secret,
+    MAX_PASSWORD, Secret,
+    failures::Failures,
     secret::{hash_password, is_password},
 };
 use crate::{
@@ -35,6 +39,27 @@ pub async fn hash_in_turn(password: Secret) -> Result<String> {
         hash_password(password.expose())
     })
     .await
+}
+
+/// That a text is the password of a user, by its hash, for one who is known already; after many wrong ones the next waits.
+///
+/// # Errors
+/// [`Kind::Forbidden`](crate::Kind::Forbidden) for a wrong one; [`Kind::Unavailable`](crate::Kind::Unavailable) when too many
+/// wait.
+pub async fn confirm_password(user: &str, password: Secret, hash: Option<String>) -> Result<()> {
+    static TRIES: LazyLock<Failures> = LazyLock::new(Failures::default);
+    let wrong = || Error::forbidden("the old password is wrong").with("user", user);
+    if password.expose().len() > MAX_PASSWORD {
+        return Err(wrong());
+    }
+    if let Some(wait) = TRIES.begin(None, user, Instant::now()) {
+        return Err(Error::forbidden("too many wrong passwords; wait").with("seconds", wait.as_secs().max(1)));
+    }
+    let is_right = verify_in_turn(password.expose().to_owned(), hash).await;
+    if !matches!(is_right, Ok(false)) {
+        TRIES.forgive(None, user);
+    }
+    if is_right? { Ok(()) } else { Err(wrong()) }
 }
 
 /// Whether a password is the one of a hash, in its turn.

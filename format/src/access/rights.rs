@@ -31,6 +31,15 @@ pub struct Privileges {
     pub write: bool,
 }
 
+impl Privilege {
+    fn verb(self) -> &'static str {
+        match self {
+            Privilege::Read => "read",
+            Privilege::Write => "write",
+        }
+    }
+}
+
 impl Privileges {
     /// All of them.
     pub const ALL: Self = Self { read: true, write: true };
@@ -191,11 +200,12 @@ impl Limits {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Principal(Option<Arc<Known>>);
 
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct Known {
     user: String,
     rights: Rights,
     is_whole: bool,
+    by_token: bool,
     limits: Limits,
 }
 
@@ -218,25 +228,30 @@ impl Principal {
 
     /// A user.
     pub fn new(user: &str, rights: Rights) -> Self {
-        Self(Some(Arc::new(Known { user: user.to_owned(), rights, is_whole: true, limits: Limits::default() })))
+        let (user, limits) = (user.to_owned(), Limits::default());
+        Self(Some(Arc::new(Known { user, rights, is_whole: true, by_token: false, limits })))
     }
 
     /// A user by a token that has less than its user, or will end.
     pub fn narrowed(user: &str, rights: Rights) -> Self {
-        Self(Some(Arc::new(Known { user: user.to_owned(), rights, is_whole: false, limits: Limits::default() })))
+        let (user, limits) = (user.to_owned(), Limits::default());
+        Self(Some(Arc::new(Known { user, rights, is_whole: false, by_token: true, limits })))
+    }
+
+    /// The same one, by the token of a program: whoever has that need not know the password.
+    #[must_use]
+    pub fn by_token(mut self) -> Self {
+        if let Some(known) = &mut self.0 {
+            Arc::make_mut(known).by_token = true;
+        }
+        self
     }
 
     /// The same one, whose queries may take so much.
     #[must_use]
     pub fn limited(mut self, limits: Limits) -> Self {
         if let Some(known) = &mut self.0 {
-            match Arc::get_mut(known) {
-                Some(known) => known.limits = limits,
-                None => {
-                    let (user, rights) = (known.user.clone(), known.rights.clone());
-                    *known = Arc::new(Known { user, rights, is_whole: known.is_whole, limits });
-                }
-            }
+            Arc::make_mut(known).limits = limits;
         }
         self
     }
@@ -249,6 +264,18 @@ impl Principal {
     /// Whether they came with all that is theirs: then they may change their own password and make tokens.
     pub fn is_whole(&self) -> bool {
         self.0.as_ref().is_none_or(|known| known.is_whole)
+    }
+
+    /// Whether they came with the token of a program, and not with a password or a session that began with one.
+    pub fn came_by_token(&self) -> bool {
+        self.0.as_ref().is_some_and(|known| known.by_token)
+    }
+
+    /// Whether they may see and end what `owner` began: users their own, by a token that was narrowed only what began under
+    /// that; administrators all.
+    pub fn may_end(&self, owner: &Principal) -> bool {
+        let is_own = self.user() == owner.user();
+        self.is_admin() || (is_own && (self.is_whole() || self == owner))
     }
 
     /// The user's name; `None` where nobody was asked.
@@ -284,11 +311,28 @@ impl Principal {
         if self.may(privilege, database.id) {
             return Ok(());
         }
-        let verb = match privilege {
-            Privilege::Read => "read",
-            Privilege::Write => "write",
-        };
+        if !self.knows(database.id) {
+            return Err(self.unknown(privilege, &database.name));
+        }
+        let verb = privilege.verb();
         Err(self.refused(format!("not authorized to {verb} this database")).with("database", &database.name))
+    }
+
+    /// What they are told of a database that is not there, in place of `error`: whether there is one is for those to know who
+    /// have a right on all of them.
+    pub fn missing(&self, privilege: Privilege, name: &str, error: Error) -> Error {
+        match self.rights() {
+            Some(Rights::Granted(grants)) if !grants.contains_key(&Scope::Everywhere) => self.unknown(privilege, name),
+            _ => error,
+        }
+    }
+
+    /// The answer about a database that they have no right on, and about one that does not exist.
+    fn unknown(&self, privilege: Privilege, name: &str) -> Error {
+        let verb = privilege.verb();
+        // As it was asked for, or as it is: without case both are the same.
+        self.refused(format!("not authorized to {verb} this database, or there is none of this name"))
+            .with("database", name.to_ascii_lowercase())
     }
 
     /// That they may create databases.

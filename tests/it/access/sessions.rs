@@ -1,4 +1,4 @@
-//! What ends a session, on every node.
+//! What ends a session, on every node, and what a change of the password ends.
 
 use tidelake_tests::Flight;
 
@@ -50,4 +50,49 @@ async fn rotate_ends_the_sessions_of_a_user_or_all_on_every_node_and_leaves_toke
     }
     here.server.stop();
     there.server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_does_not_change_the_password_of_its_user_and_a_new_password_ends_the_tokens() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = Node::start(directory.path().join("root").to_str().unwrap(), directory.path(), &[]);
+    assert_eq!(node.write(ADA).await, 204);
+    for sql in ["create user bob password 'bob''s own'", "grant all on d to bob", "create user robot"] {
+        node.rows(ADA, sql).await;
+    }
+    let bob = Who::Basic("bob", "bob's own");
+    let (whole, admins) = (node.token(bob, "create token t").await, node.token(ADA, "create token t").await);
+    let robots = node.token(ADA, "create token t for robot").await;
+    // By a token, also one of an administrator, only with the old password.
+    for (token, user) in [(&whole, "bob"), (&admins, "admin"), (&robots, "robot")] {
+        for old in ["", " old 'wrong one'", " old 'wrong one' keep tokens"] {
+            let reply = node.sql(Who::Bearer(token), &format!("alter user {user} password 'taken over'{old}")).await;
+            assert!(reply.status == 403 && reply.body.contains("old"), "{user}{old}: {reply:?}");
+        }
+        assert_eq!(node.sql(Who::Bearer(token), "select 1").await.status, 200, "{user}");
+    }
+    assert_eq!((node.count(bob).await, node.count(ADA).await), (200, 200), "the passwords are the old ones");
+    // Guesses of the old password are as few as those at the door.
+    let mut told = String::new();
+    for n in 0..12 {
+        told =
+            node.sql(Who::Bearer(&whole), &format!("alter user bob password 'taken over' old 'guess {n}'")).await.body;
+    }
+    assert!(told.contains("too many wrong passwords"), "{told}");
+    // With the password itself, or a session that began with it, nothing more is asked; tokens stay where that is said.
+    node.rows(bob, "alter user bob password 'the second one' keep tokens").await;
+    assert_eq!((node.count(bob).await, node.count(Who::Bearer(&whole)).await), (401, 200));
+    let session = login(&node, "bob", "the second one").await;
+    node.rows(Who::Bearer(&session), "alter user bob password 'the third one'").await;
+    assert_eq!((node.count(Who::Bearer(&session)).await, node.count(Who::Bearer(&whole)).await), (401, 401));
+    let bob = Who::Basic("bob", "the third one");
+    assert!(node.rows(bob, "show tokens").await.is_empty(), "they are gone");
+    // An administrator changes those of others; a first password ends nothing.
+    node.rows(Who::Bearer(&admins), "alter user robot password 'its first one'").await;
+    assert_eq!(node.sql(Who::Bearer(&robots), "select 1").await.status, 200);
+    let reply = node.sql(Who::Bearer(&robots), "alter user robot password 'its second one' old 'its first one'").await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert_eq!(node.sql(Who::Bearer(&robots), "select 1").await.status, 401);
+    assert_eq!(node.sql(Who::Basic("robot", "its second one"), "select 1").await.status, 200);
+    node.server.stop();
 }

@@ -54,7 +54,11 @@ impl Display for AccessStatement {
 impl Display for UserChange {
     fn fmt(&self, f: &mut Formatter<'_>) -> Written {
         match self {
-            UserChange::Password(_) => f.write_str("PASSWORD '***'"),
+            UserChange::Password { old, keep_tokens, .. } => {
+                f.write_str("PASSWORD '***'")?;
+                f.write_str(if old.is_some() { " OLD '***'" } else { "" })?;
+                f.write_str(if *keep_tokens { " KEEP TOKENS" } else { "" })
+            }
             UserChange::Enabled(enabled) => write!(f, "ENABLE {}", u8::from(*enabled)),
             UserChange::Admin(admin) => write!(f, "ADMIN {}", u8::from(*admin)),
             UserChange::Limits(Limits { queries, memory, time_ms }) => {
@@ -126,7 +130,7 @@ pub(super) fn create_user<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> 
 pub(super) fn alter_user<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
     let name = user(cursor)?;
     let change = if cursor.take_word("PASS") || cursor.take_word("PASSWORD") {
-        UserChange::Password(secret(cursor)?)
+        password(cursor)?
     } else if cursor.take_word("ENABLE") {
         UserChange::Enabled(switch(cursor)?)
     } else if cursor.take_word("ADMIN") {
@@ -137,6 +141,17 @@ pub(super) fn alter_user<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
         return Err(cursor.unexpected("PASSWORD 'text', ENABLE 0, ENABLE 1, ADMIN 0, ADMIN 1 or LIMIT"));
     };
     Ok(AccessStatement::AlterUser { name, change }.into())
+}
+
+/// Reads what follows ALTER USER name PASSWORD.
+fn password(cursor: &mut Cursor<'_>) -> Result<UserChange> {
+    let new = secret(cursor)?;
+    let old = if cursor.take_word("OLD") { Some(secret(cursor)?) } else { None };
+    let keep_tokens = cursor.take_word("KEEP");
+    if keep_tokens {
+        cursor.expect_word("TOKENS")?;
+    }
+    Ok(UserChange::Password { new, old, keep_tokens })
 }
 
 /// Reads what follows DROP USER.

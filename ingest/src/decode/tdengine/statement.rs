@@ -138,7 +138,14 @@ impl From<AccessStatement> for Statement<'_> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UserChange {
     /// The password.
-    Password(Secret),
+    Password {
+        /// The new one.
+        new: Secret,
+        /// The one before it, where it is told.
+        old: Option<Secret>,
+        /// Whether the user's tokens stay.
+        keep_tokens: bool,
+    },
     /// Whether the user may come in.
     Enabled(bool),
     /// Whether the user may do everything.

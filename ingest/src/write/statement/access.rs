@@ -4,7 +4,10 @@
 
 use tidelake_format::{
     Error, Result,
-    access::{ApiToken, Grants, Principal, Privileges, Scope, Secret, User, Users, hash_in_turn, new_token},
+    access::{
+        ApiToken, Grants, Principal, Privilege, Privileges, Scope, Secret, User, Users, confirm_password, hash_in_turn,
+        new_token,
+    },
     meta::Draft,
 };
 use tokio::time::Instant;
@@ -26,7 +29,7 @@ impl Ingest {
             (name, user) => name.is_none() && user.is_some(),
         };
         let is_self_service = match &statement {
-            AccessStatement::AlterUser { name, change: UserChange::Password(_) } => is_own(Some(name)),
+            AccessStatement::AlterUser { name, change: UserChange::Password { .. } } => is_own(Some(name)),
             AccessStatement::CreateToken { owner, .. } | AccessStatement::DropToken { owner, .. } => {
                 is_own(owner.as_ref())
             }
@@ -40,7 +43,7 @@ impl Ingest {
             return Err(Error::forbidden("a token that was narrowed, or expires, may not change users and tokens")
                 .with("user", self.principal.user().unwrap_or_default()));
         }
-        let principal = &self.principal;
+        let (principal, by) = (&self.principal, self.principal.clone());
         let now_ms = self.shared.ambient().wall_ms();
         let mut secret = None;
         let change: Box<dyn FnMut(&mut Draft) -> Result<bool> + Send> = match statement {
@@ -54,10 +57,18 @@ impl Ingest {
                     Ok(true)
                 })
             }
-            AccessStatement::AlterUser { name, change: UserChange::Password(password) } => {
-                let hash = hashed(Some(password)).await?.unwrap_or_default();
+            AccessStatement::AlterUser { name, change: UserChange::Password { new, old, keep_tokens } } => {
+                let confirmed = self.confirm(&name, old, start).await?;
+                let hash = hashed(Some(new)).await?.unwrap_or_default();
                 Box::new(move |draft| {
                     let user = draft.users_mut().get_mut(&name)?;
+                    if confirmed.as_ref().is_some_and(|old| user.password.as_ref() != Some(old)) {
+                        return Err(Error::conflict("the password was changed meanwhile").with("user", &name));
+                    }
+                    // Whoever knew the password may have made them.
+                    if user.password.is_some() && !keep_tokens {
+                        user.tokens.clear();
+                    }
                     user.set_password(hash.clone());
                     Ok(true)
                 })
@@ -71,7 +82,7 @@ impl Ingest {
                     }
                     UserChange::Admin(admin) => user.admin = admin,
                     UserChange::Limits(change) => user.limits = user.limits.changed(change),
-                    UserChange::Password(_) => {}
+                    UserChange::Password { .. } => {}
                 }
                 draft.users_mut().check().map(|()| true)
             }),
@@ -85,7 +96,7 @@ impl Ingest {
                 draft.users_mut().remove(&name).map(|()| true)
             }),
             AccessStatement::Grant { granted, user } => Box::new(move |draft| {
-                let on = scope_of(draft, &granted)?;
+                let on = scope_of(draft, &granted, &by)?;
                 let user = draft.users_mut().get_mut(&user)?;
                 match on {
                     None => user.admin = true,
@@ -94,7 +105,7 @@ impl Ingest {
                 Ok(true)
             }),
             AccessStatement::Revoke { granted, user } => Box::new(move |draft| {
-                let on = scope_of(draft, &granted)?;
+                let on = scope_of(draft, &granted, &by)?;
                 let user = draft.users_mut().get_mut(&user)?;
                 match on {
                     None => user.admin = false,
@@ -108,7 +119,7 @@ impl Ingest {
                 let (id, text, digest) = new_token()?;
                 secret = Some(text);
                 Box::new(move |draft| {
-                    let grants = grants.as_deref().map(|grants| scopes_of(draft, grants)).transpose()?;
+                    let grants = grants.as_deref().map(|grants| scopes_of(draft, grants, &by)).transpose()?;
                     let user = draft.users_mut().get_mut(&owner)?;
                     if user.tokens.values().any(|token| token.name == name) {
                         return Err(Error::invalid("a token of this name exists")
@@ -144,6 +155,23 @@ impl Ingest {
         self.forbidden(changed).await;
         Ok(Executed { secret, ..executed })
     }
+
+    /// That somebody may change the password of a user by what they told of the old one; its hash, where they told it.
+    async fn confirm(&self, name: &str, old: Option<Secret>, start: Instant) -> Result<Option<String>> {
+        let Some(old) = old else {
+            // A token is in files of programs, and its owner need not know what people log in with.
+            if self.principal.came_by_token() && self.principal.user() == Some(name) {
+                return Err(Error::forbidden("a token changes its user's password only with the old one")
+                    .with("user", name)
+                    .with("expected", "ALTER USER … PASSWORD 'new' OLD 'old', or a login with the password"));
+            }
+            return Ok(None);
+        };
+        let catalog = self.shared.probe.catalog(start.elapsed()).await?;
+        let found = catalog.users().get(name).and_then(|user| user.password.clone());
+        confirm_password(name, old, found.clone()).await?;
+        Ok(found)
+    }
 }
 
 async fn hashed(password: Option<Secret>) -> Result<Option<String>> {
@@ -172,27 +200,32 @@ fn owner_of(owner: Option<String>, principal: &Principal) -> Result<String> {
 }
 
 /// What is granted on what; `None` is the administrator's right to everything.
-fn scope_of(draft: &Draft, granted: &Granted) -> Result<Option<(Scope, Privileges)>> {
+fn scope_of(draft: &Draft, granted: &Granted, by: &Principal) -> Result<Option<(Scope, Privileges)>> {
     match granted {
         Granted::Admin => Ok(None),
-        Granted::On(privileges, on) => Ok(Some((scope(draft, on)?, *privileges))),
+        Granted::On(privileges, on) => Ok(Some((scope(draft, on, by)?, *privileges))),
     }
 }
 
-fn scopes_of(draft: &Draft, grants: &[(Privileges, On)]) -> Result<Grants> {
+fn scopes_of(draft: &Draft, grants: &[(Privileges, On)], by: &Principal) -> Result<Grants> {
     let mut found = Grants::new();
     for (privileges, on) in grants {
-        let known = found.entry(scope(draft, on)?).or_default();
+        let known = found.entry(scope(draft, on, by)?).or_default();
         *known = known.or(*privileges);
     }
     Ok(found)
 }
 
-fn scope(draft: &Draft, on: &On) -> Result<Scope> {
+/// What a name stands for; those who have no right on a database are not told that it is there.
+fn scope(draft: &Draft, on: &On, by: &Principal) -> Result<Scope> {
     match on {
         On::Everywhere => Ok(Scope::Everywhere),
         On::Database(name) => {
-            let found = draft.catalog().database(name).ok_or_else(|| no_database(name))?;
+            let found = draft.catalog().database(name);
+            let found = found.ok_or_else(|| by.missing(Privilege::Read, name, no_database(name)))?;
+            if !by.knows(found.id) {
+                by.check(Privilege::Read, found)?;
+            }
             Ok(Scope::Database(found.id))
         }
     }

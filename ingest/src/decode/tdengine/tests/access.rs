@@ -17,6 +17,9 @@ fn a_statement_is_shown_as_sql_that_reads_as_the_same_one() {
         "CREATE USER `if` ADMIN",
         "CREATE USER `a``b`",
         "ALTER USER ada PASSWORD '***'",
+        "ALTER USER ada PASSWORD '***' OLD '***'",
+        "ALTER USER ada PASSWORD '***' KEEP TOKENS",
+        "ALTER USER ada PASSWORD '***' OLD '***' KEEP TOKENS",
         "ALTER USER ada ENABLE 0",
         "ALTER USER ada ADMIN 1",
         "ALTER USER ada LIMIT QUERIES 4, MEMORY 536870912, TIME 30s",
@@ -45,7 +48,11 @@ fn a_statement_is_shown_as_sql_that_reads_as_the_same_one() {
 
 #[test]
 fn no_password_is_shown() {
-    for sql in ["create user ada pass 'secret-1'", "alter user ada password \"secret-1\""] {
+    for sql in [
+        "create user ada pass 'secret-1'",
+        "alter user ada password \"secret-1\"",
+        "alter user ada pass 'secret-1' old 'secret-2'",
+    ] {
         assert!(!shown(sql).contains("secret"), "{}", shown(sql));
     }
 }
