@@ -3,6 +3,7 @@
 mod rights;
 mod secrets;
 mod sessions;
+mod tickets;
 
 use std::{
     fs,

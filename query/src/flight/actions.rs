@@ -1,7 +1,7 @@
 //! Actions: prepared statements, session options and cancellation. The session's messages are not in `arrow-flight`: these are
 //! `Flight.proto`'s own.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use arrow_flight::{
     Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, FlightInfo,
@@ -18,7 +18,7 @@ use super::{
     sessions,
 };
 use crate::{
-    engine::CATALOG,
+    engine::{CATALOG, Prepared},
     session::{Levels, Session},
 };
 
@@ -130,7 +130,7 @@ impl FlightSql {
                 Ok(Some(result.as_any().encode_to_vec().into()))
             }
             CLOSE_PREPARED => {
-                self.close_prepared(&unpack(&action.body)?)?;
+                self.close_prepared(session, &unpack(&action.body)?)?;
                 Ok(None)
             }
             SET_OPTIONS => {
@@ -162,17 +162,19 @@ impl FlightSql {
         }
     }
 
-    /// Stops the queries that tickets run on this node, and those that they would.
+    /// Stops the queries that tickets run on this node, and those that they would, for who began them and administrators.
     ///
     /// # Errors
-    /// [`Kind::NotFound`](crate::Kind::NotFound) where there are none: they have ended, or run on another node.
+    /// [`Kind::NotFound`](crate::Kind::NotFound) where there are none: they have ended, run on another node, or are another
+    /// user's.
     fn cancel(&self, session: &Session, info: FlightInfo) -> Result<()> {
         let mut found = false;
         for ticket in info.endpoint.into_iter().filter_map(|endpoint| endpoint.ticket) {
             let (handle, is_unasked) = match command(&ticket.ticket)? {
                 Command::TicketStatementQuery(ticket) => {
                     let key = Handle::decode(&ticket.statement_handle)?.key();
-                    (key, self.plans.take(&key, self.now()).is_some())
+                    let is_theirs = |plan: &Arc<Prepared>| session.principal.may_end(&plan.principal);
+                    (key, self.plans.take_if(&key, self.now(), is_theirs).is_some())
                 }
                 Command::CommandPreparedStatementQuery(ticket) => {
                     (Handle::decode(&ticket.prepared_statement_handle)?.key(), false)

@@ -82,9 +82,12 @@ impl<V: Clone> Cache<V> {
         Some(value)
     }
 
-    /// Takes a key's value out.
-    pub(super) fn take(&self, key: &Key, now: Instant) -> Option<V> {
+    /// Takes a key's value out, if it is one that may be taken; another stays.
+    pub(super) fn take_if(&self, key: &Key, now: Instant, may: impl FnOnce(&V) -> bool) -> Option<V> {
         let mut state = self.state.lock();
+        if !may(&state.entries.get(key)?.value) {
+            return None;
+        }
         let entry = state.remove(key)?;
         (now.duration_since(entry.used) < self.lifetime).then_some(entry.value)
     }
@@ -138,7 +141,8 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         cache.insert(key(1), 1, 1, at(0));
         assert_eq!(cache.get(&key(1), at(59)), Some(1));
-        assert_eq!(cache.take(&key(1), at(118)), Some(1));
+        assert_eq!(cache.take_if(&key(1), at(100), |_| false), None);
+        assert_eq!(cache.take_if(&key(1), at(118), |value| *value == 1), Some(1));
         cache.insert(key(2), 2, 1, at(118));
         assert_eq!(cache.get(&key(2), at(178)), None);
         cache.insert(key(3), 3, 1, at(178));
@@ -154,6 +158,6 @@ mod tests {
         }
         cache.insert(key(2), 2, 1, now);
         assert_eq!((cache.get(&key(1), now), cache.get(&key(2), now)), (Some(49), Some(2)));
-        assert_eq!((cache.take(&key(1), now), cache.len()), (Some(49), 1));
+        assert_eq!((cache.take_if(&key(1), now, |_| true), cache.len()), (Some(49), 1));
     }
 }

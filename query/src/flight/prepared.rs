@@ -75,10 +75,15 @@ impl FlightSql {
         })
     }
 
-    /// ClosePreparedStatement: what the node keeps goes; closing twice is no error.
-    pub(super) fn close_prepared(&self, request: &ActionClosePreparedStatementRequest) -> Result<()> {
+    /// ClosePreparedStatement: what the node keeps goes; closing twice is no error, and what another user prepared stays.
+    pub(super) fn close_prepared(
+        &self,
+        session: &Session,
+        request: &ActionClosePreparedStatementRequest,
+    ) -> Result<()> {
         let handle = Handle::decode(&request.prepared_statement_handle)?;
-        self.prepared.take(&handle.key(), self.now());
+        let is_theirs = |kept: &Kept| session.principal.may_end(&kept.prepared.principal);
+        self.prepared.take_if(&handle.key(), self.now(), is_theirs);
         Ok(())
     }
 
@@ -180,7 +185,12 @@ impl FlightSql {
         Ok((session, outcome))
     }
 
+    /// Keeps what a handle stands for, unless it is another user's: nobody binds parameters to what others run.
     fn keep(&self, handle: &Handle, kept: Kept) {
+        let found = self.prepared.get(&handle.key(), self.now());
+        if found.is_some_and(|found| found.prepared.principal.user() != kept.prepared.principal.user()) {
+            return;
+        }
         let bound: usize = kept.bound.iter().map(RecordBatch::get_array_memory_size).sum();
         let bytes = plan_bytes(&kept.prepared) + bound;
         self.prepared.insert(handle.key(), kept, bytes, self.now());
@@ -190,7 +200,8 @@ impl FlightSql {
     async fn kept(&self, call: &Session, handle: &[u8]) -> Result<(Session, Kept)> {
         let handle = Handle::decode(handle)?;
         let session = handle.session(call)?;
-        if let Some(kept) = self.prepared.get(&handle.key(), self.now()) {
+        let found = self.prepared.get(&handle.key(), self.now());
+        if let Some(kept) = found.filter(|kept| kept.prepared.principal.user() == session.principal.user()) {
             return Ok((session, kept));
         }
         let prepared = self.engine.prepare(&session, &handle.sql()?).await?;

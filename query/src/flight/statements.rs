@@ -122,7 +122,8 @@ impl FlightSql {
         if self.cancelled.get(&handle.key(), self.now()).is_some() {
             return Err(system::killed());
         }
-        let prepared = match self.plans.take(&handle.key(), self.now()) {
+        let is_theirs = |plan: &Arc<Prepared>| plan.principal == session.principal;
+        let prepared = match self.plans.take_if(&handle.key(), self.now(), is_theirs) {
             Some(prepared) => prepared,
             None => self.engine.prepare(&session, &handle.sql()?).await?,
         };

@@ -236,9 +236,7 @@ pub(crate) fn killed() -> Error {
 }
 
 impl Entry {
-    /// Users know their own, by a token that was narrowed only those under that; administrators all.
     fn is_known_to(&self, principal: &Principal) -> bool {
-        let is_own = principal.user() == self.principal.user();
-        principal.is_admin() || (is_own && (principal.is_whole() || *principal == self.principal))
+        principal.may_end(&self.principal)
     }
 }
