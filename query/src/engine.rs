@@ -249,9 +249,11 @@ impl Engine {
             }
         };
         let catalog = self.snapshot(session).await?.catalog.clone();
-        let database = catalog
-            .database(&name)
-            .ok_or_else(|| Error::not_found("there is no such database").with("database", &name))?;
+        let missing = || {
+            let error = Error::not_found("there is no such database").with("database", &name);
+            session.principal.missing(Privilege::Read, &name, error)
+        };
+        let database = catalog.database(&name).ok_or_else(missing)?;
         if !session.principal.knows(database.id) {
             session.principal.check(Privilege::Read, database)?;
         }

@@ -1,5 +1,6 @@
 //! Users, rights and tokens: who gets in on every interface.
 
+mod existence;
 mod rights;
 mod secrets;
 mod sessions;

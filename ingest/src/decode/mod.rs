@@ -19,7 +19,7 @@ pub mod time;
 use std::sync::Arc;
 
 use tidelake_format::{
-    Result,
+    Error, Result,
     ids::{ColumnId, DatabaseId, TableId},
     rows::Block,
     schema::{Database, Role, Supertable},
@@ -60,6 +60,11 @@ pub trait Lookup {
     /// [`Kind::Forbidden`](crate::Kind::Forbidden).
     fn check(&self, _: &Database) -> Result<()> {
         Ok(())
+    }
+
+    /// What whoever asks is told of a database that is not there.
+    fn missing(&self, name: &str) -> Error {
+        Error::not_found(format!("Database not exist: {name}"))
     }
 }
 

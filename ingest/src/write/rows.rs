@@ -300,7 +300,7 @@ impl Ingest {
     /// # Errors
     /// NotFound, on an answer of the store that is not older than `start`; Forbidden.
     pub(crate) async fn database(&self, name: &str, start: Instant) -> Result<(Arc<Catalog>, Arc<Database>)> {
-        let (catalog, database) = self.find_database(name, start).await?;
+        let (catalog, database) = self.find_database(Privilege::Write, name, start).await?;
         self.principal.check(Privilege::Write, &database)?;
         Ok((catalog, database))
     }
@@ -308,15 +308,21 @@ impl Ingest {
     /// The database of this name in a catalog that has it.
     ///
     /// # Errors
-    /// NotFound, on an answer of the store that is not older than `start`.
-    pub(super) async fn find_database(&self, name: &str, start: Instant) -> Result<(Arc<Catalog>, Arc<Database>)> {
+    /// On an answer of the store that is not older than `start`: NotFound; Forbidden for who is not to know that, about the
+    /// privilege that they would need.
+    pub(super) async fn find_database(
+        &self,
+        privilege: Privilege,
+        name: &str,
+        start: Instant,
+    ) -> Result<(Arc<Catalog>, Arc<Database>)> {
         for fresh in [false, true] {
             let catalog = if fresh { self.shared.probe.since(start).await? } else { self.shared.root.catalog() };
             if let Some(database) = catalog.database(name).cloned() {
                 return Ok((catalog, database));
             }
         }
-        Err(Error::not_found(format!("database not found: {name:?}")))
+        Err(self.principal.missing(privilege, name, Error::not_found(format!("database not found: {name:?}"))))
     }
 
     /// Whether rows for a database can be taken from this sender at all: asked before a byte of them is read. A database that

@@ -362,4 +362,8 @@ impl Lookup for View {
     fn check(&self, database: &Database) -> Result<()> {
         self.principal.check(Privilege::Write, database)
     }
+
+    fn missing(&self, name: &str) -> Error {
+        self.principal.missing(Privilege::Write, name, Error::not_found(format!("Database not exist: {name}")))
+    }
 }

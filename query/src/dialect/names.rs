@@ -17,7 +17,7 @@ use datafusion::{
     },
 };
 use tidelake_format::{
-    Error, Result,
+    Error, Kind, Result,
     schema::{Database, Supertable},
 };
 
@@ -167,7 +167,11 @@ async fn look_up(
         }
     }
     let Some(provider) = state.catalog_list().catalog(catalog) else { return Ok(None) };
-    let Some(schema) = unique(provider.schema_names(), schema, |s| s) else { return Ok(None) };
+    let Some(schema) = unique(provider.schema_names(), schema, |s| s) else {
+        // A table that is not there is told elsewhere, unless that would tell that its database is not there either.
+        let missing = info.visible().map(|visible| visible.missing(schema));
+        return missing.filter(|error| error.kind() == Kind::Forbidden).map_or(Ok(None), Err);
+    };
     let Some(tables) = provider.schema(&schema) else { return Ok(None) };
     Ok(unique(tables.table_names(), name, |t| t).map(|table| Found::Other(schema, table)))
 }

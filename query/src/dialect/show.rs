@@ -318,7 +318,10 @@ fn find_database(name: Option<&str>, session: &Session, info: &dyn CatalogInfo) 
         return Err(Error::invalid("no database is chosen: name it before the period, or USE one"));
     };
     info.visible().map_or(Ok(()), |visible| visible.check(name))?;
-    names::database(info, name).ok_or_else(|| Error::not_found("no such database").with("database", name))
+    names::database(info, name).ok_or_else(|| match info.visible() {
+        Some(visible) => visible.missing(name),
+        None => Error::not_found("no such database").with("database", name),
+    })
 }
 
 async fn find_table(database: &Database, name: &str, info: &dyn CatalogInfo) -> Result<std::sync::Arc<Supertable>> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidelake_format::{
-    Result,
+    Error, Result,
     access::{Principal, Privilege},
     ids::DatabaseId,
     meta::Catalog,
@@ -50,6 +50,11 @@ impl Visible {
     /// [`Kind::Forbidden`](crate::Kind::Forbidden).
     pub fn check(&self, name: &str) -> Result<()> {
         self.catalog.database(name).map_or(Ok(()), |database| self.principal.check(Privilege::Read, database))
+    }
+
+    /// What they are told of a database that is not there.
+    pub fn missing(&self, name: &str) -> Error {
+        self.principal.missing(Privilege::Read, name, Error::not_found("no such database").with("database", name))
     }
 
     /// The whole catalog, and who sees it.

@@ -61,7 +61,7 @@ async fn whoever_gets_in_may_do_what_was_granted_and_nothing_else() {
             "not authorized to read",
         ),
         (writer, "POST", "/rest/sql", "create database new", 200, "not authorized to create"),
-        (writer, "POST", "/write?db=unknown", "m v=1 1", 403, "not authorized to create"),
+        (writer, "POST", "/write?db=unknown", "m v=1 1", 403, "not authorized to write"),
         (owner, "POST", "/rest/sql", "drop database d", 200, "only an administrator"),
         (owner, "POST", "/query?q=drop+database+d", "", 200, "only an administrator"),
         (owner, "POST", "/rest/sql", "alter database d keep 10", 200, "only an administrator"),

@@ -235,10 +235,7 @@ impl<'a> Reader<'a> {
     /// The database of a name.
     fn database(&self, name: &TableName) -> Result<Arc<Database>> {
         let database = match (&name.database, self.session.database) {
-            (Some(database), _) => self
-                .lookup
-                .database(database)
-                .ok_or_else(|| Error::not_found(format!("Database not exist: {database}")))?,
+            (Some(database), _) => self.lookup.database(database).ok_or_else(|| self.lookup.missing(database))?,
             (None, Some(database)) => Arc::new(database.clone()),
             (None, None) => return Err(Error::invalid("Database not specified").with("table", &name.name)),
         };

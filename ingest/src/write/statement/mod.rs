@@ -133,7 +133,7 @@ impl Ingest {
             Statement::Delete(delete) => self.delete_each(database, delete, parameters, start).await,
             Statement::Access(statement) => self.access(statement, start).await,
             Statement::Use(name) => {
-                let (_, found) = self.find_database(&name, start).await?;
+                let (_, found) = self.find_database(Privilege::Read, &name, start).await?;
                 if !self.principal.knows(found.id) {
                     self.principal.check(Privilege::Read, &found)?;
                 }
@@ -278,13 +278,16 @@ impl Ingest {
             let work = move || {
                 let database = match &name {
                     None => None,
-                    Some(name) => Some(view.catalog.database(name).ok_or_else(|| no_database(name))?.clone()),
+                    Some(name) => {
+                        let missing = || view.principal.missing(Privilege::Write, name, no_database(name));
+                        Some(view.catalog.database(name).ok_or_else(missing)?.clone())
+                    }
                 };
                 read(&view, &Session { database: database.as_deref(), time_zone, now_ns })
             };
             let result = if large { offload(work).await } else { work() };
             match result {
-                Err(error) if matches!(error.kind(), Kind::Invalid | Kind::NotFound) => {
+                Err(error) if matches!(error.kind(), Kind::Invalid | Kind::NotFound | Kind::Forbidden) => {
                     let newest = self.shared.probe.since(start).await?;
                     if newest.version == catalog.version {
                         return Err(error);
