@@ -20,8 +20,14 @@ use tidelake_format::{
     Error, Result,
     store::{Store, StoreCounters},
 };
-use tracing::Span;
-use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _};
+use tracing::{Level, Span, Subscriber};
+use tracing_subscriber::{
+    EnvFilter, Layer,
+    filter::{FilterExt as _, filter_fn},
+    fmt::MakeWriter,
+    layer::SubscriberExt as _,
+    registry::LookupSpan,
+};
 
 use crate::{traces::Traces, variables::Variables};
 
@@ -76,6 +82,30 @@ impl Counts {
     }
 }
 
+/// Log lines of what a filter asks for, but for what others' libraries trace.
+fn lines<S, W>(filter: EnvFilter, writer: W) -> impl Layer<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    tracing_subscriber::fmt::layer()
+        .json()
+        .flatten_event(true)
+        .with_current_span(true)
+        .with_span_list(false)
+        .with_writer(writer)
+        .with_filter(filter.and(filter_fn(holds_no_request)))
+}
+
+/// Whether an event or span comes from where no whole request is traced, or is no trace of one. The runtime of functions and the
+/// libraries of HTTP trace events and headers as they are, with credentials; no filter, however exact, asks for that.
+fn holds_no_request(metadata: &tracing::Metadata<'_>) -> bool {
+    const WHOLE: [&str; 6] =
+        ["lambda_runtime", "lambda_http", "lambda_runtime_api_client", "h2", "hyper", "hyper_util"];
+    let library = metadata.target().split("::").next().unwrap_or_default();
+    *metadata.level() <= Level::INFO || !WHOLE.contains(&library)
+}
+
 /// What a function says about itself.
 #[derive(Debug, Clone)]
 pub struct Telemetry {
@@ -103,13 +133,7 @@ impl Telemetry {
             .map_err(|e| Error::invalid("TIDELAKE_LOG is not a filter").with("found", &filter).source(e))?;
         let is_told = variables.boolean("TIDELAKE_METRICS", true);
         Ok(STARTED.get_or_init(|| {
-            let lines = tracing_subscriber::fmt::layer()
-                .json()
-                .flatten_event(true)
-                .with_current_span(true)
-                .with_span_list(false)
-                .with_writer(std::io::stdout)
-                .with_filter(filter);
+            let lines = lines(filter, std::io::stdout);
             let traces = variables.text("AWS_XRAY_DAEMON_ADDRESS").and_then(|daemon| Traces::to(&daemon));
             let subscriber = tracing_subscriber::registry().with(lines).with(traces.as_ref().map(Traces::layer));
             let counts = Counts::default();
@@ -212,6 +236,43 @@ fn embedded(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Where lines go in a test.
+    #[derive(Debug, Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn no_filter_has_a_whole_event_of_the_platform_in_the_log() {
+        for filter in ["trace", "lambda_runtime=trace", "off,lambda_runtime::layers::api_response=trace,tidelake=trace"]
+        {
+            let written = Written::default();
+            let writer = written.clone();
+            let lines = lines(EnvFilter::new(filter), move || writer.clone());
+            tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
+                // As lambda_runtime does it, with the headers of the request.
+                let body = r#"{"headers":{"authorization":"Basic c2VjcmV0"}}"#;
+                tracing::trace!(target: "lambda_runtime::layers::api_response", body, "raw JSON event received from Lambda");
+                tracing::debug!(target: "hyper::proto::h1", body, "read");
+                tracing::trace!(target: "tidelake", "of our own");
+                tracing::info!(target: "lambda_runtime", "it starts");
+            });
+            let text = String::from_utf8(written.0.lock().clone()).unwrap();
+            assert!(!text.contains("c2VjcmV0"), "{filter}: {text}");
+            assert_eq!(text.contains("of our own"), filter != "lambda_runtime=trace", "{filter}: {text}");
+            assert_eq!(text.contains("it starts"), !filter.starts_with("off"), "{filter}: {text}");
+        }
+    }
 
     #[test]
     fn counts_become_one_line_and_zeroes_none() {

@@ -5,7 +5,15 @@ use std::{io::IsTerminal, sync::OnceLock};
 use anyhow::Context;
 use parking_lot::Mutex;
 use tidelake_format::{Error, Result};
-use tracing_subscriber::{EnvFilter, Layer as _, fmt, layer::SubscriberExt as _, reload, util::SubscriberInitExt as _};
+use tracing::{Level, Metadata};
+use tracing_subscriber::{
+    EnvFilter, Layer as _,
+    filter::{FilterExt as _, filter_fn},
+    fmt,
+    layer::SubscriberExt as _,
+    reload,
+    util::SubscriberInitExt as _,
+};
 
 use super::traces;
 use crate::settings::{LogFormat, Settings};
@@ -21,13 +29,18 @@ static LOG: OnceLock<Log> = OnceLock::new();
 /// The filter that this text asks for.
 fn filter(text: &str) -> Result<EnvFilter> {
     // The disk cache tells what it cannot read itself, once a minute: the library beneath says so for each block. The audit
-    // log is kept unless it is turned off by its name. What the libraries of HTTP trace holds credentials.
-    EnvFilter::try_new(format!("foyer=off,tidelake::audit=info,{text},h2=info,hyper=info,hyper_util=info")).map_err(
-        |e| {
-            let expected = "a level, or target=level, several separated by commas: info,tidelake_ingest=debug";
-            Error::invalid("not a filter of the log").with("expected", expected).with("found", text).source(e)
-        },
-    )
+    // log is kept unless it is turned off by its name.
+    EnvFilter::try_new(format!("foyer=off,tidelake::audit=info,{text}")).map_err(|e| {
+        let expected = "a level, or target=level, several separated by commas: info,tidelake_ingest=debug";
+        Error::invalid("not a filter of the log").with("expected", expected).with("found", text).source(e)
+    })
+}
+
+/// Whether an event or span comes from where no header is traced, or is no trace of one. The libraries of HTTP trace headers as they
+/// are, with credentials; no filter, however exact, asks for that.
+fn holds_no_header(metadata: &Metadata<'_>) -> bool {
+    let library = metadata.target().split("::").next().unwrap_or_default();
+    *metadata.level() <= Level::INFO || !["h2", "hyper", "hyper_util"].contains(&library)
 }
 
 /// Sends log lines to standard error and traces to their collector as the settings say; a second call changes nothing.
@@ -41,7 +54,9 @@ pub(crate) fn start(settings: &Settings) -> anyhow::Result<()> {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().boxed(),
     };
-    let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter)).with(traces::layer(settings)?);
+    let subscriber = tracing_subscriber::registry()
+        .with(lines.with_filter(filter.and(filter_fn(holds_no_header))))
+        .with(traces::layer(settings)?);
     // The only error is that a subscriber is set already.
     if subscriber.try_init().is_ok() {
         let put = Box::new(move |filter| handle.reload(filter).is_ok());
