@@ -123,13 +123,14 @@ pub struct RowCounts {
 }
 
 impl RowCounts {
-    /// The headers of a reply that hold them.
-    pub fn headers(self) -> [(&'static str, u64); 3] {
-        [
+    /// The headers of a reply that hold them; of the last two only those that are not 0, as most replies are to one row.
+    pub fn headers(self) -> impl Iterator<Item = (&'static str, u64)> {
+        let all = [
             ("x-tidelake-rows-written", self.written),
             ("x-tidelake-rows-replaced", self.replaced),
             ("x-tidelake-rows-refused", self.refused),
-        ]
+        ];
+        all.into_iter().enumerate().filter(|(at, (_, rows))| *at == 0 || *rows > 0).map(|(_, header)| header)
     }
 
     /// Those of two parts of a request.
@@ -201,6 +202,9 @@ impl Block {
     ///
     /// Rows of each series in ascending order take one look each; only others are sorted.
     pub fn replaced(&self) -> u64 {
+        if self.len() < 2 {
+            return 0;
+        }
         let indices = self.rows.column(0).as_primitive::<UInt32Type>().values();
         let Some(times) = ticks(self.rows.column(1)) else { return 0 };
         let mut newest: Vec<Option<i64>> = vec![None; self.series.len()];

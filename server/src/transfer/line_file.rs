@@ -216,7 +216,7 @@ mod tests {
         assert!(!balanced(b"m f=\"a\n"));
         assert!(balanced(b"m f=\"a\\\"b\" 1\n"));
         let (body, lines) = whole_lines(&mut &b"m f=\"a\nb\" 1\nm f=2 2"[..]).unwrap();
-        assert_eq!((body.len(), lines), (20, 3));
+        assert_eq!((body.len(), lines), (19, 3));
     }
 
     #[test]
