@@ -194,7 +194,7 @@ fn commands_that_read_create_no_root_and_a_backup_does_not_go_into_its_root() {
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "{arguments:?} made something");
     }
     let root = at("root");
-    let output = process::run(["access", "create user u password 'a long password'", "--store", &root]);
+    let output = process::run(["access", "create user u password 'a long password' admin", "--store", &root]);
     assert!(output.status.success());
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("created a new root at") && told.contains(&root), "{told}");

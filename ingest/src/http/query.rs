@@ -28,7 +28,8 @@ const EPOCHS: [&str; 10] = ["", "n", "ns", "u", "us", "µ", "ms", "s", "m", "h"]
 /// One statement that is answered here.
 #[derive(Debug, PartialEq, Eq)]
 enum Statement {
-    Create(String),
+    /// Its name, and whether WITH names options.
+    Create(String, bool),
     Drop(String),
     Show,
 }
@@ -38,6 +39,14 @@ enum Statement {
 enum Access {
     Read,
     Change,
+}
+
+impl Statement {
+    /// What the answer remarks on it, in the form that InfluxDB has for that.
+    fn messages(&self) -> Option<Value> {
+        let text = "the options of WITH have no effect here and were ignored; ALTER DATABASE … KEEP sets the retention";
+        matches!(self, Statement::Create(_, true)).then(|| json!([{ "level": "warning", "text": text }]))
+    }
 }
 
 /// `GET /query?q=…`: changes nothing, because every web page can make a browser send a GET.
@@ -93,11 +102,18 @@ async fn run(ingest: &Ingest, text: Option<&str>, access: Access) -> Response {
     }
     let mut results = Vec::new();
     for (id, statement) in statements.into_iter().enumerate() {
+        let messages = statement.messages();
         match execute(ingest, statement).await {
-            Ok(series) => results.push(match series {
-                None => json!({ "statement_id": id }),
-                Some(series) => json!({ "statement_id": id, "series": [series] }),
-            }),
+            Ok(series) => {
+                let mut result = json!({ "statement_id": id });
+                if let Some(series) = series {
+                    result["series"] = json!([series]);
+                }
+                if let Some(messages) = messages {
+                    result["messages"] = messages;
+                }
+                results.push(result);
+            }
             Err(error) if error.kind().is_retryable() => {
                 return refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
             }
@@ -115,7 +131,7 @@ async fn run(ingest: &Ingest, text: Option<&str>, access: Access) -> Response {
 
 async fn execute(ingest: &Ingest, statement: Statement) -> Result<Option<Value>> {
     match statement {
-        Statement::Create(name) => {
+        Statement::Create(name, _) => {
             let precision = Some(ingest.config().auto_precision);
             let create = CreateDatabase {
                 name,
@@ -153,12 +169,13 @@ fn parse(text: &str) -> Result<Vec<Statement>> {
         let statement = if words.skip("create") {
             words.expect("database")?;
             let name = words.name()?;
-            if words.skip("with") {
+            let has_options = words.skip("with");
+            if has_options {
                 while !words.is_empty() && !words.rest.trim_start().starts_with(';') {
                     words.name()?; // retention and replication are no settings here
                 }
             }
-            Statement::Create(name)
+            Statement::Create(name, has_options)
         } else if words.skip("drop") {
             words.expect("database")?;
             if words.skip("if") {
@@ -260,11 +277,12 @@ mod tests {
 
     #[test]
     fn statements_of_the_known_clients_are_read() {
-        let create = |name: &str| Statement::Create(name.to_owned());
+        let create = |name: &str| Statement::Create(name.to_owned(), false);
+        let ignoring = |name: &str| Statement::Create(name.to_owned(), true);
         for (text, statements) in [
             (r#"CREATE DATABASE "telegraf""#, vec![create("telegraf")]),
-            ("CREATE DATABASE x WITH REPLICATION 1", vec![create("x")]),
-            ("create database x with duration 7d name \"a b\"; show databases;", vec![create("x"), Statement::Show]),
+            ("CREATE DATABASE x WITH REPLICATION 1", vec![ignoring("x")]),
+            ("create database x with duration 7d name \"a b\"; show databases;", vec![ignoring("x"), Statement::Show]),
             ("drop database x", vec![Statement::Drop("x".into())]),
             (r#"DROP DATABASE IF EXISTS "a\"b""#, vec![Statement::Drop("a\"b".into())]),
             ("SHOW DATABASES", vec![Statement::Show]),
