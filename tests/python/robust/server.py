@@ -27,6 +27,9 @@ def expect(holds, message):
 class Server:
     """Serves a directory on a free port of this machine, within `with`."""
 
+    # Variables that the server gets on top of this program's own, and the umask that it starts with (-1: this program's).
+    environment, umask = {}, -1
+
     def __init__(self, binary, directory, name, *options):
         self.options, self.log_path = options, os.path.join(directory, f"{name}.log")
         self.command = [binary, "serve", "--store", os.path.join(directory, "root"), "--listen", "127.0.0.1:0", "--log", "warn", *options]
@@ -42,9 +45,16 @@ class Server:
 
     def start(self):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TIDELAKE_")} | {"RUST_BACKTRACE": "1"}
+        environment |= self.environment
         with open(self.log_path, "w") as log:
             self.process = subprocess.Popen(
-                self.command, stdout=log, stderr=log, cwd=self.directory, env=environment, start_new_session=True
+                self.command,
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+                env=environment,
+                umask=self.umask,
+                start_new_session=True,
             )
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.process.poll() is None:

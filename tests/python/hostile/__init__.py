@@ -1,0 +1,1 @@
+"""The attacks of tests/python/hostile.py, a module for each kind."""
