@@ -9,7 +9,6 @@ from robust import http2
 
 from .attacks import Holes, attack
 from .node import NOBODY, OWN, PASSWORD, expect
-from .proxy import client as outside
 
 
 def name_of(node):
@@ -100,7 +99,7 @@ def changes(node, name):
 @attack()
 def every_change_leaves_a_line_by_whatever_way_it_comes(field):
     node, holes = field.node, Holes()
-    address = outside("127.0.0.1") if node.mode == "proxy" else "127.0.0.1"
+    address = node.address("127.0.0.1")
     for what, do, words in changes(node, field.name):
         since = len(node.audit())
         reply = do(node.admin)
@@ -116,7 +115,7 @@ def every_change_leaves_a_line_by_whatever_way_it_comes(field):
 def every_refusal_leaves_a_line_by_whatever_way_it_comes(field):
     node, holes = field.node, Holes()
     node.write(OWN, who=node.admin)
-    address = outside("127.0.0.1") if node.mode == "proxy" else "127.0.0.1"
+    address = node.address("127.0.0.1")
     for what, do, _ in changes(node, field.name):
         since = len(node.audit())
         reply = do(node.nobody)

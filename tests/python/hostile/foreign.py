@@ -73,8 +73,8 @@ def a_foreign_page_cannot_write_rows(field):
         ("/api/v2/write", "/api/v2/write?bucket={}", LINE),
         ("/api/put", "/api/put?db={}", POINT),
         ("/opentsdb", "/opentsdb/v1/put/json/{}", POINT),
-        ("/rest/sql", "/rest/sql", "insert into {}.m (tbname, ts, v) values ('a', 1, 1)"),
-        ("/api/v1/sql", "/api/v1/sql", "insert into {}.m (tbname, ts, v) values ('a', 1, 1)"),
+        ("/rest/sql", "/rest/sql", "insert into {}.m (tbname, ts, v) values ('a', now, 1)"),
+        ("/api/v1/sql", "/api/v1/sql", "insert into {}.m (tbname, ts, v) values ('a', now, 1)"),
     ]:
         for what, headers in FOREIGN.items():
             victim = field.name("written")
@@ -176,6 +176,8 @@ def a_rebound_name_reads_and_changes_nothing(field):
     """DNS rebinding: evil.example resolves to the server's address, so the browser takes the server for the page's own origin."""
     node, holes = field.node, Holes()
     filter = node.ask("GET", "/api/v1/log", who=node.admin).json()["log"]
+    # A browser keeps credentials by origin, so it sends none to the new name.
+    allowed = (400, 401, 403, 421) if node.asks else (403, 421)
     names = ("evil.example:{}", "evil.example", "127.0.0.1.evil.example:{}", "localhost.evil.example:{}", "evil.example.:{}")
     for name in names:
         host = name.format(node.port)
@@ -188,8 +190,8 @@ def a_rebound_name_reads_and_changes_nothing(field):
             ("GET", "/metrics", ""),
         ):
             for headers in ({}, page):
-                reply = node.ask(method, path, body, node.admin, headers, host=host)
-                holes.check(is_refused(reply), f"{method} {path} at {host}: {reply}")
+                reply = node.ask(method, path, body, headers=headers, host=host)
+                holes.check(reply.status in allowed, f"{method} {path} at {host}: {reply}")
     now = node.ask("GET", "/api/v1/log", who=node.admin).json()["log"]
     holes.check(now == filter, f"the log's filter was changed: {now}")
     node.ask("PUT", "/api/v1/log", filter, node.admin)

@@ -6,13 +6,18 @@ import time
 from robust import http2
 
 from .attacks import Holes, attack
-from .node import credentials, expect
+from .node import credentials, expect, setting
 
 PLACES, IDLE = 48, 2
-OPTIONS = ["--max-connections", str(PLACES), "--header-timeout", f"{IDLE}s"]
 ATTACKER, OTHER = "127.0.0.66", "127.0.0.77"
 # Another client waits no longer than this for a place; idle connections end after a few times the header timeout.
 SECONDS = 12
+
+
+def options(field):
+    """Few places, and a short time for connections that ask for nothing."""
+    idle = setting(field.binary, r"idle-timeout", r".*idle.*")
+    return ["--max-connections", str(PLACES), "--header-timeout", f"{IDLE}s", *([f"--{idle}", f"{IDLE}s"] if idle else [])]
 
 
 class Idle(http2.Client):
@@ -31,7 +36,7 @@ class Idle(http2.Client):
 @attack(alone=True)
 def idle_connections_of_one_address_keep_nobody_out(field):
     """As many connections as the server allows, each of which sent one request."""
-    with field.server(*OPTIONS) as node:
+    with field.server(*options(field)) as node:
         holes, held = Holes(), []
         try:
             for _ in range(PLACES):
@@ -74,7 +79,7 @@ def turn(held):
 @attack("on", "off")
 def a_connection_that_works_is_not_idle(field):
     """Control: a connection with regular requests and one with a long query stay open."""
-    with field.server(*OPTIONS, "--query-timeout", "12s") as node:
+    with field.server(*options(field), "--query-timeout", "12s") as node:
         slow = http2.Client(node.port)
         sql = "select count(*) from generate_series(1,2000) a cross join generate_series(1,2000) b cross join generate_series(1,30) c"
         number = slow.call(http2.call("DoGet", *credentials(node.admin).items()), http2.message(http2.ticket(sql, "information_schema")))

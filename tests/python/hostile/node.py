@@ -16,7 +16,7 @@ import pyarrow.flight as flight
 
 from robust.server import Fault, Server, expect, until
 
-from .proxy import Proxy
+from .proxy import Proxy, client
 
 ADMIN, PASSWORD = "admin", "a long one of the administrator"
 # A user without any right, and a user with all rights on the database `own`.
@@ -137,6 +137,10 @@ class Node(Server):
                 self.calm()
         finally:
             self.close_proxy()
+
+    def address(self, source):
+        """The address that the server sees of a local client."""
+        return client(source) if self.protocol else source
 
     @property
     def admin(self):

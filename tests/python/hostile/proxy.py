@@ -23,7 +23,8 @@ def first(address, port, server, version):
 
 
 class Proxy:
-    """Forwards connections to a local server; with `tells` it sends PROXY headers of version 1 and 2 in turn."""
+    """Forwards connections to a local server; with `tells` it sends PROXY headers of version 1 and 2 in turn, else it keeps the client's
+    address as that of its own connection."""
 
     def __init__(self, server, tells):
         self.server, self.tells, self.count, self.port = server, tells, 0, None
@@ -68,7 +69,8 @@ class Proxy:
     async def serve(self, reader, writer):
         address, port = writer.get_extra_info("peername")[:2]
         try:
-            onward, away = await asyncio.open_connection("127.0.0.1", self.server)
+            kept = None if self.tells else (address, 0)
+            onward, away = await asyncio.open_connection("127.0.0.1", self.server, local_addr=kept)
         except OSError:
             writer.close()
             return
