@@ -84,12 +84,14 @@ pub(crate) fn shorten(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tidelake_format::access::Principal;
+
     use super::*;
     use crate::session::Levels;
 
     #[test]
     fn headers_set_database_zone_and_tokens() {
-        let mut session = Session::default();
+        let mut session = Session::of(Principal::AUTH_OFF);
         apply_headers(&mut session, |name| {
             match name {
                 "schema" => vec!["weak"],

@@ -102,8 +102,9 @@ pub struct Session {
     pub ipc_compression: Option<CompressionType>,
 }
 
-impl Default for Session {
-    fn default() -> Self {
+impl Session {
+    /// The session of a request that says nothing but whose it is.
+    pub fn of(principal: Principal) -> Self {
         Self {
             database: None,
             time_zone: Tz::UTC,
@@ -112,16 +113,14 @@ impl Default for Session {
             levels: Levels::default(),
             idempotency_key: None,
             implausible_times: None,
-            principal: Principal::ANYONE,
+            principal,
             query_id: None,
             handle: None,
             asked_database: None,
             ipc_compression: None,
         }
     }
-}
 
-impl Session {
     /// The session of one part of a request that is written in parts: each has a key of its own.
     pub(crate) fn part(&self, number: usize) -> Self {
         let idempotency_key = self.idempotency_key.as_ref().map(|key| match number {

@@ -6,14 +6,15 @@ use std::{
 };
 
 /// Room → rooms that it may use at run time (ARCHITECTURE.md).
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("tidelake-format", &[]),
-    ("tidelake-ingest", &["tidelake-format"]),
-    ("tidelake-query", &["tidelake-format"]),
-    ("tidelake-lambda", &["tidelake-format"]),
+    ("tidelake-routes", &["tidelake-format"]),
+    ("tidelake-ingest", &["tidelake-format", "tidelake-routes"]),
+    ("tidelake-query", &["tidelake-format", "tidelake-routes"]),
+    ("tidelake-lambda", &["tidelake-format", "tidelake-routes"]),
     ("tidelake-ingest-lambda", &["tidelake-format", "tidelake-ingest", "tidelake-lambda"]),
     ("tidelake-query-lambda", &["tidelake-format", "tidelake-query", "tidelake-lambda"]),
-    ("tidelake", &["tidelake-format", "tidelake-ingest", "tidelake-query", "tidelake-loadtest"]),
+    ("tidelake", &["tidelake-format", "tidelake-ingest", "tidelake-query", "tidelake-loadtest", "tidelake-routes"]),
     ("tidelake-loadtest", &[]),
     ("tidelake-tests", &["tidelake-format", "tidelake-loadtest"]),
     ("tidelake-benches", &["tidelake-format", "tidelake-ingest", "tidelake-query", "tidelake-loadtest"]),

@@ -1,68 +1,47 @@
-//! Who comes in: every request but those of health checks is of somebody, where nobody is let in unknown.
-//!
-//! What a request brings is read and judged elsewhere; here that is done for requests of HTTP, before any route, and refused in the words of the route's protocol.
+//! Authenticates requests of HTTP by the users of a root, and answers those that are refused in the words of their
+//! route's protocol.
 
 use std::net::IpAddr;
 
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use serde_json::json;
 
-use super::{Authenticator, Credentials, challenge};
-use crate::error::{Error, Kind};
+use super::{Authenticator, Credentials, Right};
+use crate::error::{Error, Kind, Result};
 
 /// Where a request comes from, among its extensions.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer(pub IpAddr);
 
 /// Where Flight's methods are.
-const FLIGHT: &str = "/arrow.flight.protocol.FlightService/";
-/// Answers without asking who wants to know: nothing here tells of data.
-const OPEN: [&str; 3] = ["/health", "/ready", "/ping"];
-/// For administrators alone.
-const ADMINISTRATION: [&str; 3] = ["/api/v1/compact", "/api/v1/files", "/api/v1/log"];
+pub(super) const FLIGHT: &str = "/arrow.flight.protocol.FlightService/";
 
 impl Authenticator {
-    /// Lets a request in: it gets its [`Principal`](super::Principal) as an extension, and where it begins a session
-    /// [`LoggedIn`](super::LoggedIn). Its [`Peer`] is read there.
+    /// Authenticates a request to a route that needs `right`: it gets its [`Principal`](super::Principal) as an extension,
+    /// and where it begins a session [`LoggedIn`](super::LoggedIn). Its [`Peer`] is read there.
     ///
     /// # Errors
-    /// The answer to a request that is not let in, in the words of its route's protocol.
-    pub async fn admit(&self, request: &mut Parts) -> Result<(), Box<Response<String>>> {
-        let path = request.uri.path();
-        if OPEN.contains(&path) {
-            return Ok(());
-        }
+    /// Unauthenticated, Forbidden, or those of the store.
+    pub(super) async fn admit(&self, right: Right, request: &mut Parts) -> Result<()> {
         let credentials = Credentials::of(&request.headers, &request.uri);
         let peer = request.extensions.get().map(|Peer(peer)| peer.to_canonical());
-        let begins_session = path.starts_with("/rest/login/") || path.strip_prefix(FLIGHT) == Some("Handshake");
-        let checked = async {
-            if begins_session {
+        let principal = match right {
+            Right::Login => {
                 let session = self.log_in(&credentials, peer).await?;
-                return Ok((session.principal.clone(), Some(session)));
+                let principal = session.principal.clone();
+                request.extensions.insert(session);
+                principal
             }
-            let principal = self.authenticate(&credentials, peer).await?;
-            if ADMINISTRATION.contains(&path) {
-                principal.check_admin("use this")?;
-            }
-            Ok((principal, None))
+            Right::Open | Right::AnyUser | Right::Administrator => self.authenticate(&credentials, peer).await?,
         };
-        let (principal, session) = checked.await.map_err(|error: Error| {
-            let mut refusal = refused(path, &error);
-            if error.kind() == Kind::Unauthenticated && !path.starts_with(FLIGHT) {
-                refusal.headers_mut().insert(header::WWW_AUTHENTICATE, challenge(&request.headers));
-            }
-            Box::new(refusal)
-        })?;
+        right.check(&principal)?;
         request.extensions.insert(principal);
-        if let Some(session) = session {
-            request.extensions.insert(session);
-        }
         Ok(())
     }
 }
 
 /// The answer of a route's protocol to a request that is not let in.
-fn refused(path: &str, error: &Error) -> Response<String> {
+pub(super) fn refused(path: &str, error: &Error) -> Response<String> {
     let status = match error.kind() {
         Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
         Kind::Forbidden => StatusCode::FORBIDDEN,
@@ -104,6 +83,7 @@ pub fn refused_as(status: StatusCode, path: &str, error: &Error) -> Response<Str
             Kind::Unauthenticated => "unauthenticated",
             Kind::Forbidden => "forbidden",
             Kind::Invalid => "invalid",
+            Kind::Corrupt | Kind::Internal => "internal",
             _ => "unavailable",
         };
         json!({ "error": { "kind": kind, "message": message } })
@@ -123,6 +103,7 @@ fn refused_call(error: &Error) -> Response<String> {
         Kind::Unauthenticated => "16",
         Kind::Forbidden => "7",
         Kind::Invalid => "3",
+        Kind::Corrupt | Kind::Internal => "13",
         _ => "14",
     };
     // Percent-encoded, which leaves most of ASCII as it is.

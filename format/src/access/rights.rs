@@ -196,9 +196,19 @@ impl Limits {
     }
 }
 
-/// Who asks, and what that one may do. Cheap to clone.
+/// Who a request is from, and what that one may do. Cheap to clone.
+///
+/// There is no default: whatever makes a request says whose it is, or does not compile. The two constants name the only
+/// cases without a user.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Principal(Option<Arc<Known>>);
+pub struct Principal(Who);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Who {
+    AuthOff,
+    Process,
+    Known(Arc<Known>),
+}
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Known {
@@ -211,37 +221,53 @@ struct Known {
 
 impl fmt::Debug for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Principal").field(&self.user()).finish()
+        write!(f, "Principal({self})")
     }
 }
 
-impl Default for Principal {
-    /// [`Principal::ANYONE`].
-    fn default() -> Self {
-        Self::ANYONE
+impl fmt::Display for Principal {
+    /// The user's name, `auth off` or `this process`. No user has such a name: names have no spaces.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.0 {
+            Who::AuthOff => "auth off",
+            Who::Process => "this process",
+            Who::Known(known) => &known.user,
+        })
     }
 }
 
 impl Principal {
-    /// Whoever comes where nobody is asked who they are: may do everything.
-    pub const ANYONE: Self = Self(None);
+    /// A client of a server or function whose authentication is off: may do everything. Only the layer that stands in
+    /// for authentication gives it to a request.
+    pub const AUTH_OFF: Self = Self(Who::AuthOff);
+
+    /// This process itself: its background work, and commands that have the store at hand. May do everything. No request
+    /// that came over a network has it.
+    pub const PROCESS: Self = Self(Who::Process);
+
+    fn known(&self) -> Option<&Known> {
+        match &self.0 {
+            Who::AuthOff | Who::Process => None,
+            Who::Known(known) => Some(known),
+        }
+    }
 
     /// A user.
     pub fn new(user: &str, rights: Rights) -> Self {
         let (user, limits) = (user.to_owned(), Limits::default());
-        Self(Some(Arc::new(Known { user, rights, is_whole: true, by_token: false, limits })))
+        Self(Who::Known(Arc::new(Known { user, rights, is_whole: true, by_token: false, limits })))
     }
 
     /// A user by a token that has less than its user, or will end.
     pub fn narrowed(user: &str, rights: Rights) -> Self {
         let (user, limits) = (user.to_owned(), Limits::default());
-        Self(Some(Arc::new(Known { user, rights, is_whole: false, by_token: true, limits })))
+        Self(Who::Known(Arc::new(Known { user, rights, is_whole: false, by_token: true, limits })))
     }
 
     /// The same one, by the token of a program: whoever has that need not know the password.
     #[must_use]
     pub fn by_token(mut self) -> Self {
-        if let Some(known) = &mut self.0 {
+        if let Who::Known(known) = &mut self.0 {
             Arc::make_mut(known).by_token = true;
         }
         self
@@ -250,7 +276,7 @@ impl Principal {
     /// The same one, whose queries may take so much.
     #[must_use]
     pub fn limited(mut self, limits: Limits) -> Self {
-        if let Some(known) = &mut self.0 {
+        if let Who::Known(known) = &mut self.0 {
             Arc::make_mut(known).limits = limits;
         }
         self
@@ -258,17 +284,17 @@ impl Principal {
 
     /// The most that their queries may take.
     pub fn limits(&self) -> Limits {
-        self.0.as_ref().map_or_else(Limits::default, |known| known.limits)
+        self.known().map_or_else(Limits::default, |known| known.limits)
     }
 
     /// Whether they came with all that is theirs: then they may change their own password and make tokens.
     pub fn is_whole(&self) -> bool {
-        self.0.as_ref().is_none_or(|known| known.is_whole)
+        self.known().is_none_or(|known| known.is_whole)
     }
 
     /// Whether they came with the token of a program, and not with a password or a session that began with one.
     pub fn came_by_token(&self) -> bool {
-        self.0.as_ref().is_some_and(|known| known.by_token)
+        self.known().is_some_and(|known| known.by_token)
     }
 
     /// Whether they may see and end what `owner` began: users their own, by a token that was narrowed only what began under
@@ -278,14 +304,14 @@ impl Principal {
         self.is_admin() || (is_own && (self.is_whole() || self == owner))
     }
 
-    /// The user's name; `None` where nobody was asked.
+    /// The user's name; `None` without authentication.
     pub fn user(&self) -> Option<&str> {
-        self.0.as_ref().map(|known| known.user.as_str())
+        self.known().map(|known| known.user.as_str())
     }
 
-    /// What they may do; `None` where nobody was asked, which is everything.
+    /// What they may do; `None` without authentication, which is everything.
     pub fn rights(&self) -> Option<&Rights> {
-        self.0.as_ref().map(|known| &known.rights)
+        self.known().map(|known| &known.rights)
     }
 
     /// Whether they may do everything.

@@ -13,9 +13,9 @@ use lambda_http::{RequestExt as _, request::RequestContext, service_fn};
 use serde_json::json;
 use tidelake_format::{
     Error, Kind, Result,
-    access::{Authenticator, Peer},
-    meta::Root,
+    access::{Authenticator, Gate, Peer},
 };
+use tidelake_routes::Routes;
 use tower::ServiceExt as _;
 use tracing::Instrument as _;
 
@@ -26,8 +26,8 @@ use crate::{
 /// How long the root may take to open at the start; after that it is opened by the first request.
 const AT_START: Duration = Duration::from_secs(8);
 
-/// Makes the routes: opens what they stand on.
-pub type Open = Box<dyn Fn() -> BoxFuture<'static, Result<Routes>> + Send + Sync>;
+/// Makes the routes, and what authenticates requests by the users of the root that the routes are over.
+pub type Open = Box<dyn Fn() -> BoxFuture<'static, Result<(Routes, Authenticator)>> + Send + Sync>;
 
 /// Whom a function lets in, of those whom the platform lets in.
 pub enum Admits {
@@ -84,35 +84,10 @@ impl Asked {
     }
 }
 
-/// The routes of a function, and the root that they stand on.
-#[derive(Clone)]
-pub struct Routes {
-    router: Router,
-    authenticator: Authenticator,
-}
-
-impl Routes {
-    /// Routes over a root.
-    ///
-    /// # Errors
-    /// Unavailable without random bytes.
-    pub fn new(router: Router, root: &Root) -> Result<Self> {
-        Ok(Self { router, authenticator: Authenticator::new(root.clone())? })
-    }
-
-    /// The same for a function that may only read the root: nobody begins a session there.
-    ///
-    /// # Errors
-    /// Those of [`Routes::new`].
-    pub fn read_only(router: Router, root: &Root) -> Result<Self> {
-        Ok(Self { router, authenticator: Authenticator::read_only(root.clone())? })
-    }
-}
-
 /// A function that answers HTTP.
 pub struct HttpFunction {
     open: Open,
-    routes: Lazily<Routes>,
+    router: Lazily<Router>,
     admits: Admits,
     /// Where answers go that are too large for the platform.
     results: Option<Results>,
@@ -122,7 +97,7 @@ pub struct HttpFunction {
 impl HttpFunction {
     /// A function with the routes that `open` makes, for those whom it lets in.
     pub fn new(open: Open, admits: Admits, telemetry: &'static Telemetry) -> Self {
-        Self { open, routes: Lazily::default(), admits, results: None, telemetry }
+        Self { open, router: Lazily::default(), admits, results: None, telemetry }
     }
 
     /// The same, with a place for answers that are too large for the platform; where they are streamed none is.
@@ -166,9 +141,21 @@ impl HttpFunction {
 
     /// Opens what the routes stand on before the first event: the platform gives a start more processor.
     async fn start(&self) {
-        if let Err(error) = self.routes.get(AT_START, &self.open).await {
+        if let Err(error) = self.router(AT_START).await {
             tracing::warn!(kind = ?error.kind(), %error, "not opened at the start; the first request tries again");
         }
+    }
+
+    async fn router(&self, limit: Duration) -> Result<&Router> {
+        let open = || async {
+            let (routes, authenticator) = (self.open)().await?;
+            Ok(routes.behind(&match self.admits {
+                Admits::Anyone => Gate::Off,
+                Admits::Tokens(_) => Gate::Decided,
+                Admits::Users { .. } => Gate::Users(authenticator),
+            }))
+        };
+        self.router.get(limit, open).await
     }
 
     /// The answer to one event.
@@ -202,20 +189,17 @@ impl HttpFunction {
         if let Some(uri) = without_stage(&parts.uri, parts.extensions.get()) {
             parts.uri = uri;
         }
-        if let Admits::Tokens(tokens) = &self.admits
-            && !tokens.admit(&parts.headers, &parts.uri).await?
-        {
-            return Ok(unauthorized());
+        if let Admits::Tokens(tokens) = &self.admits {
+            match tokens.admit(&parts.headers, &parts.uri).await? {
+                Some(principal) => parts.extensions.insert(principal),
+                None => return Ok(unauthorized()),
+            };
         }
-        let Routes { router, authenticator } = self.routes.get(left, &self.open).await?.clone();
-        if let Admits::Users { has_sources } = self.admits {
-            if let Some(peer) = peer_of(&parts).filter(|_| has_sources) {
-                parts.extensions.insert(peer);
-            }
-            if let Err(refusal) = authenticator.admit(&mut parts).await {
-                return Ok(refusal.map(Body::from));
-            }
+        let has_sources = !matches!(self.admits, Admits::Users { has_sources: false });
+        if let Some(peer) = peer_of(&parts).filter(|_| has_sources) {
+            parts.extensions.insert(peer);
         }
+        let router = self.router(left).await?.clone();
         let body = match body {
             lambda_http::Body::Text(text) => Body::from(text),
             lambda_http::Body::Binary(bytes) => Body::from(bytes),

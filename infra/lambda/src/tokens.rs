@@ -10,7 +10,10 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use parking_lot::Mutex;
 use serde_json::Value;
 use subtle::ConstantTimeEq;
-use tidelake_format::{Error, Result};
+use tidelake_format::{
+    Error, Result,
+    access::{Principal, Rights},
+};
 
 use crate::aws::Aws;
 
@@ -33,21 +36,26 @@ impl Tokens {
         Self { secret, aws, known: Mutex::new(None) }
     }
 
-    /// Whether a request brings a token that is known.
+    /// Who a request is from; `None` where it brings no token that is known.
     ///
     /// # Errors
     /// Unavailable when the secret cannot be read, Invalid when it holds no tokens.
-    pub async fn admit(&self, headers: &HeaderMap, uri: &Uri) -> Result<bool> {
-        let Some(brought) = token(headers, uri) else { return Ok(false) };
+    pub async fn admit(&self, headers: &HeaderMap, uri: &Uri) -> Result<Option<Principal>> {
+        let Some(brought) = token(headers, uri) else { return Ok(None) };
+        let is_known = self.is_known(&brought).await?;
+        Ok(is_known.then(|| Principal::narrowed("function-token", Rights::Admin)))
+    }
+
+    async fn is_known(&self, brought: &str) -> Result<bool> {
         if let Some((at, tokens)) = &*self.known.lock() {
-            let is_known = is_among(tokens, &brought);
+            let is_known = is_among(tokens, brought);
             if at.elapsed() < if is_known { BELIEVED } else { READ_AGAIN } {
                 return Ok(is_known);
             }
         }
         let asked = Instant::now();
         let tokens = tokens_of(&self.aws.secret(&self.secret).await?)?;
-        let is_known = is_among(&tokens, &brought);
+        let is_known = is_among(&tokens, brought);
         *self.known.lock() = Some((asked, tokens));
         Ok(is_known)
     }

@@ -13,15 +13,13 @@ mod tdengine;
 #[cfg(test)]
 mod tests;
 
-use std::convert::Infallible;
-
 use axum::{
-    Router,
     extract::{FromRequestParts, Path, rejection::PathRejection},
     http::request::Parts,
     routing::{get, post},
 };
-use tidelake_format::{Error, Result, access::Principal};
+use tidelake_format::{Error, Result, access::Right};
+use tidelake_routes::{Caller, Routes, Unauthenticated};
 use tower::util::MapResponseLayer;
 
 use crate::write::Ingest;
@@ -37,45 +35,47 @@ pub const REPLAYED_HEADER: &str = "idempotency-replayed";
 /// The reply header with remarks on a request that was done: options without effect, times that seem to be wrong.
 const NOTICE_HEADER: &str = "x-tidelake-notice";
 
-/// The write path, for whoever a request is from: the [`Principal`] among its extensions, or anyone.
+/// The write path of all requests. Handlers get it by [`Door`] alone, which says whose the request is.
+#[derive(Clone)]
+struct Shared(Ingest);
+
+/// The write path for the principal of a request.
 struct Door(Ingest);
 
-impl FromRequestParts<Ingest> for Door {
-    type Rejection = Infallible;
+impl FromRequestParts<Shared> for Door {
+    type Rejection = Unauthenticated;
 
-    async fn from_request_parts(parts: &mut Parts, ingest: &Ingest) -> Result<Self, Infallible> {
-        Ok(Self(match parts.extensions.get::<Principal>() {
-            None => ingest.clone(),
-            Some(principal) => ingest.for_principal(principal.clone()),
-        }))
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Unauthenticated> {
+        let Caller(principal) = Caller::from_request_parts(parts, shared).await?;
+        Ok(Self(shared.0.for_principal(principal)))
     }
 }
 
 /// `/write`, `/api/v2/write`, `/api/put`, `/query`, `/ping` and their aliases over one [`Ingest`].
-pub fn router(ingest: Ingest) -> Router {
+pub fn routes(ingest: Ingest) -> Routes {
     let ambient = ingest.root().store().ambient().clone();
     let stamp = move |response| reply::stamp(response, ambient.random_id());
-    Router::new()
-        .route("/write", post(influx::write_v1))
-        .route("/influxdb/v1/write", post(influx::write_v1))
-        .route("/api/v2/write", post(influx::write_v2))
-        .route("/api/put", post(opentsdb::put))
-        .route("/opentsdb/v1/put/json/{db}", post(opentsdb::put_into))
-        .route("/query", get(query::get).post(query::post))
-        .route("/ping", get(reply::ping))
+    Routes::new()
+        .route("/write", Right::AnyUser, post(influx::write_v1))
+        .route("/influxdb/v1/write", Right::AnyUser, post(influx::write_v1))
+        .route("/api/v2/write", Right::AnyUser, post(influx::write_v2))
+        .route("/api/put", Right::AnyUser, post(opentsdb::put))
+        .route("/opentsdb/v1/put/json/{db}", Right::AnyUser, post(opentsdb::put_into))
+        .route("/query", Right::AnyUser, get(query::get).post(query::post))
+        .route("/ping", Right::Open, get(reply::ping))
         .method_not_allowed_fallback(reply::wrong_method)
         .layer(MapResponseLayer::new(stamp))
-        .with_state(ingest)
+        .with_state(Shared(ingest))
 }
 
 /// `/rest/sql` and `/rest/sql/{db}` for statements that write, where no query side answers there.
-pub fn statements(ingest: Ingest) -> Router {
-    Router::new()
-        .route("/rest/sql", post(tdengine::sql))
-        .route("/rest/sql/", post(tdengine::sql))
-        .route("/rest/sql/{database}", post(tdengine::sql_in))
+pub fn statements(ingest: Ingest) -> Routes {
+    Routes::new()
+        .route("/rest/sql", Right::AnyUser, post(tdengine::sql))
+        .route("/rest/sql/", Right::AnyUser, post(tdengine::sql))
+        .route("/rest/sql/{database}", Right::AnyUser, post(tdengine::sql_in))
         .method_not_allowed_fallback(reply::wrong_method)
-        .with_state(ingest)
+        .with_state(Shared(ingest))
 }
 
 /// The name of the database in a path.

@@ -137,7 +137,7 @@ pub struct Ingest {
     key: Option<IdempotencyKey>,
     /// What the commit of its statement leaves, of a message of a queue.
     mark: Option<Mark>,
-    /// Whose requests these are.
+    /// Whose requests these are: this process's own until it says otherwise.
     principal: Principal,
     /// What is done with times that seem to be in another unit.
     implausible: Implausible,
@@ -284,7 +284,7 @@ impl Ingest {
             double_quotes: DoubleQuotes::default(),
             key: None,
             mark: None,
-            principal: Principal::ANYONE,
+            principal: Principal::PROCESS,
             implausible,
             place: None,
             sent_ns: None,

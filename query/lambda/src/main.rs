@@ -6,10 +6,13 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use tidelake_format::snapshot::{SnapshotOptions, SnapshotReader};
+use tidelake_format::{
+    access::Authenticator,
+    snapshot::{SnapshotOptions, SnapshotReader},
+};
 use tidelake_lambda::{
     certificates,
-    http::{Admits, HttpFunction, Routes},
+    http::{Admits, HttpFunction},
     memory_bytes,
     results::Results,
     store,
@@ -88,7 +91,7 @@ async fn serve() -> Result<(), lambda_runtime::Error> {
             let snapshots = Arc::new(SnapshotReader::open(store, options).await?);
             let root = snapshots.root().clone();
             let engine = Engine::new(root.clone(), snapshots, Arc::new(ReadOnlyWriter), engine);
-            Routes::read_only(http::router(engine), &root)
+            Ok((http::routes(engine), Authenticator::read_only(root)?))
         })
     };
     let function = HttpFunction::new(Box::new(open), admits, telemetry);

@@ -238,19 +238,19 @@ mod tests {
             kind: Statement::Update,
             parameters: Vec::new(),
             version: Default::default(),
-            principal: Principal::ANYONE,
+            principal: Principal::AUTH_OFF,
         })
     }
 
     #[test]
     fn a_plan_is_found_by_its_text_and_its_session() {
         let plans = Plans::new(1 << 20);
-        let session = Session { database: Some("a".into()), ..Session::default() };
+        let session = Session { database: Some("a".into()), ..Session::of(Principal::AUTH_OFF) };
         let of_a = prepared("select 1");
         plans.keep(&session, &of_a);
         assert!(Arc::ptr_eq(&plans.prepared(&session, "select 1").unwrap(), &of_a));
         for other in [
-            Session::default(),
+            Session::of(Principal::AUTH_OFF),
             Session { database: Some("b".into()), ..session.clone() },
             Session { time_zone: chrono_tz::Asia::Shanghai, ..session.clone() },
             Session { double_quotes: DoubleQuotes::Text, ..session.clone() },
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn the_least_recently_used_go_first_and_the_weight_stays_within_the_capacity() {
         let plans = Plans::new(8 * LOGICAL_BYTES);
-        let session = Session::default();
+        let session = Session::of(Principal::AUTH_OFF);
         for n in 0..100 {
             plans.keep(&session, &prepared(&format!("select {n}")));
             assert!(plans.prepared(&session, "select 0").is_some(), "it is used all the time");

@@ -87,7 +87,7 @@ impl Prepared {
 
     /// A statement that writes.
     pub(super) fn update(sql: &str, parameters: Vec<Field>) -> Self {
-        let (version, principal) = (Version::default(), Principal::ANYONE);
+        let (version, principal) = (Version::default(), Principal::AUTH_OFF);
         Self { sql: sql.to_owned(), kind: Statement::Update, parameters, version, principal }
     }
 

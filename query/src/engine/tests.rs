@@ -49,7 +49,7 @@ fn with(world: &World, max_staleness: Duration, timeout: Duration, concurrency: 
 }
 
 fn session() -> Session {
-    Session { database: Some("db".to_owned()), ..Session::default() }
+    Session { database: Some("db".to_owned()), ..Session::of(Principal::AUTH_OFF) }
 }
 
 async fn batches(engine: &Engine, sql: &str) -> Result<Vec<RecordBatch>> {

@@ -9,7 +9,7 @@ use arrow_flight::{
 };
 use chrono_tz::Tz;
 use prost::Message;
-use tidelake_format::{Error, Result};
+use tidelake_format::{Error, Result, access::Right};
 use tonic::{codegen::Bytes, metadata::MetadataMap};
 
 use super::{
@@ -31,22 +31,66 @@ const CANCEL: &str = "CancelFlightInfo";
 /// What [`CANCEL`] was before Arrow 13.
 const CANCEL_QUERY: &str = "CancelQuery";
 
+/// An action of this server.
+struct Known {
+    name: &'static str,
+    /// Who may use it; what it then does is judged where it runs.
+    right: Right,
+    description: &'static str,
+}
+
+/// The actions. One that is not among them is refused.
+const ACTIONS: [Known; 7] = [
+    Known {
+        name: CREATE_PREPARED,
+        right: Right::AnyUser,
+        description: "Prepares a statement: ActionCreatePreparedStatementRequest to ActionCreatePreparedStatementResult.",
+    },
+    Known {
+        name: CLOSE_PREPARED,
+        right: Right::AnyUser,
+        description: "Forgets a prepared statement: ActionClosePreparedStatementRequest.",
+    },
+    Known {
+        name: SET_OPTIONS,
+        right: Right::AnyUser,
+        description: "Sets catalog, schema (the database) or time_zone of the session, kept in a cookie.",
+    },
+    Known {
+        name: GET_OPTIONS,
+        right: Right::AnyUser,
+        description: "Gives catalog, schema and time_zone of the session.",
+    },
+    Known { name: CLOSE_SESSION, right: Right::AnyUser, description: "Ends the session: its cookie is taken back." },
+    Known {
+        name: CANCEL,
+        right: Right::AnyUser,
+        description: "Stops what a FlightInfo's tickets run: CancelFlightInfoRequest to CancelFlightInfoResult.",
+    },
+    Known {
+        name: CANCEL_QUERY,
+        right: Right::AnyUser,
+        description: "The same in older clients: ActionCancelQueryRequest to ActionCancelQueryResult.",
+    },
+];
+
 /// The actions and what each does, for ListActions.
 pub(super) fn list() -> Vec<ActionType> {
-    [
-        (
-            CREATE_PREPARED,
-            "Prepares a statement: ActionCreatePreparedStatementRequest to ActionCreatePreparedStatementResult.",
-        ),
-        (CLOSE_PREPARED, "Forgets a prepared statement: ActionClosePreparedStatementRequest."),
-        (SET_OPTIONS, "Sets catalog, schema (the database) or time_zone of the session, kept in a cookie."),
-        (GET_OPTIONS, "Gives catalog, schema and time_zone of the session."),
-        (CLOSE_SESSION, "Ends the session: its cookie is taken back."),
-        (CANCEL, "Stops what a FlightInfo's tickets run: CancelFlightInfoRequest to CancelFlightInfoResult."),
-        (CANCEL_QUERY, "The same in older clients: ActionCancelQueryRequest to ActionCancelQueryResult."),
-    ]
-    .map(|(name, description)| ActionType { r#type: name.to_owned(), description: description.to_owned() })
-    .to_vec()
+    let action =
+        |known: &Known| ActionType { r#type: known.name.to_owned(), description: known.description.to_owned() };
+    ACTIONS.iter().map(action).collect()
+}
+
+/// An action that this server has, for a caller who may use it.
+///
+/// # Errors
+/// [`Kind::Unsupported`](crate::Kind::Unsupported) for another one, [`Kind::Forbidden`](crate::Kind::Forbidden).
+fn permitted(session: &Session, name: &str) -> Result<&'static str> {
+    let known = ACTIONS.iter().find(|known| known.name == name).ok_or_else(|| {
+        Error::unsupported("not an action of this server").with("action", crate::request::shorten(name))
+    })?;
+    known.right.check(&session.principal)?;
+    Ok(known.name)
 }
 
 /// One session option's value.
@@ -124,7 +168,7 @@ impl FlightSql {
         action: &Action,
         reply: &mut MetadataMap,
     ) -> Result<Option<Bytes>> {
-        match action.r#type.as_str() {
+        match permitted(session, &action.r#type)? {
             CREATE_PREPARED => {
                 let result = self.create_prepared(session, unpack(&action.body)?).await?;
                 Ok(Some(result.as_any().encode_to_vec().into()))
@@ -156,9 +200,7 @@ impl FlightSql {
                 let result = ActionCancelQueryResult { result: CancelStatus::Cancelled.into() };
                 Ok(Some(result.as_any().encode_to_vec().into()))
             }
-            other => {
-                Err(Error::unsupported("not an action of this server").with("action", crate::request::shorten(other)))
-            }
+            other => Err(Error::internal("an action is listed and not implemented").with("action", other)),
         }
     }
 

@@ -194,6 +194,8 @@ fn foreign() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use tidelake_format::access::Principal;
+
     use super::*;
 
     #[test]
@@ -203,11 +205,11 @@ mod tests {
             time_zone: chrono_tz::Asia::Shanghai,
             tokens: vec!["v7".parse().unwrap()],
             levels: Levels::NONE,
-            ..Session::default()
+            ..Session::of(Principal::AUTH_OFF)
         };
         let handle = Handle::decode(&Handle::new([3; 16], "select 1", &session).encode()).unwrap();
         assert_eq!((handle.sql().unwrap().as_ref(), handle.key()), ("select 1", [3; 16]));
-        let call = Session { tokens: vec!["v9".parse().unwrap()], ..Session::default() };
+        let call = Session { tokens: vec!["v9".parse().unwrap()], ..Session::of(Principal::AUTH_OFF) };
         let back = handle.session(&call).unwrap();
         assert_eq!((back.database.as_deref(), back.time_zone.name()), (Some("w1"), "Asia/Shanghai"));
         assert_eq!(back.levels, Levels::NONE);
@@ -225,7 +227,7 @@ mod tests {
             rows: Some(RowCounts { written: 2, replaced: 1, refused: 0 }),
             notices: Vec::new(),
         };
-        let handle = Handle::new([3; 16], "create token t", &Session::default());
+        let handle = Handle::new([3; 16], "create token t", &Session::of(Principal::AUTH_OFF));
         assert_eq!(Handle::decode(&handle.encode()).unwrap().outcome().unwrap(), None);
         let handle = Handle::decode(&handle.with_outcome(&outcome).encode()).unwrap();
         assert_eq!(handle.outcome().unwrap(), Some(outcome));
@@ -236,7 +238,7 @@ mod tests {
     fn the_handle_of_a_long_statement_is_short_enough_for_every_client() {
         let values = (0..400_000).map(|i| format!("({}, {})", 1_700_000_000_000_i64 + i, i % 1_000));
         let sql = format!("insert into d values {}", values.collect::<Vec<_>>().join(" "));
-        let encoded = Handle::new([3; 16], &sql, &Session::default()).encode();
+        let encoded = Handle::new([3; 16], &sql, &Session::of(Principal::AUTH_OFF)).encode();
         assert!(sql.len() > 8_000_000 && encoded.len() < 4 << 20, "{} of {}", encoded.len(), sql.len());
         let mut handle = Handle::decode(&encoded).unwrap();
         assert_eq!(handle.sql().unwrap(), sql);

@@ -68,6 +68,7 @@ fn target(session: &Session, command: &CommandStatementIngest) -> Result<IngestT
 #[cfg(test)]
 mod tests {
     use arrow_flight::sql::TableDefinitionOptions;
+    use tidelake_format::access::Principal;
 
     use super::*;
     use crate::Kind;
@@ -82,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_modes_of_adbc_are_the_modes_of_the_writer() {
-        let session = Session { database: Some("w1".into()), ..Session::default() };
+        let session = Session { database: Some("w1".into()), ..Session::of(Principal::AUTH_OFF) };
         // ADBC: create, append, create_append, replace.
         for (options, create, if_exists) in [
             ((2, 1), false, IfExists::Fail),
@@ -100,7 +101,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_kept_is_refused() {
-        let session = Session::default();
+        let session = Session::of(Principal::AUTH_OFF);
         let temporary = CommandStatementIngest { temporary: true, ..command(1, 1) };
         assert_eq!(target(&session, &temporary).unwrap_err().kind(), Kind::Unsupported);
         let foreign = CommandStatementIngest { catalog: Some("x".into()), ..command(1, 1) };

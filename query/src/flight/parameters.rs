@@ -180,13 +180,14 @@ mod tests {
         buffer::ScalarBuffer,
         datatypes::{Int64Type, UnionFields},
     };
+    use tidelake_format::access::Principal;
 
     use super::*;
     use crate::{Kind, engine::Plan};
 
     fn prepared(kind: Statement, types: &[DataType]) -> Prepared {
         let parameters = types.iter().map(|t| Field::new("p", t.clone(), true)).collect();
-        let principal = Default::default();
+        let principal = Principal::AUTH_OFF;
         Prepared { sql: String::new(), kind, parameters, version: Default::default(), principal }
     }
 

@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arrow::ipc::CompressionType;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
-use tidelake_format::{Error, Result, rows::RowCounts};
+use tidelake_format::{Error, Result, access::Principal, rows::RowCounts};
 use tonic::{Extensions, metadata::MetadataMap};
 
 use crate::{
@@ -42,14 +42,14 @@ struct Remembered {
     over: Option<String>,
 }
 
-/// The session of a call, of whom its extensions name.
+/// The session of a call, of the principal among its extensions.
 ///
 /// # Errors
+/// [`Kind::Internal`](crate::Kind::Internal) for a call that no layer has authenticated;
 /// [`Kind::Invalid`](crate::Kind::Invalid) for a header that is wrong. A cookie that is not ours, or whose session has ended,
 /// is no cookie.
 pub(super) fn session_of(metadata: &MetadataMap, extensions: &Extensions) -> Result<Session> {
-    let principal = extensions.get().cloned().unwrap_or_default();
-    let mut session = Session { principal, ..Session::default() };
+    let mut session = Session::of(Principal::of_request(extensions)?);
     let mut chosen = None;
     for value in metadata.get_all("cookie").iter().filter_map(|v| v.to_str().ok()) {
         for (name, value) in value.split(';').filter_map(|pair| pair.trim().split_once('=')) {
@@ -148,25 +148,39 @@ fn set(reply: &mut MetadataMap, name: &'static str, value: &str) {
 mod tests {
     use super::*;
 
+    /// The extensions of a call with authentication off.
+    fn auth_off() -> Extensions {
+        let mut extensions = Extensions::new();
+        extensions.insert(Principal::AUTH_OFF);
+        extensions
+    }
+
+    #[test]
+    fn a_call_that_no_layer_has_authenticated_has_no_session() {
+        let error = session_of(&MetadataMap::new(), &Extensions::new()).unwrap_err();
+        assert_eq!(error.kind(), tidelake_format::Kind::Internal);
+        assert!(error.message().contains("no authentication layer ran"), "{error}");
+    }
+
     #[test]
     fn a_session_survives_its_cookie_and_headers_win_over_it() {
         let session = Session {
             database: Some("wörld".into()),
             time_zone: chrono_tz::Asia::Shanghai,
             levels: Levels::NONE,
-            ..Session::default()
+            ..Session::of(Principal::AUTH_OFF)
         };
         let mut reply = MetadataMap::new();
         remember(&session, &mut reply);
         let cookie = reply.get("set-cookie").unwrap().to_str().unwrap().to_owned();
         let mut call = MetadataMap::new();
         call.insert("cookie", format!("a=b; {cookie}").parse().unwrap());
-        let back = session_of(&call, &Extensions::new()).unwrap();
+        let back = session_of(&call, &auth_off()).unwrap();
         assert_eq!((back.database.as_deref(), back.time_zone), (Some("wörld"), chrono_tz::Asia::Shanghai));
         assert_eq!(back.levels, Levels::NONE);
         call.insert("database", "other".parse().unwrap());
         call.insert("x-tidelake-token", "v3".parse().unwrap());
-        let back = session_of(&call, &Extensions::new()).unwrap();
+        let back = session_of(&call, &auth_off()).unwrap();
         assert_eq!((back.database.as_deref(), back.tokens.len()), (Some("other"), 1));
     }
 
@@ -176,7 +190,7 @@ mod tests {
             let mut call = MetadataMap::new();
             asked.map(|database| call.insert("database", database.parse().unwrap()));
             cookie.map(|cookie| call.insert("cookie", cookie.parse().unwrap()));
-            session_of(&call, &Extensions::new()).unwrap()
+            session_of(&call, &auth_off()).unwrap()
         };
         for url in [None, Some("home")] {
             let session = Session { database: Some("chosen".into()), ..call(url, None) };
@@ -198,7 +212,7 @@ mod tests {
             let json = format!("{{\"until\":{until},\"database\":\"home\"}}");
             let mut call = MetadataMap::new();
             call.insert("cookie", format!("{COOKIE}={}", URL_SAFE_NO_PAD.encode(json)).parse().unwrap());
-            session_of(&call, &Extensions::new()).unwrap().database
+            session_of(&call, &auth_off()).unwrap().database
         };
         assert_eq!(database(seconds() + 60).as_deref(), Some("home"));
         assert_eq!(database(seconds() - 1), None);
@@ -208,6 +222,6 @@ mod tests {
     fn a_foreign_cookie_is_no_cookie() {
         let mut call = MetadataMap::new();
         call.insert("cookie", "tidelake-session=!!!; x".parse().unwrap());
-        assert_eq!(session_of(&call, &Extensions::new()).unwrap().database, None);
+        assert_eq!(session_of(&call, &auth_off()).unwrap().database, None);
     }
 }

@@ -20,10 +20,11 @@ use arrow_flight::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use prost::Message;
+use tidelake_format::access::Gate;
 use tokio::net::TcpListener;
 use tonic::{
     Code, Request,
-    transport::{Channel, Endpoint, Server},
+    transport::{Channel, Endpoint},
 };
 
 use super::{actions, *};
@@ -36,8 +37,7 @@ async fn connect() -> (Client, Arc<Notes>) {
     let (engine, notes) = fixture::engine().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
-    tokio::spawn(Server::builder().add_service(flight_service(engine)).serve_with_incoming(incoming));
+    tokio::spawn(axum::serve(listener, routes(engine).behind(&Gate::Off)).into_future());
     let channel = Endpoint::new(format!("http://{address}")).unwrap().connect().await.unwrap();
     let mut client = Client::new(channel);
     client.set_header("database", "w1");

@@ -25,8 +25,9 @@ use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use serde::Deserialize;
 use serde_json::Value;
 use tidelake_format::{Error, Result, access::Principal, rows::RowCounts};
+use tidelake_routes::Caller;
 
-use super::{Caller, error, output::Format};
+use super::{error, output::Format};
 use crate::{
     engine::{Engine, Outcome, Prepared, Statement},
     error::from_datafusion,
@@ -135,7 +136,7 @@ async fn respond(
         Some(name) => name.parse()?,
         None => Format::accepted(&accept(headers)),
     };
-    let session = Session { principal, query_id: Some(id.clone()), ..session_of(&asked, headers)? };
+    let session = Session { query_id: Some(id.clone()), ..session_of(principal, &asked, headers)? };
     let (schema, batches, written) = match run(engine, &session, &asked, access).await? {
         Outcome::Rows(rows) => (rows.schema(), rows.map_err(from_datafusion).boxed(), None),
         Outcome::Updated(outcome) => affected(outcome)?,
@@ -185,8 +186,8 @@ pub(super) fn hand_out(outcome: &WriteOutcome, headers: &mut HeaderMap) {
     }
 }
 
-fn session_of(asked: &Asked, headers: &HeaderMap) -> Result<Session> {
-    let mut session = Session::default();
+fn session_of(principal: Principal, asked: &Asked, headers: &HeaderMap) -> Result<Session> {
+    let mut session = Session::of(principal);
     request::apply_headers(&mut session, |name| values(headers, name))?;
     if let Some(database) = asked.database.as_ref().filter(|d| !d.is_empty()) {
         session.database = Some(database.clone());

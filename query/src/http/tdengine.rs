@@ -29,9 +29,10 @@ use tidelake_format::{
     access::{LoggedIn, Principal},
     types::Type,
 };
+use tidelake_routes::Caller;
 
 use super::{
-    Caller, error,
+    error,
     output::{Json, Rows, body},
     sql::{affected, hand_out, name, values},
     text::json_text,
@@ -127,7 +128,7 @@ async fn respond(
     statement: &Bytes,
 ) -> Result<Response> {
     let mut session =
-        Session { double_quotes: DoubleQuotes::Text, principal, query_id: Some(id.clone()), ..Session::default() };
+        Session { double_quotes: DoubleQuotes::Text, query_id: Some(id.clone()), ..Session::of(principal) };
     request::apply_headers(&mut session, |name| values(headers, name))?;
     session.database = database.filter(|d| !d.is_empty()).or(session.database);
     let mut rows = Rows::Arrays;

@@ -10,17 +10,22 @@ use arrow::{
     ipc::reader::StreamReader,
 };
 use axum::{
+    Router,
     body::{Body, Bytes},
     http::{HeaderMap, Method, Request, StatusCode},
 };
 use futures::{StreamExt, stream};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::{Value, json};
-use tidelake_format::Error;
+use tidelake_format::{
+    Error,
+    access::{Gate, Principal},
+};
 use tower::ServiceExt;
 
 use super::*;
 use crate::fixture::{self, Notes, ROWS, START, token};
+use crate::session::Session;
 
 struct Reply {
     status: StatusCode,
@@ -40,7 +45,7 @@ impl Reply {
 
 async fn server() -> (Router, Arc<Notes>) {
     let (engine, notes) = fixture::engine().await;
-    (router(engine), notes)
+    (routes(engine).behind(&Gate::Off), notes)
 }
 
 async fn call(router: &Router, method: Method, uri: &str, headers: &[(&str, &str)], body: &str) -> Reply {
@@ -217,7 +222,7 @@ async fn a_write_answers_with_its_rows_and_its_token() {
 #[tokio::test]
 async fn a_failure_in_the_middle_breaks_the_body_off() {
     let (engine, _) = fixture::engine().await;
-    let (_, outcome) = engine.query(&Default::default(), "select 1 as n").await.unwrap();
+    let (_, outcome) = engine.query(&Session::of(Principal::AUTH_OFF), "select 1 as n").await.unwrap();
     let crate::engine::Outcome::Rows(rows) = outcome else { panic!("rows are expected") };
     let (schema, batches) = (rows.schema(), datafusion::physical_plan::common::collect(rows).await.unwrap());
     let batches = stream::iter([Ok(batches[0].clone()), Err(Error::unavailable("gone"))]).boxed();

@@ -3,17 +3,16 @@
 use anyhow::{Context, bail};
 use axum::{
     Router,
-    body::Body,
-    extract::{Request, State},
-    middleware::{Next, from_fn_with_state},
+    extract::Request,
+    middleware::{Next, from_fn},
     response::Response,
 };
 use tidelake_format::{
-    access::{Authenticator, User, hash_password},
+    access::{Authenticator, Gate, Principal, User, hash_password},
     meta::{Draft, Root},
 };
-
 use tidelake_query::system::Connection;
+use tidelake_routes::Routes;
 
 use crate::settings::Settings;
 
@@ -22,13 +21,13 @@ const ADMIN: &str = "admin";
 /// The variable with that user's password.
 const PASSWORD: &str = "TIDELAKE_ADMIN_PASSWORD";
 
-/// Who is let in; `None` where everybody is. Makes the first administrator where there are no users yet.
+/// How requests are authenticated. Makes the first administrator where there are no users yet.
 ///
 /// # Errors
 /// When nobody could come in: there are no users, and no password for the first one.
-pub(super) async fn open(settings: &Settings, root: &Root) -> anyhow::Result<Option<Authenticator>> {
+pub(super) async fn open(settings: &Settings, root: &Root) -> anyhow::Result<Gate> {
     if !settings.asks_who() {
-        return Ok(None);
+        return Ok(Gate::Off);
     }
     if root.refresh().await?.users().is_empty() {
         let Some(password) = first_password(settings)? else {
@@ -49,7 +48,7 @@ pub(super) async fn open(settings: &Settings, root: &Root) -> anyhow::Result<Opt
             tracing::info!(target: "tidelake::audit", user = ADMIN, "the first user was made");
         }
     }
-    Ok(Some(Authenticator::new(root.clone())?))
+    Ok(Gate::Users(Authenticator::new(root.clone())?))
 }
 
 fn first_password(settings: &Settings) -> anyhow::Result<Option<String>> {
@@ -60,21 +59,18 @@ fn first_password(settings: &Settings) -> anyhow::Result<Option<String>> {
     Ok(std::env::var(PASSWORD).ok().filter(|password| !password.is_empty()))
 }
 
-/// Some routes, for those alone whom an authenticator knows.
-pub(super) fn guard(router: Router, authenticator: Authenticator) -> Router {
-    router.layer(from_fn_with_state(authenticator, admit))
+/// Routes behind the gate. Where users authenticate, SHOW CONNECTIONS names the user of each connection.
+pub(super) fn guard(routes: Routes, gate: &Gate) -> Router {
+    match gate {
+        Gate::Off | Gate::Decided => routes.behind(gate),
+        Gate::Users(_) => routes.layer(from_fn(note)).behind(gate),
+    }
 }
 
-async fn admit(State(authenticator): State<Authenticator>, request: Request, next: Next) -> Response {
-    let (mut parts, body) = request.into_parts();
-    match authenticator.admit(&mut parts).await {
-        Ok(()) => {
-            if let (Some(connection), Some(principal)) = (parts.extensions.get::<Connection>(), parts.extensions.get())
-            {
-                connection.of(principal);
-            }
-            next.run(Request::from_parts(parts, body)).await
-        }
-        Err(refusal) => refusal.map(Body::from),
+async fn note(request: Request, next: Next) -> Response {
+    let extensions = request.extensions();
+    if let (Some(connection), Some(principal)) = (extensions.get::<Connection>(), extensions.get::<Principal>()) {
+        connection.of(principal);
     }
+    next.run(request).await
 }

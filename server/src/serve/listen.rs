@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use socket2::{Domain, Socket, Type};
 use tidelake_format::access::Peer;
 use tidelake_query::{
-    engine::Engine,
+    flight::PREFIX as FLIGHT,
     system::{Connection, Connections},
 };
 use tokio::{
@@ -70,15 +70,6 @@ const HEAD: usize = 5;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long requests may go on after a stop.
 const DRAIN: Duration = Duration::from_secs(20);
-
-/// Where Flight's methods are.
-const FLIGHT: &str = "/arrow.flight.protocol.FlightService/";
-
-/// The Flight SQL service as routes.
-pub(super) fn flight_router(engine: &Engine) -> Router {
-    let service = tidelake_query::flight::flight_service(engine.clone());
-    Router::new().route_service(&format!("{FLIGHT}{{*method}}"), service)
-}
 
 /// What bodies of statements and messages of Flight take while they are read: they are held whole. Cheap to clone. What is
 /// written as it comes has a buffer of its own, once a message is whole. A quarter is for small ones alone, which large

@@ -12,7 +12,6 @@ mod writer;
 use std::{future::Future, io::Write as _, net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
-use axum::Router;
 use tidelake_format::{
     Error, Kind,
     meta::Root,
@@ -109,7 +108,7 @@ impl Server {
         if root.is_new() {
             tracing::info!("created a new root at {store_name}");
         }
-        let authenticator = auth::open(&settings, &root).await?;
+        let gate = auth::open(&settings, &root).await?;
         let ingest = Ingest::open(root.clone(), ingest_config(&settings)).await?;
         let sorts = SortThreads::start()?;
         let engine = Engine::new(
@@ -133,19 +132,14 @@ impl Server {
             header_timeout: settings.header_timeout,
             body_timeout: settings.body_timeout,
         };
-        let guard = |router: Router| match &authenticator {
-            None => router,
-            Some(authenticator) => auth::guard(router, authenticator.clone()),
-        };
-        let flight_router = guard(listen::flight_router(&engine));
+        let flight_routes = tidelake_query::flight::routes(engine.clone());
         let connections = engine.connections().clone();
         let bodies = listen::Bodies::new(settings.statement_buffer);
         let (stop, stopped) = watch::channel(false);
-        let http = Router::new()
-            .merge(tidelake_ingest::http::router(ingest.clone()))
-            .merge(tidelake_query::http::router(engine))
-            .merge(operations::router(root, ingest.clone(), metrics, stopped.clone()));
-        let http = guard(http);
+        let routes = tidelake_ingest::http::routes(ingest.clone())
+            .merge(tidelake_query::http::routes(engine))
+            .merge(operations::routes(root, ingest.clone(), metrics, stopped.clone()))
+            .merge(flight_routes.clone());
 
         let listener = bind(settings.listen).await?;
         let address = listener.local_addr()?;
@@ -167,7 +161,7 @@ impl Server {
             flight = Some(listener.local_addr()?);
             tasks.push(tokio::spawn(listen::serve(
                 listener,
-                flight_router.clone(),
+                auth::guard(flight_routes, &gate),
                 tls.clone(),
                 limits,
                 bodies.clone(),
@@ -181,7 +175,7 @@ impl Server {
         let is_encrypted = tls.is_some();
         tasks.push(tokio::spawn(listen::serve(
             listener,
-            http.merge(flight_router),
+            auth::guard(routes, &gate),
             tls,
             limits,
             bodies,

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context;
 use axum::{
-    Json, Router,
+    Json,
     extract::{RawQuery, State, rejection::StringRejection},
     http::{HeaderValue, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
@@ -15,9 +15,10 @@ use axum::{
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
-use tidelake_format::{Error, Kind, layout, meta::Root};
+use tidelake_format::{Error, Kind, access::Right, layout, meta::Root};
 use tidelake_ingest::{compact::CompactRequest, write::Ingest};
 use tidelake_query::http::name_of;
+use tidelake_routes::Routes;
 use tokio::sync::{Mutex, watch};
 
 use super::logging;
@@ -52,15 +53,15 @@ pub(super) fn install_metrics() -> anyhow::Result<PrometheusHandle> {
 }
 
 /// `/health`, `/ready`, `/metrics`, `/api/v1/compact`, `/api/v1/files`, `/api/v1/log` and `/api/v1/openapi.json`.
-pub(super) fn router(root: Root, ingest: Ingest, metrics: PrometheusHandle, stopped: watch::Receiver<bool>) -> Router {
-    Router::new()
-        .route("/health", get(health))
-        .route("/ready", get(ready))
-        .route("/metrics", get(render_metrics))
-        .route("/api/v1/compact", post(compact))
-        .route("/api/v1/files", get(files))
-        .route("/api/v1/log", get(log).put(change_log))
-        .route("/api/v1/openapi.json", get(openapi))
+pub(super) fn routes(root: Root, ingest: Ingest, metrics: PrometheusHandle, stopped: watch::Receiver<bool>) -> Routes {
+    Routes::new()
+        .route("/health", Right::Open, get(health))
+        .route("/ready", Right::Open, get(ready))
+        .route("/metrics", Right::AnyUser, get(render_metrics))
+        .route("/api/v1/compact", Right::Administrator, post(compact))
+        .route("/api/v1/files", Right::Administrator, get(files))
+        .route("/api/v1/log", Right::Administrator, get(log).put(change_log))
+        .route("/api/v1/openapi.json", Right::AnyUser, get(openapi))
         .fallback(unknown)
         .with_state(Operations { root, ingest, metrics, stopped, asked: Arc::default() })
 }

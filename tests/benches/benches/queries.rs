@@ -5,13 +5,14 @@ use std::cell::Cell;
 use anyhow::Result;
 use criterion::{Criterion, Throughput};
 use tidelake_benches::{DEVICES, ROWS, ask, engine, root};
+use tidelake_format::access::Principal;
 use tidelake_query::session::{Levels, Session};
 
 fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let root = runtime.block_on(root())?;
     let engine = engine(&root);
-    let session = |levels| Session { database: Some("db".to_owned()), levels, ..Session::default() };
+    let session = |levels| Session { database: Some("db".to_owned()), levels, ..Session::of(Principal::PROCESS) };
     let levels = Levels::default();
     let run = |levels, sql: &str| runtime.block_on(ask(&engine, &session(levels), sql));
     let mut criterion = Criterion::default().configure_from_args();

@@ -20,12 +20,11 @@ use bytes::{BufMut, Bytes};
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use http_body_util::BodyExt;
 use prost::Message;
-use tidelake_format::{Result, meta::Root, snapshot::SnapshotReader, types::Type};
+use tidelake_format::{Result, access::Gate, meta::Root, snapshot::SnapshotReader, types::Type};
 use tidelake_ingest::decode::arrow as rows;
 use tidelake_query::{
     engine::{Engine, EngineConfig},
-    flight::flight_service,
-    http::router,
+    flight, http,
     session::Session,
     writer::{IngestTarget, WriteOutcome, Writer},
 };
@@ -166,7 +165,7 @@ async fn open() -> anyhow::Result<Router> {
         ..EngineConfig::default()
     };
     let engine = Engine::new(root, snapshots, Arc::new(Decoder), config);
-    Ok(router(engine.clone()).route_service("/arrow.flight.protocol.FlightService/{rpc}", flight_service(engine)))
+    Ok(http::routes(engine.clone()).merge(flight::routes(engine)).behind(&Gate::Off))
 }
 
 /// Decodes what it should write.

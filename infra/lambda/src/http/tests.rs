@@ -2,7 +2,7 @@ use axum::{body::to_bytes, extract::RawQuery, routing::post};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use lambda_http::RequestExt as _;
 use tidelake_format::{
-    access::{User, hash_password},
+    access::{Authenticator, Right, User, hash_password},
     meta::Draft,
     store::Store,
 };
@@ -34,17 +34,17 @@ fn silent() -> &'static Telemetry {
 }
 
 /// Answers with what it was sent.
-fn echo() -> Router {
+fn echo() -> Routes {
     let echo = |uri: Uri, RawQuery(query): RawQuery, body: axum::body::Bytes| async move {
         format!("{} {} {}", uri.path(), query.unwrap_or_default(), String::from_utf8_lossy(&body))
     };
-    Router::new().route("/write", post(echo)).route("/", post(echo))
+    Routes::new().route("/write", Right::AnyUser, post(echo)).route("/", Right::AnyUser, post(echo))
 }
 
-fn function(open: impl Fn() -> Result<Router> + Send + Sync + Clone + 'static) -> HttpFunction {
+fn function(open: impl Fn() -> Result<Routes> + Send + Sync + Clone + 'static) -> HttpFunction {
     let open: Open = Box::new(move || {
         let open = open.clone();
-        Box::pin(async move { Routes::new(open()?, &Root::open(Store::in_memory()).await?) })
+        Box::pin(async move { Ok((open()?, Root::open(Store::in_memory()).await?)) })
     });
     HttpFunction::new(open, Admits::Anyone, silent())
 }
@@ -164,7 +164,7 @@ async fn a_root_that_does_not_open_is_tried_again_by_the_next_request() {
 async fn a_request_that_takes_too_long_is_answered_before_the_platform_ends_it() {
     let slow = || {
         let never = || async { tokio::time::sleep(Duration::from_secs(60)).await };
-        Ok(Router::new().route("/write", post(never)))
+        Ok(Routes::new().route("/write", Right::AnyUser, post(never)))
     };
     let function = function(slow);
     let begun = std::time::Instant::now();
@@ -183,7 +183,7 @@ async fn users_of_the_root_are_let_in_by_their_names_from_wherever_the_platform_
     root.commit(&[], add).await.unwrap();
     let open: Open = Box::new(move || {
         let root = root.clone();
-        Box::pin(async move { Routes::new(echo(), &root) })
+        Box::pin(async move { Ok((echo(), Authenticator::new(root)?)) })
     });
     let function = HttpFunction::new(open, Admits::Users { has_sources: true }, silent());
     let event = |authorization: Option<&str>| {

@@ -1,10 +1,10 @@
 //! Writes over HTTP: every protocol of the server, one segment a request.
 
-use tidelake_format::meta::Root;
+use tidelake_format::{access::Authenticator, meta::Root};
 use tidelake_ingest::{http, write::Ingest};
 use tidelake_ingest_lambda::{run, settings};
 use tidelake_lambda::{
-    http::{Admits, HttpFunction, Routes},
+    http::{Admits, HttpFunction},
     memory_bytes, store,
     telemetry::Telemetry,
     variables::Variables,
@@ -28,8 +28,8 @@ fn main() -> Result<(), lambda_runtime::Error> {
             let (store, config) = (store.clone(), config.clone());
             Box::pin(async move {
                 let ingest = Ingest::open(Root::open(store).await?, config).await?;
-                let root = ingest.root().clone();
-                Routes::new(http::router(ingest.clone()).merge(http::statements(ingest)), &root)
+                let authenticator = Authenticator::new(ingest.root().clone())?;
+                Ok((http::routes(ingest.clone()).merge(http::statements(ingest)), authenticator))
             })
         };
         HttpFunction::new(Box::new(open), admits, telemetry).serve().await

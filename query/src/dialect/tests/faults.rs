@@ -2,7 +2,7 @@
 
 use arrow::datatypes::{DataType, TimeUnit};
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
-use tidelake_format::Kind;
+use tidelake_format::{Kind, access::Principal};
 
 use super::{super::*, support::*};
 use crate::session::{DoubleQuotes, Session};
@@ -69,7 +69,7 @@ async fn every_wrong_statement_says_what_is_wrong() {
         assert_eq!(error.kind(), kind, "{sql}: {error}");
         assert!(error.to_string().contains(says), "{sql}: {error}");
     }
-    let error = run_in(&Session::default(), "select * from devices").await.unwrap_err();
+    let error = run_in(&Session::of(Principal::AUTH_OFF), "select * from devices").await.unwrap_err();
     assert!(error.to_string().contains("USE"), "{error}");
 }
 

@@ -18,6 +18,7 @@ use datafusion::{
 };
 use tidelake_format::{
     Result,
+    access::Principal,
     ids::{DatabaseId, TableId},
     rows::SeriesSet,
     schema::{Database, Role, Supertable, field_with_id},
@@ -225,7 +226,7 @@ pub(super) fn context(world: &Arc<World>) -> SessionContext {
 
 /// A session in `db`.
 pub(super) fn session() -> Session {
-    Session { database: Some("db".to_owned()), ..Session::default() }
+    Session { database: Some("db".to_owned()), ..Session::of(Principal::AUTH_OFF) }
 }
 
 /// Plans a statement in `db`.

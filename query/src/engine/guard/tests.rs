@@ -41,7 +41,7 @@ impl Node {
         timeout: Duration,
         batches: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
     ) -> Guard {
-        self.begin(Principal::ANYONE, name, timeout, batches).await
+        self.begin(Principal::AUTH_OFF, name, timeout, batches).await
     }
 
     async fn begin(
@@ -54,7 +54,8 @@ impl Node {
         let schema = batch(0).schema();
         let rows = Box::pin(RecordBatchStreamAdapter::new(schema.clone(), batches));
         let permit = self.admission.enter(Who::of(&principal), timeout).await.unwrap();
-        let underway = self.queries.begin(&Session { query_id: Some(name.into()), ..Session::default() }, name);
+        let underway =
+            self.queries.begin(&Session { query_id: Some(name.into()), ..Session::of(Principal::AUTH_OFF) }, name);
         underway.runs();
         let place = Place { underway, permit: Some(permit) };
         let turns = Turns { admission: self.admission.clone(), stalled: self.stalled.clone(), principal };
@@ -65,7 +66,7 @@ impl Node {
     /// Name and state of each query under way.
     fn states(&self) -> Vec<(String, String)> {
         use arrow::array::AsArray as _;
-        let table = self.queries.table(&Principal::ANYONE).unwrap();
+        let table = self.queries.table(&Principal::AUTH_OFF).unwrap();
         let text = |column: usize, row: usize| table.column(column).as_string::<i32>().value(row).to_owned();
         (0..table.num_rows()).map(|row| (text(0, row), text(1, row))).collect()
     }
@@ -115,7 +116,7 @@ async fn a_deadline_and_a_kill_end_a_query_that_nobody_polls() {
     let error = late.next().await.unwrap().unwrap_err().to_string();
     assert!(error.contains("took longer"), "{error}");
     assert!(late.next().await.is_none());
-    node.queries.kill("never", &Principal::ANYONE).unwrap();
+    node.queries.kill("never", &Principal::AUTH_OFF).unwrap();
     sleep(Duration::from_millis(50)).await;
     assert_eq!(node.states(), []);
     drop(never);
@@ -148,7 +149,7 @@ async fn a_place_that_a_killed_query_did_not_fetch_is_free() {
     let other = node.query("other", LONG).await;
     assert!(slow.next().now_or_never().is_none(), "it waits for a place");
     drop(other); // it has one now
-    node.queries.kill("slow", &Principal::ANYONE).unwrap();
+    node.queries.kill("slow", &Principal::AUTH_OFF).unwrap();
     drop(node.query("third", Duration::from_secs(4)).await);
     assert!(slow.next().await.unwrap().is_err());
 }

@@ -12,6 +12,7 @@ use futures::TryStreamExt;
 use rand::Rng;
 use tidelake_format::{
     Error, Result,
+    access::Principal,
     ids::Token,
     meta::Root,
     schema::Role,
@@ -90,7 +91,8 @@ impl Asker {
     ) -> Result<Option<String>> {
         let begun = world.server.elapsed_ms();
         let asked: Vec<Token> = tokens.iter().map(|(_, token)| *token).collect();
-        let session = Session { database: Some(DATABASE.to_owned()), tokens: asked.clone(), ..Session::default() };
+        let session =
+            Session { database: Some(DATABASE.to_owned()), tokens: asked.clone(), ..Session::of(Principal::PROCESS) };
         let snapshot = self.snapshots.snapshot(&asked).await?;
         let ended = world.server.elapsed_ms();
         let Some(database) = snapshot.catalog.database(DATABASE) else { return Ok(None) };
