@@ -73,6 +73,8 @@ module "queue" {
   reserved_concurrency   = var.queue.reserved_concurrency
   database               = var.queue.database
   format                 = var.queue.format
+  other_formats          = var.queue.other_formats
+  other_databases        = var.queue.other_databases
   precision              = var.queue.precision
   dedup                  = var.queue.dedup
   fifo                   = var.queue.fifo

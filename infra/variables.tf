@@ -73,6 +73,8 @@ variable "queue" {
   type = object({
     database               = string
     format                 = optional(string)
+    other_formats          = optional(list(string))
+    other_databases        = optional(list(string))
     precision              = optional(string)
     dedup                  = optional(bool)
     fifo                   = optional(bool)

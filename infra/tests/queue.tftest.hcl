@@ -115,6 +115,22 @@ run "a_stream" {
   }
 }
 
+run "what_attributes_of_messages_may_choose" {
+  module {
+    source = "./modules/queue"
+  }
+
+  variables {
+    other_formats   = ["tdengine", "line"]
+    other_databases = ["attributed", "site"]
+  }
+
+  assert {
+    condition     = output.environment.TIDELAKE_QUEUE_FORMAT == "line,tdengine" && output.environment.TIDELAKE_QUEUE_DATABASES == "attributed,site"
+    error_message = "Attributes choose among what the settings name."
+  }
+}
+
 run "wrong_values_are_refused" {
   command = plan
 
@@ -124,6 +140,8 @@ run "wrong_values_are_refused" {
 
   variables {
     format                 = "csv"
+    other_formats          = ["csv"]
+    other_databases        = ["a,b"]
     precision              = "min"
     database               = ""
     batch_seconds          = 301
@@ -143,7 +161,7 @@ run "wrong_values_are_refused" {
   }
 
   expect_failures = [
-    var.format, var.precision, var.database, var.batch_seconds, var.maximum_concurrency, var.max_receive_count,
+    var.format, var.other_formats, var.other_databases, var.precision, var.database, var.batch_seconds, var.maximum_concurrency, var.max_receive_count,
     var.message_retention_days, var.visibility_timeout, var.name, var.store, var.package, var.architecture, var.memory,
     var.reserved_concurrency, var.log_level, var.log_retention_days, var.vpc,
   ]

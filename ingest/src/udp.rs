@@ -9,6 +9,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use metrics::counter;
+use tidelake_format::access::{Named, Principal};
 use tokio::{
     net::UdpSocket,
     sync::watch,
@@ -50,9 +51,17 @@ pub struct UdpTarget {
     pub precision: LinePrecision,
 }
 
+impl UdpTarget {
+    /// Datagrams bring no credentials: whoever reaches the socket may write to this database, and do nothing else.
+    fn principal(&self) -> Principal {
+        Principal::service("service:udp", Named::write([&self.database]))
+    }
+}
+
 /// Writes what arrives at a socket until `stopped` turns true; then what has arrived by then. What the system says of the
 /// socket is logged, and the socket listened to on.
 pub async fn serve(socket: UdpSocket, ingest: Ingest, target: UdpTarget, mut stopped: watch::Receiver<bool>) {
+    let ingest = ingest.for_principal(target.principal());
     let mut wrong = Faults::new("lines that came over UDP are wrong");
     let mut lost = Faults::new("bytes of lines that came over UDP are lost");
     let mut broken = Faults::new("the UDP socket cannot be read");
@@ -261,5 +270,12 @@ mod tests {
         listening.ingest.execute(None, create, None).await.unwrap();
         client.send_to(b"m,k=a v=2 2000", listening.address).unwrap();
         assert_eq!(listening.rows("absent", "m").await, [(2_000_000_000, "2.0".to_owned())]);
+    }
+
+    #[test]
+    fn datagrams_may_write_to_their_database_and_do_nothing_else() {
+        let principal = UdpTarget { database: "udp".into(), precision: LinePrecision::Nano }.principal();
+        assert!(principal.check_create("udp").is_ok() && principal.check_create("other").is_err());
+        assert!(!principal.is_admin());
     }
 }

@@ -254,7 +254,7 @@ impl Engine {
             session.principal.missing(Privilege::Read, &name, error)
         };
         let database = catalog.database(&name).ok_or_else(missing)?;
-        if !session.principal.knows(database.id) {
+        if !session.principal.knows(database) {
             session.principal.check(Privilege::Read, database)?;
         }
         Ok(Outcome::Updated(WriteOutcome { use_database: Some(database.name.clone()), ..WriteOutcome::default() }))

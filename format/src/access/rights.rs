@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
+use super::named::Named;
 use crate::{
     error::{Error, Result},
     ids::DatabaseId,
@@ -49,7 +50,7 @@ impl Privileges {
         self == Self::default()
     }
 
-    fn has(self, privilege: Privilege) -> bool {
+    pub(super) fn has(self, privilege: Privilege) -> bool {
         match privilege {
             Privilege::Read => self.read,
             Privilege::Write => self.write,
@@ -122,34 +123,43 @@ pub type Grants = BTreeMap<Scope, Privileges>;
 pub enum Rights {
     /// Everything: an administrator, or everybody where nobody is asked.
     Admin,
-    /// What was granted.
+    /// What was granted to a user.
     Granted(Grants),
+    /// What the settings of a process allow one of its ways in, by the names of databases.
+    Named(Named),
 }
 
 impl Rights {
     /// Whether a database may be read or written.
-    pub fn may(&self, privilege: Privilege, database: DatabaseId) -> bool {
+    pub fn may(&self, privilege: Privilege, database: &Database) -> bool {
         match self {
             Rights::Admin => true,
             Rights::Granted(grants) => {
                 let of = |scope| grants.get(&scope).is_some_and(|p| p.has(privilege));
-                of(Scope::Everywhere) || of(Scope::Database(database))
+                of(Scope::Everywhere) || of(Scope::Database(database.id))
             }
+            Rights::Named(named) => named.on(&database.name).has(privilege),
         }
     }
 
-    /// Whether databases may be created.
-    pub fn may_create(&self) -> bool {
+    /// Whether a database of this name may be created.
+    pub fn may_create(&self, name: &str) -> bool {
         match self {
             Rights::Admin => true,
             Rights::Granted(grants) => grants.get(&Scope::Everywhere).is_some_and(|p| p.write),
+            Rights::Named(named) => named.on(name).write,
         }
     }
 
     /// What both of them allow.
     #[must_use]
     pub fn narrowed(self, by: &Grants) -> Self {
-        let Rights::Granted(own) = self else { return Rights::Granted(by.clone()) };
+        let own = match self {
+            Rights::Admin => return Rights::Granted(by.clone()),
+            Rights::Granted(own) => own,
+            // Only users have tokens, and no user has rights by name.
+            Rights::Named(_) => return Rights::Granted(Grants::new()),
+        };
         let everywhere = |grants: &Grants| grants.get(&Scope::Everywhere).copied().unwrap_or_default();
         let (own_all, by_all) = (everywhere(&own), everywhere(by));
         let of = |grants: &Grants, scope, all: Privileges| grants.get(scope).copied().unwrap_or_default().or(all);
@@ -213,6 +223,7 @@ enum Who {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Known {
     user: String,
+    is_user: bool,
     rights: Rights,
     is_whole: bool,
     by_token: bool,
@@ -226,7 +237,8 @@ impl fmt::Debug for Principal {
 }
 
 impl fmt::Display for Principal {
-    /// The user's name, `auth off` or `this process`. No user has such a name: names have no spaces.
+    /// The user's name, that of a [service](Principal::service), `auth off` or `this process`. No user has a name with a
+    /// colon or a space.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
             Who::AuthOff => "auth off",
@@ -254,14 +266,12 @@ impl Principal {
 
     /// A user.
     pub fn new(user: &str, rights: Rights) -> Self {
-        let (user, limits) = (user.to_owned(), Limits::default());
-        Self(Who::Known(Arc::new(Known { user, rights, is_whole: true, by_token: false, limits })))
+        Self::of(user, true, rights, true)
     }
 
     /// A user by a token that has less than its user, or will end.
     pub fn narrowed(user: &str, rights: Rights) -> Self {
-        let (user, limits) = (user.to_owned(), Limits::default());
-        Self(Who::Known(Arc::new(Known { user, rights, is_whole: false, by_token: true, limits })))
+        Self::of(user, true, rights, false).by_token()
     }
 
     /// The same one, by the token of a program: whoever has that need not know the password.
@@ -271,6 +281,18 @@ impl Principal {
             Arc::make_mut(known).by_token = true;
         }
         self
+    }
+
+    /// A way into the process that is not a user's, such as a queue, a socket for datagrams or a token of a function: its
+    /// rights are in the settings of the process. The name tells it from users by a colon, as in `service:udp`.
+    pub fn service(name: &str, named: Named) -> Self {
+        debug_assert!(name.contains(':'), "a user may have this name: {name}");
+        Self::of(name, false, Rights::Named(named), false)
+    }
+
+    fn of(user: &str, is_user: bool, rights: Rights, is_whole: bool) -> Self {
+        let (user, limits) = (user.to_owned(), Limits::default());
+        Self(Who::Known(Arc::new(Known { user, is_user, rights, is_whole, by_token: false, limits })))
     }
 
     /// The same one, whose queries may take so much.
@@ -304,9 +326,9 @@ impl Principal {
         self.is_admin() || (is_own && (self.is_whole() || self == owner))
     }
 
-    /// The user's name; `None` without authentication.
+    /// The user's name; `None` without authentication, and of a service.
     pub fn user(&self) -> Option<&str> {
-        self.known().map(|known| known.user.as_str())
+        self.known().filter(|known| known.is_user).map(|known| known.user.as_str())
     }
 
     /// What they may do; `None` without authentication, which is everything.
@@ -320,12 +342,12 @@ impl Principal {
     }
 
     /// Whether they may read or write a database.
-    pub fn may(&self, privilege: Privilege, database: DatabaseId) -> bool {
+    pub fn may(&self, privilege: Privilege, database: &Database) -> bool {
         self.rights().is_none_or(|rights| rights.may(privilege, database))
     }
 
     /// Whether they may do anything with a database.
-    pub fn knows(&self, database: DatabaseId) -> bool {
+    pub fn knows(&self, database: &Database) -> bool {
         self.may(Privilege::Read, database) || self.may(Privilege::Write, database)
     }
 
@@ -334,10 +356,10 @@ impl Principal {
     /// # Errors
     /// [`Kind::Forbidden`](crate::Kind::Forbidden) naming user, privilege and database.
     pub fn check(&self, privilege: Privilege, database: &Database) -> Result<()> {
-        if self.may(privilege, database.id) {
+        if self.may(privilege, database) {
             return Ok(());
         }
-        if !self.knows(database.id) {
+        if !self.knows(database) {
             return Err(self.unknown(privilege, &database.name));
         }
         let verb = privilege.verb();
@@ -349,6 +371,7 @@ impl Principal {
     pub fn missing(&self, privilege: Privilege, name: &str, error: Error) -> Error {
         match self.rights() {
             Some(Rights::Granted(grants)) if !grants.contains_key(&Scope::Everywhere) => self.unknown(privilege, name),
+            Some(Rights::Named(named)) if named.on(name).is_empty() => self.unknown(privilege, name),
             _ => error,
         }
     }
@@ -361,15 +384,19 @@ impl Principal {
             .with("database", name.to_ascii_lowercase())
     }
 
-    /// That they may create databases.
+    /// Checks that they may create a database of this name.
     ///
     /// # Errors
     /// [`Kind::Forbidden`](crate::Kind::Forbidden).
-    pub fn check_create(&self) -> Result<()> {
-        if self.rights().is_none_or(Rights::may_create) {
+    pub fn check_create(&self, name: &str) -> Result<()> {
+        if self.rights().is_none_or(|rights| rights.may_create(name)) {
             return Ok(());
         }
-        Err(self.refused("not authorized to create databases: that takes WRITE on *.*"))
+        let message = match self.rights() {
+            Some(Rights::Named(_)) => "not authorized to create this database: the settings allow others",
+            _ => "not authorized to create databases: that takes WRITE on *.*",
+        };
+        Err(self.refused(message).with("database", name))
     }
 
     /// That they are an administrator.
@@ -384,6 +411,6 @@ impl Principal {
     }
 
     fn refused(&self, message: impl Into<String>) -> Error {
-        Error::forbidden(message).with("user", self.user().unwrap_or_default())
+        Error::forbidden(message).with("user", self)
     }
 }

@@ -23,7 +23,9 @@ use crate::{
     error::{Kind, Result},
     ids::DatabaseId,
     meta::Root,
+    schema::Database,
     store::{Ambient, Store, System},
+    types::Precision,
 };
 
 const PASSWORD: &str = "correct horse";
@@ -45,6 +47,16 @@ impl Ambient for Later {
 
 fn user(password: Option<&str>, admin: bool) -> User {
     User::new(password.map(|p| hash_password(p).unwrap()), admin).unwrap()
+}
+
+fn database(id: u32, name: &str) -> Database {
+    Database {
+        id: DatabaseId(id),
+        name: name.into(),
+        precision: Precision::Milli,
+        keep_ms: Database::DEFAULT_KEEP_MS,
+        partition_ms: Database::DEFAULT_PARTITION_MS,
+    }
 }
 
 struct Place {
@@ -130,21 +142,21 @@ async fn a_password_lets_its_user_in_and_so_does_the_token_of_the_session_until_
 #[tokio::test]
 async fn a_token_has_no_more_than_its_user_has_now_and_ends_when_it_says() {
     let place = Place::new().await;
-    let (zero, one) = (DatabaseId(0), DatabaseId(1));
+    let (zero, one) = (database(0, "zero"), database(1, "one"));
     let whole = place.add_token("bob", "whole", None, None).await;
     let wide = Grants::from([(Scope::Everywhere, Privileges::ALL)]);
     let wide = place.add_token("bob", "wide", None, Some(wide)).await;
-    let other = Grants::from([(Scope::Database(one), Privileges::ALL)]);
+    let other = Grants::from([(Scope::Database(one.id), Privileges::ALL)]);
     let other = place.add_token("ada", "other", None, Some(other)).await;
     for token in [&whole, &wide] {
         let found = place.by_token(token.expose()).await.unwrap();
-        let may =
-            [(Privilege::Read, zero), (Privilege::Write, zero), (Privilege::Read, one)].map(|(p, d)| found.may(p, d));
+        let may = [(Privilege::Read, &zero), (Privilege::Write, &zero), (Privilege::Read, &one)]
+            .map(|(p, d)| found.may(p, d));
         assert_eq!(may, [true, false, false]);
     }
     let found = place.by_token(other.expose()).await.unwrap();
-    assert!(!found.is_admin() && found.may(Privilege::Write, one) && !found.may(Privilege::Read, zero));
-    assert_eq!(found.check_create().unwrap_err().kind(), Kind::Forbidden);
+    assert!(!found.is_admin() && found.may(Privilege::Write, &one) && !found.may(Privilege::Read, &zero));
+    assert_eq!(found.check_create("new").unwrap_err().kind(), Kind::Forbidden);
     // A session that begins with a token is that token's.
     assert_eq!(place.log_in("x", other.expose()).await.unwrap().token, other.expose());
 
@@ -352,13 +364,35 @@ fn narrowing_gives_what_both_allow() {
     for own in &pairs {
         for by in &pairs {
             let both = Rights::Granted(own.clone()).narrowed(by);
-            for database in [0, 1, 2].map(DatabaseId) {
+            for database in [0, 1, 2].map(|id| database(id, "any")) {
                 for privilege in [Privilege::Read, Privilege::Write] {
-                    let may = |grants: &Grants| Rights::Granted(grants.clone()).may(privilege, database);
-                    assert_eq!(both.may(privilege, database), may(own) && may(by), "{own:?} {by:?}");
+                    let may = |grants: &Grants| Rights::Granted(grants.clone()).may(privilege, &database);
+                    assert_eq!(both.may(privilege, &database), may(own) && may(by), "{own:?} {by:?}");
                 }
             }
         }
     }
     assert_eq!(Rights::Admin.narrowed(&pairs[7]), Rights::Granted(pairs[7].clone()));
+}
+
+#[test]
+fn rights_by_name_hold_for_databases_of_those_names_alone_and_make_no_administrator() {
+    let read = Privileges { read: true, write: false };
+    let service = Principal::service("service:queue", Named::write(["home"]).with(read, ["weather"]));
+    let may = |name: &str| {
+        let database = database(7, name);
+        (service.may(Privilege::Read, &database), service.may(Privilege::Write, &database))
+    };
+    let found = ["home", "weather", "Home", "other", "*"].map(may);
+    assert_eq!(found, [(false, true), (true, false), (false, false), (false, false), (false, false)]);
+    assert!(service.check_create("home").is_ok());
+    for name in ["weather", "Home", "other", "*", ""] {
+        assert_eq!(service.check_create(name).unwrap_err().kind(), Kind::Forbidden, "{name}");
+    }
+    assert_eq!(service.check_admin("do this").unwrap_err().kind(), Kind::Forbidden);
+    assert!(!service.is_admin() && !service.is_whole() && service.user().is_none());
+    let everywhere = Principal::service("service:queue", Named::write(["*"]));
+    let other = database(7, "other");
+    assert!(everywhere.may(Privilege::Write, &other) && !everywhere.may(Privilege::Read, &other));
+    assert!(everywhere.check_create("new").is_ok() && everywhere.check_admin("do this").is_err());
 }

@@ -35,6 +35,9 @@ module "tidelake" {
     precision = var.queue_precision
     fifo      = var.queue_fifo
     dedup     = var.queue_dedup
+    # What attributes of messages may choose.
+    other_formats   = ["opentsdb", "tdengine"]
+    other_databases = ["attributed", "site"]
     # What cannot be stored is a dead letter within seconds.
     timeout            = 5
     visibility_timeout = 5

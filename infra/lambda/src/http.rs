@@ -33,7 +33,7 @@ pub type Open = Box<dyn Fn() -> BoxFuture<'static, Result<(Routes, Authenticator
 pub enum Admits {
     /// Everybody.
     Anyone,
-    /// Who brings one of the tokens of a secret; they may do everything.
+    /// Whoever brings one of the tokens of a secret, which says what each may do.
     Tokens(Tokens),
     /// The users of the root, and their programs.
     Users {

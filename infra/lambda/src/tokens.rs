@@ -1,18 +1,22 @@
-//! Who may come in: whoever brings one of the tokens of a secret, in the way of any of the clients.
+//! Authenticates requests by the tokens of a secret, which come in the way of any of the clients. A token may do what the
+//! secret says beside it.
 //!
 //! `Authorization: Bearer …` and `Token …` (InfluxDB 2), `Basic …` with the token as the password, `?p=…` (InfluxDB 1).
 //! A function whose URL the platform guards has no tokens of its own.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
 
 use axum::http::{HeaderMap, Uri, header};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde::Deserialize;
 use subtle::ConstantTimeEq;
 use tidelake_format::{
     Error, Result,
-    access::{Principal, Rights},
+    access::{Named, Principal, Privileges, Users},
 };
 
 use crate::aws::Aws;
@@ -21,17 +25,32 @@ use crate::aws::Aws;
 const BELIEVED: Duration = Duration::from_secs(60);
 /// How long an unknown token waits before the secret is read again for it.
 const READ_AGAIN: Duration = Duration::from_secs(5);
+/// The least bytes of a token.
+const LEAST: usize = 16;
 
 /// The tokens of a secret.
 #[derive(Debug)]
 pub struct Tokens {
     secret: String,
     aws: Aws,
-    known: Mutex<Option<(Instant, Vec<String>)>>,
+    known: Mutex<Option<(Instant, Vec<Token>)>>,
+}
+
+/// One of them, and who brings it.
+#[derive(PartialEq, Eq)]
+struct Token {
+    text: String,
+    principal: Principal,
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token").field("principal", &self.principal).finish_non_exhaustive()
+    }
 }
 
 impl Tokens {
-    /// Tokens from a secret of Secrets Manager: `{"tokens": ["…"]}`.
+    /// Tokens from a secret of Secrets Manager: `{"tokens": [{"token": "…", "name": "…", "read": ["…"], "write": ["…"]}]}`.
     pub fn new(secret: String, aws: Aws) -> Self {
         Self { secret, aws, known: Mutex::new(None) }
     }
@@ -42,37 +61,95 @@ impl Tokens {
     /// Unavailable when the secret cannot be read, Invalid when it holds no tokens.
     pub async fn admit(&self, headers: &HeaderMap, uri: &Uri) -> Result<Option<Principal>> {
         let Some(brought) = token(headers, uri) else { return Ok(None) };
-        let is_known = self.is_known(&brought).await?;
-        Ok(is_known.then(|| Principal::narrowed("function-token", Rights::Admin)))
-    }
-
-    async fn is_known(&self, brought: &str) -> Result<bool> {
         if let Some((at, tokens)) = &*self.known.lock() {
-            let is_known = is_among(tokens, brought);
-            if at.elapsed() < if is_known { BELIEVED } else { READ_AGAIN } {
-                return Ok(is_known);
+            let found = principal_of(tokens, &brought);
+            if at.elapsed() < if found.is_some() { BELIEVED } else { READ_AGAIN } {
+                return Ok(found);
             }
         }
         let asked = Instant::now();
         let tokens = tokens_of(&self.aws.secret(&self.secret).await?)?;
-        let is_known = is_among(&tokens, brought);
+        let found = principal_of(&tokens, &brought);
         *self.known.lock() = Some((asked, tokens));
-        Ok(is_known)
+        Ok(found)
     }
 }
 
-/// The tokens of a secret's text.
-fn tokens_of(secret: &str) -> Result<Vec<String>> {
-    let expected = || Error::invalid("a secret with tokens is {\"tokens\": [\"…\"]}, each of 16 characters or more");
-    let value: Value = serde_json::from_str(secret).map_err(|_| expected())?;
-    let tokens = value["tokens"].as_array().ok_or_else(expected)?;
-    let tokens: Option<Vec<String>> = tokens.iter().map(|token| token.as_str().map(str::to_owned)).collect();
-    tokens.filter(|all| !all.is_empty() && all.iter().all(|token| token.len() >= 16)).ok_or_else(expected)
+/// What a secret holds.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Secret {
+    tokens: Vec<Given>,
 }
 
-/// Whether a token is one of them; how long that takes tells nothing of how much of one was right.
-fn is_among(tokens: &[String], brought: &str) -> bool {
-    tokens.iter().fold(false, |found, token| found | bool::from(token.as_bytes().ct_eq(brought.as_bytes())))
+/// A token of a secret.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Given {
+    /// It alone: it reads and writes every database, and is no administrator.
+    Text(String),
+    /// It and what it may do.
+    Limited(Limited),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limited {
+    token: String,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    read: Vec<String>,
+    #[serde(default)]
+    write: Vec<String>,
+}
+
+/// The tokens of a secret's text.
+fn tokens_of(secret: &str) -> Result<Vec<Token>> {
+    let expected = |what: &str| {
+        Error::invalid("the secret with the tokens cannot be used").with(
+            "expected",
+            format!("{{\"tokens\": [{{\"token\": \"…\", \"name\": \"…\", \"read\": [\"DATABASE\"], \"write\": [\"DATABASE\"]}}]}}{what}"),
+        )
+    };
+    // An error of the parser may show a part of the secret.
+    let secret: Secret = serde_json::from_str(secret).map_err(|_| expected(""))?;
+    let mut tokens = Vec::new();
+    for (at, given) in secret.tokens.into_iter().enumerate() {
+        let (text, name, named) = match given {
+            Given::Text(text) => (text, None, Named::everywhere(Privileges::ALL)),
+            Given::Limited(Limited { token, name, read, write }) => {
+                let named = Named::write(&write).with(Privileges { read: true, write: false }, &read);
+                (token, name, named)
+            }
+        };
+        if text.len() < LEAST {
+            return Err(expected(", each token of 16 characters or more").with("token", at + 1));
+        }
+        // Its place says which one it is, where nothing else does.
+        let name = name.unwrap_or_else(|| format!("#{}", at + 1));
+        if Users::check_name(&name).is_err() {
+            return Err(
+                expected(", each name of 1 to 64 bytes without space, quote, colon or slash").with("token", at + 1)
+            );
+        }
+        tokens.push(Token { text, principal: Principal::service(&format!("token:{name}"), named) });
+    }
+    if tokens.is_empty() {
+        return Err(expected(", at least one token"));
+    }
+    Ok(tokens)
+}
+
+/// Who brings a token; how long that takes tells nothing of how much of one was right.
+fn principal_of(tokens: &[Token], brought: &str) -> Option<Principal> {
+    let mut found = None;
+    for token in tokens {
+        if bool::from(token.text.as_bytes().ct_eq(brought.as_bytes())) {
+            found = Some(token.principal.clone());
+        }
+    }
+    found
 }
 
 /// The token that a request brings.
@@ -98,6 +175,8 @@ fn token(headers: &HeaderMap, uri: &Uri) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const TOKEN: &str = "0123456789abcdef";
@@ -128,11 +207,46 @@ mod tests {
 
     #[test]
     fn a_secret_holds_long_tokens_or_is_refused() {
-        assert_eq!(tokens_of(&format!("{{\"tokens\": [\"{TOKEN}\"]}}")).unwrap(), [TOKEN]);
-        for wrong in ["", "abc", "{}", "{\"tokens\": []}", "{\"tokens\": [\"short\"]}", "{\"tokens\": [1]}"] {
-            assert!(tokens_of(wrong).is_err(), "{wrong}");
+        for wrong in [
+            "",
+            "abc",
+            "{}",
+            "{\"tokens\": []}",
+            "{\"tokens\": [\"short\"]}",
+            "{\"tokens\": [1]}",
+            "{\"tokens\": [{\"token\": \"short\", \"write\": [\"home\"]}]}",
+            "{\"tokens\": [{\"token\": \"0123456789abcdef\", \"databases\": [\"home\"]}]}",
+            "{\"tokens\": [{\"token\": \"0123456789abcdef\", \"name\": \"a b\"}]}",
+            "{\"tokens\": [{\"write\": [\"home\"]}]}",
+        ] {
+            let error = tokens_of(wrong).unwrap_err().to_string();
+            assert!(!error.contains(TOKEN), "{error}");
         }
-        let tokens = [TOKEN.to_owned(), "f".repeat(20)];
-        assert!(is_among(&tokens, TOKEN) && !is_among(&tokens, "0123456789abcdeF") && !is_among(&[], TOKEN));
+    }
+
+    #[test]
+    fn a_token_may_do_what_the_secret_says_and_none_is_an_administrator() {
+        let secret = json!({"tokens": [
+            TOKEN,
+            {"token": "telegraf-telegraf", "name": "telegraf", "write": ["home"]},
+            {"token": "reader-reader-reader", "read": ["home", "weather"]},
+            {"token": "nothing-nothing-nothing", "name": "nothing"},
+        ]});
+        let tokens = tokens_of(&secret.to_string()).unwrap();
+        let found = |text: &str| principal_of(&tokens, text);
+        for unknown in ["0123456789abcdeF", "", "0123456789abcde", "telegraf"] {
+            assert_eq!(found(unknown), None, "{unknown}");
+        }
+        let can = |text: &str| {
+            let principal = found(text).unwrap();
+            assert!(!principal.is_admin() && !principal.is_whole() && principal.user().is_none(), "{text}");
+            let creates = ["home", "other"].map(|name| principal.check_create(name).is_ok());
+            (principal.to_string(), creates)
+        };
+        assert_eq!(can(TOKEN), ("token:#1".to_owned(), [true, true]));
+        assert_eq!(can("telegraf-telegraf"), ("token:telegraf".to_owned(), [true, false]));
+        assert_eq!(can("reader-reader-reader"), ("token:#3".to_owned(), [false, false]));
+        assert_eq!(can("nothing-nothing-nothing"), ("token:nothing".to_owned(), [false, false]));
+        assert!(!format!("{tokens:?}").contains(TOKEN));
     }
 }

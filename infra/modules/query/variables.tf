@@ -115,7 +115,7 @@ variable "users" {
 }
 
 variable "token_secret_arn" {
-  description = "ARN of a secret of Secrets Manager with the tokens that the function accepts, `{\"tokens\": [\"…\"]}`. With one, each request needs a token, also beside a signature."
+  description = "ARN of a secret of Secrets Manager with the tokens that the function accepts and what each may do: `{\"tokens\": [{\"token\": \"…\", \"name\": \"…\", \"read\": [\"DATABASE\"], \"write\": [\"DATABASE\"]}]}`. With one, each request needs a token, also beside a signature."
   type        = string
   default     = null
 

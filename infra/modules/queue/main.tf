@@ -64,12 +64,13 @@ module "function" {
     {
       TIDELAKE_STORE                = var.store.url
       TIDELAKE_LOG                  = var.log_level
-      TIDELAKE_QUEUE_FORMAT         = var.format
+      TIDELAKE_QUEUE_FORMAT         = join(",", distinct(concat([var.format], var.other_formats)))
       TIDELAKE_QUEUE_DATABASE       = var.database
       TIDELAKE_QUEUE_PRECISION      = var.precision
       TIDELAKE_DEDUP                = tostring(var.dedup)
       TIDELAKE_AUTO_CREATE_DATABASE = tostring(var.auto_create_database)
     },
+    length(var.other_databases) == 0 ? {} : { TIDELAKE_QUEUE_DATABASES = join(",", var.other_databases) },
     var.environment,
   )
 

@@ -97,14 +97,38 @@ variable "format" {
   }
 }
 
+variable "other_formats" {
+  description = "What a message may hold as well, where its attribute `format` says so: any of `line`, `opentsdb` and `tdengine`."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition     = alltrue([for format in var.other_formats : contains(["line", "opentsdb", "tdengine"], format)])
+    error_message = "Formats are line, opentsdb and tdengine."
+  }
+}
+
 variable "database" {
-  description = "The database that rows go to."
+  description = "The database that rows go to: whoever may send messages may write to it."
   type        = string
   nullable    = false
 
   validation {
     condition     = length(var.database) >= 1 && length(var.database) <= 192
     error_message = "A database has a name of 1 to 192 bytes."
+  }
+}
+
+variable "other_databases" {
+  description = "Databases that messages may write to as well, where their attribute `db` or their statement names them; `*` is every database."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition     = alltrue([for database in var.other_databases : length(database) >= 1 && length(database) <= 192 && !strcontains(database, ",")])
+    error_message = "A database has a name of 1 to 192 bytes, here without a comma."
   }
 }
 

@@ -1,8 +1,9 @@
 //! Batches of messages: what each holds is written, all of it in one segment, and the reply names those that were not.
 //!
-//! A message holds rows as a request to the server does: line protocol, data points of OpenTSDB or one statement of TDengine's
-//! SQL. Attributes of an SQS message (`format`, `db`, `precision`, `content-encoding`) say what the settings do not. Rows of
-//! a later message are newer; rows without a time get that at which their message was sent, each time that it comes. A message
+//! A message holds rows as a request to the server does: line protocol, data points of OpenTSDB or one INSERT of TDengine's
+//! SQL. Attributes of an SQS message (`format`, `db`, `precision`, `content-encoding`) choose among what the settings allow:
+//! whoever may send a message may write to the databases that the settings name, and do nothing else. Rows of a later
+//! message are newer; rows without a time get that at which their message was sent, each time that it comes. A message
 //! that cannot be written, or of which some lines cannot, is named in the reply: it comes again, alone in that, and goes to the
 //! dead letters in the end. What was written of it before changes nothing.
 //!
@@ -22,7 +23,12 @@ use futures::future::join_all;
 use lambda_runtime::{Context, LambdaEvent, service_fn};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tidelake_format::{Error, Kind, Result, meta::Root, store::Store};
+use tidelake_format::{
+    Error, Kind, Result,
+    access::{Named, Principal},
+    meta::Root,
+    store::Store,
+};
 use tidelake_ingest::{
     config::IngestConfig,
     decode::line_protocol::LinePrecision,
@@ -38,7 +44,7 @@ enum Format {
     Line,
     /// OpenTSDB's JSON.
     OpenTsdb,
-    /// A statement of TDengine's SQL.
+    /// An INSERT of TDengine's SQL.
     TdEngine,
 }
 
@@ -51,27 +57,61 @@ impl Format {
             _ => Err("line, opentsdb or tdengine"),
         }
     }
+
+    /// Formats separated by commas, the first of them that of messages that name none.
+    fn list(text: &str) -> Result<Vec<Self>, &'static str> {
+        let formats = text.split(',').map(|name| Self::parse(name.trim()));
+        formats
+            .collect::<Result<_, _>>()
+            .map_err(|_| "line, opentsdb or tdengine, or several of them separated by commas")
+    }
 }
 
 /// What is true of messages that do not say otherwise.
 #[derive(Debug, Clone)]
 pub struct QueueSettings {
-    format: Format,
+    /// What messages may hold; the first is what those hold that do not say.
+    formats: Vec<Format>,
     database: Option<String>,
+    /// The databases that messages may write to, beside that one.
+    databases: Vec<String>,
     precision: LinePrecision,
     /// Whether a message that comes again is not written again, whatever happened in between.
     dedup: bool,
 }
 
 impl QueueSettings {
-    /// From `TIDELAKE_QUEUE_FORMAT`, `TIDELAKE_QUEUE_DATABASE`, `TIDELAKE_QUEUE_PRECISION` and `TIDELAKE_DEDUP`.
+    /// From `TIDELAKE_QUEUE_FORMAT`, `TIDELAKE_QUEUE_DATABASE`, `TIDELAKE_QUEUE_DATABASES`, `TIDELAKE_QUEUE_PRECISION` and
+    /// `TIDELAKE_DEDUP`.
     pub fn read(variables: &mut Variables<'_>) -> Self {
+        let database = variables.text("TIDELAKE_QUEUE_DATABASE");
+        let databases = variables.text("TIDELAKE_QUEUE_DATABASES").unwrap_or_default();
+        let names = databases.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let databases: Vec<String> = names.map(str::to_owned).collect();
+        let formats = variables.parsed("TIDELAKE_QUEUE_FORMAT", "line", Format::list);
+        if database.is_none() && databases.is_empty() && formats.iter().any(|format| *format != Format::OpenTsdb) {
+            variables.fault(
+                "TIDELAKE_QUEUE_DATABASE: expected the database that messages write to, or in TIDELAKE_QUEUE_DATABASES \
+                 all that they may name, found neither"
+                    .to_owned(),
+            );
+        }
         Self {
-            format: variables.parsed("TIDELAKE_QUEUE_FORMAT", "line", Format::parse),
-            database: variables.text("TIDELAKE_QUEUE_DATABASE"),
+            formats,
+            database,
+            databases,
             precision: variables.parsed("TIDELAKE_QUEUE_PRECISION", "ns", precision),
             dedup: variables.boolean("TIDELAKE_DEDUP", false),
         }
+    }
+
+    /// Whoever sends messages may write to the databases that the settings name, and do nothing else.
+    fn principal(&self, config: &IngestConfig) -> Principal {
+        let default = match &self.database {
+            None if self.formats.contains(&Format::OpenTsdb) => Some(&config.opentsdb_database),
+            database => database.as_ref(),
+        };
+        Principal::service("service:queue", Named::write(self.databases.iter().chain(default)))
     }
 }
 
@@ -137,7 +177,10 @@ impl QueueFunction {
     }
 
     async fn ingest(&self, limit: Duration) -> Result<&Ingest> {
-        let open = || async { Ingest::open(Root::open(self.store.clone()).await?, self.config.clone()).await };
+        let open = || async {
+            let ingest = Ingest::open(Root::open(self.store.clone()).await?, self.config.clone()).await?;
+            Ok(ingest.for_principal(self.settings.principal(&self.config)))
+        };
         self.ingest.get(limit, open).await
     }
 
@@ -192,7 +235,7 @@ impl QueueFunction {
         let mut groups: HashMap<String, bool> = HashMap::new();
         waiting.into_iter().partition(|(_, message)| {
             let Some(group) = &message.group else { return true };
-            let is_statement = message.format(&self.settings) == Ok(Format::TdEngine);
+            let is_statement = message.format(&self.settings).is_ok_and(|format| format == Format::TdEngine);
             match groups.get_mut(group) {
                 None => {
                     groups.insert(group.clone(), !is_statement);
@@ -233,9 +276,7 @@ impl QueueFunction {
         let invalid = |what: &'static str, expected: &'static str, found: &str| {
             Error::invalid(format!("a message's {what} cannot be used")).with("expected", expected).with("found", found)
         };
-        let format = message.format(settings);
-        let format =
-            format.map_err(|expected| invalid("format", expected, message.format.as_deref().unwrap_or_default()))?;
+        let format = message.format(settings)?;
         let precision = match &message.precision {
             None => settings.precision,
             Some(text) => precision(text).map_err(|expected| invalid("precision", expected, text))?,
@@ -264,7 +305,7 @@ impl QueueFunction {
             Format::TdEngine => {
                 let sql =
                     std::str::from_utf8(&body).map_err(|e| Error::invalid("a statement is UTF-8 text").source(e))?;
-                return keyed.execute(database.as_deref(), sql, None).await.map(|_| ());
+                return keyed.execute_insert(database.as_deref(), sql).await.map(|_| ());
             }
         };
         match written.rejected.first() {
@@ -280,9 +321,17 @@ impl QueueFunction {
 }
 
 impl Message {
-    /// What its rows are written in.
-    fn format(&self, settings: &QueueSettings) -> Result<Format, &'static str> {
-        self.format.as_deref().map_or(Ok(settings.format), Format::parse)
+    /// What its rows are written in: one of the formats that the settings allow.
+    fn format(&self, settings: &QueueSettings) -> Result<Format> {
+        let Some(name) = self.format.as_deref() else { return Ok(settings.formats[0]) };
+        let wrong = |error: Error, expected: &str| error.with("expected", expected).with("found", name);
+        let format = Format::parse(name)
+            .map_err(|expected| wrong(Error::invalid("a message's format cannot be used"), expected))?;
+        if !settings.formats.contains(&format) {
+            let error = Error::forbidden("the settings do not allow a message of this format");
+            return Err(wrong(error, "one that TIDELAKE_QUEUE_FORMAT names"));
+        }
+        Ok(format)
     }
 }
 

@@ -150,7 +150,7 @@ async fn execute(ingest: &Ingest, statement: Statement) -> Result<Option<Value>>
         }
         Statement::Show => {
             let catalog = ingest.root().refresh().await?;
-            let known = catalog.databases().filter(|d| ingest.principal().knows(d.id));
+            let known = catalog.databases().filter(|d| ingest.principal().knows(d));
             let names: Vec<Value> = known.map(|d| json!([d.name])).collect();
             Ok(Some(json!({ "name": "databases", "columns": ["name"], "values": names })))
         }

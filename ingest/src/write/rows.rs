@@ -115,7 +115,7 @@ impl Ingest {
             return Ok(Some(reservation));
         }
         let catalog = shared.root.catalog();
-        let may = |db: &&Arc<Database>| self.principal.may(Privilege::Write, db.id);
+        let may = |db: &&Arc<Database>| self.principal.may(Privilege::Write, db);
         let Some(db) = catalog.database(database).filter(may) else { return Ok(Some(reservation)) };
         let bytes = body.len() * TIMES_GATHERED;
         shared.budget.grow(&mut reservation, bytes).await?;
@@ -335,11 +335,11 @@ impl Ingest {
             return self.principal.check(Privilege::Write, database);
         }
         let creates = self.shared.config.auto_create_database;
-        if creates && self.principal.check_create().is_ok() {
+        if creates && self.principal.check_create(name).is_ok() {
             return Ok(());
         }
         match self.database(name, Instant::now()).await {
-            Err(error) if error.kind() == Kind::NotFound && creates => self.principal.check_create(),
+            Err(error) if error.kind() == Kind::NotFound && creates => self.principal.check_create(name),
             found => found.map(drop),
         }
     }
@@ -349,7 +349,7 @@ impl Ingest {
             Err(error) if error.kind() == Kind::NotFound && self.shared.config.auto_create_database => {}
             result => return result,
         }
-        self.principal.check_create()?;
+        self.principal.check_create(name)?;
         let precision = self.shared.config.auto_precision;
         let change = |draft: &mut Draft| match draft.catalog().database(name) {
             Some(database) => Ok(database.clone()),

@@ -25,23 +25,23 @@ impl Visible {
 
     /// The databases, by name.
     pub fn databases(&self) -> impl Iterator<Item = &Arc<Database>> {
-        self.catalog.databases().filter(|d| self.principal.may(Privilege::Read, d.id))
+        self.catalog.databases().filter(|d| self.principal.may(Privilege::Read, d))
     }
 
     /// The database of exactly this name, else the only one that equals it without case.
     pub fn database(&self, name: &str) -> Option<&Arc<Database>> {
-        self.catalog.database(name).filter(|d| self.principal.may(Privilege::Read, d.id))
+        self.catalog.database(name).filter(|d| self.principal.may(Privilege::Read, d))
     }
 
     /// The supertables of a database, by name.
     pub fn tables(&self, database: DatabaseId) -> impl Iterator<Item = &Arc<Supertable>> {
-        let may = self.principal.may(Privilege::Read, database);
+        let may = self.may_read(database);
         self.catalog.tables(database).filter(move |_| may)
     }
 
     /// The supertable of exactly this name, else the only one that equals it without case.
     pub fn table(&self, database: DatabaseId, name: &str) -> Option<&Arc<Supertable>> {
-        self.catalog.table(database, name).filter(|_| self.principal.may(Privilege::Read, database))
+        self.catalog.table(database, name).filter(|_| self.may_read(database))
     }
 
     /// That a database, where there is one of this name, may be read.
@@ -55,6 +55,10 @@ impl Visible {
     /// What they are told of a database that is not there.
     pub fn missing(&self, name: &str) -> Error {
         self.principal.missing(Privilege::Read, name, Error::not_found("no such database").with("database", name))
+    }
+
+    fn may_read(&self, database: DatabaseId) -> bool {
+        self.catalog.database_by_id(database).is_some_and(|d| self.principal.may(Privilege::Read, d))
     }
 
     /// The whole catalog, and who sees it.

@@ -81,11 +81,12 @@ async fn times(store: &Store, table: &str) -> Vec<i64> {
 }
 
 const IN_DB: (&str, &str) = ("TIDELAKE_QUEUE_DATABASE", "db");
+const ANY_FORMAT: (&str, &str) = ("TIDELAKE_QUEUE_FORMAT", "line,opentsdb, tdengine");
 
 #[tokio::test]
 async fn a_batch_becomes_one_segment_whatever_its_messages_are_written_in() {
     let store = Store::in_memory();
-    let function = function(&store, &[IN_DB]);
+    let function = function(&store, &[IN_DB, ANY_FORMAT, ("TIDELAKE_QUEUE_DATABASES", "other")]);
     let packed = STANDARD.encode(gzip("packed v=1 1\npacked v=2 2"));
     let points = json!({"metric": "m", "timestamp": 1_700_000_000, "value": 1, "tags": {"host": "a"}}).to_string();
     let messages: [Sent<'_>; 5] = [
@@ -105,7 +106,7 @@ async fn a_batch_becomes_one_segment_whatever_its_messages_are_written_in() {
 #[tokio::test]
 async fn a_message_that_cannot_be_written_is_named_alone() {
     let store = Store::in_memory();
-    let function = function(&store, &[IN_DB]);
+    let function = function(&store, &[IN_DB, ANY_FORMAT]);
     let messages: [Sent<'_>; 7] = [
         ("good", "m v=1 1".into(), &[]),
         ("nonsense", "no fields".into(), &[]),
@@ -118,7 +119,8 @@ async fn a_message_that_cannot_be_written_is_named_alone() {
     let unwritten = function.write(sqs(&messages), &context(30_000)).await.unwrap();
     assert_eq!(ids(&unwritten), ["nonsense", "half", "format", "packed", "statement"]);
     assert_eq!(segments(&store).await, 1);
-    let none = self::function(&store, &[]).write(sqs(&messages[..1]), &context(30_000)).await.unwrap();
+    let several = self::function(&store, &[("TIDELAKE_QUEUE_DATABASES", "a,b")]);
+    let none = several.write(sqs(&messages[..1]), &context(30_000)).await.unwrap();
     assert_eq!(ids(&none), ["good"], "a message without a database");
 }
 
@@ -131,17 +133,14 @@ async fn a_message_that_comes_again_is_written_once_where_that_is_asked_for() {
         assert_eq!(ids(&function.write(event.clone(), &context(30_000)).await.unwrap()), Vec::<&str>::new());
     }
     assert_eq!(segments(&store).await, 2);
-    let statement: &[(&str, &str)] = &[("format", "tdengine")];
-    let (delete, c) = (sqs(&[("d", "delete from m".into(), statement)]), sqs(&[("c", "m v=3 2".into(), &[])]));
-    for event in [&delete, &c, &delete] {
-        assert_eq!(ids(&function.write(event.clone(), &context(30_000)).await.unwrap()), Vec::<&str>::new());
-    }
-    let ingest = function.ingest(Duration::from_secs(1)).await.unwrap();
-    assert_eq!(ingest.execute(Some("db"), "delete from m", None).await.unwrap().affected_rows, 1);
-    assert_eq!(segments(&store).await, 3);
-    // Another environment knows it as well.
-    let other = self::function(&store, &[IN_DB, ("TIDELAKE_DEDUP", "true")]);
+    // Another environment knows it as well; of a statement it is the same.
+    let other = self::function(&store, &[IN_DB, ANY_FORMAT, ("TIDELAKE_DEDUP", "true")]);
     other.write(a, &context(30_000)).await.unwrap();
+    assert_eq!(segments(&store).await, 2);
+    let insert = sqs(&[("i", "insert into m values (3, 3)".into(), &[("format", "tdengine")])]);
+    for _ in 0..2 {
+        assert_eq!(ids(&other.write(insert.clone(), &context(30_000)).await.unwrap()), Vec::<&str>::new());
+    }
     assert_eq!(segments(&store).await, 3);
 }
 
@@ -179,31 +178,117 @@ async fn what_comes_after_a_failure_in_its_group_of_a_fifo_queue_is_not_written(
 #[tokio::test]
 async fn a_statement_of_a_fifo_queue_comes_after_the_rows_before_it_and_before_those_after_it() {
     let store = Store::in_memory();
-    let function = function(&store, &[IN_DB]);
+    let function = function(&store, &[IN_DB, ANY_FORMAT]);
     let statement: &[(&str, &str)] = &[("format", "tdengine")];
     function.write(sqs(&[("0", "m v=1 1\nn v=1 1".into(), &[])]), &context(30_000)).await.unwrap();
-    let messages: [Sent<'_>; 7] = [
+    let messages: [Sent<'_>; 6] = [
         ("a1", "m v=1 2".into(), &[]),
-        ("b1", "drop table nothing".into(), statement),
-        ("a2", "delete from m".into(), statement),
-        ("a3", "m v=1 3\nm v=1 4".into(), &[]),
-        ("b2", "delete from n".into(), statement),
-        ("a4", "m v=1 5".into(), &[]),
-        ("b3", "n v=1 2".into(), &[]),
+        ("b1", "insert into nothing values (1, 1)".into(), statement),
+        ("a2", "insert into m values (3, 1)".into(), statement),
+        ("a3", "m v=1 4\nm v=1 5".into(), &[]),
+        ("a4", "m v=1 6".into(), &[]),
+        ("b2", "n v=1 2".into(), &[]),
     ];
-    let event = fifo(&messages, &["a", "b", "a", "a", "b", "a", "b"]);
-    assert_eq!(ids(&function.write(event, &context(60_000)).await.unwrap()), ["b1", "b2", "b3"]);
-    let ingest = function.ingest(Duration::from_secs(1)).await.unwrap();
-    for (table, left) in [("m", 3), ("n", 1)] {
-        let done = ingest.execute(Some("db"), &format!("delete from {table}"), None).await.unwrap();
-        assert_eq!(done.affected_rows, left, "{table}");
+    let event = fifo(&messages, &["a", "b", "a", "a", "a", "b"]);
+    assert_eq!(ids(&function.write(event, &context(60_000)).await.unwrap()), ["b1", "b2"]);
+    assert_eq!((times(&store, "m").await, times(&store, "n").await), (vec![1, 2, 3, 4, 5, 6], vec![1]));
+    // The rows before the statement, the statement, the rows after it.
+    assert_eq!(segments(&store).await, 4);
+}
+
+/// What the root holds: databases, tables and users.
+async fn contents(store: &Store) -> (Vec<String>, usize, bool) {
+    let catalog = Root::open(store.clone()).await.unwrap().refresh().await.unwrap();
+    let databases: Vec<_> = catalog.databases().cloned().collect();
+    let tables = databases.iter().map(|database| catalog.tables(database.id).count()).sum();
+    (databases.iter().map(|database| database.name.clone()).collect(), tables, catalog.users().is_empty())
+}
+
+#[tokio::test]
+async fn a_message_executes_no_statement_but_insert() {
+    let store = Store::in_memory();
+    let mine = function(&store, &[IN_DB, ("TIDELAKE_QUEUE_FORMAT", "tdengine")]);
+    let rows = function(&store, &[IN_DB]);
+    rows.write(sqs(&[("0", "m,k=a v=1 1".into(), &[])]), &context(30_000)).await.unwrap();
+    let before = contents(&store).await;
+    let refused = [
+        "delete from m",
+        "drop table m",
+        "drop database db",
+        "create database db2",
+        "create table t (ts timestamp, v double)",
+        "create table s using m tags ('b')",
+        "alter database db keep 1d",
+        "alter table m add column w double",
+        "create user evil password 'correct horse' admin",
+        "grant admin to evil",
+        "use db",
+        "select 1",
+        "insert into m values (9, 9); drop database db",
+    ];
+    for sql in refused {
+        let event = sqs(&[("1", sql.into(), &[])]);
+        assert_eq!(ids(&mine.write(event, &context(30_000)).await.unwrap()), ["1"], "{sql}");
     }
+    assert_eq!((contents(&store).await, times(&store, "m").await), (before, vec![1]));
+    for sql in ["insert into b using m tags ('b') values (2, 2)", "insert into db.b (ts, v) values (3, 3)"] {
+        let event = sqs(&[("1", sql.into(), &[])]);
+        assert_eq!(ids(&mine.write(event, &context(30_000)).await.unwrap()), Vec::<&str>::new(), "{sql}");
+    }
+    assert_eq!(times(&store, "m").await, [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn an_attribute_of_a_message_widens_neither_its_format_nor_its_databases() {
+    let store = Store::in_memory();
+    // Another database is there, and whoever sends messages has no right to it.
+    let other = function(&store, &[("TIDELAKE_QUEUE_DATABASE", "secret")]);
+    other.write(sqs(&[("0", "m v=1 1".into(), &[])]), &context(30_000)).await.unwrap();
+    let line = function(&store, &[IN_DB]);
+    line.write(sqs(&[("0", "m v=1 1".into(), &[])]), &context(30_000)).await.unwrap();
+    let (before, segments_before) = (contents(&store).await, segments(&store).await);
+    let points = json!({"metric": "m", "timestamp": 1_700_000_000, "value": 1, "tags": {"host": "a"}}).to_string();
+    let messages: [Sent<'_>; 6] = [
+        ("statement", "drop database secret".into(), &[("format", "tdengine")]),
+        ("insert", "insert into m values (2, 2)".into(), &[("format", "tdengine")]),
+        ("points", points, &[("format", "opentsdb")]),
+        ("elsewhere", "m v=2 2".into(), &[("db", "secret")]),
+        ("nowhere", "m v=2 2".into(), &[("db", "new")]),
+        ("case", "m v=2 2".into(), &[("db", "DB2")]),
+    ];
+    let unwritten = line.write(sqs(&messages), &context(30_000)).await.unwrap();
+    assert_eq!(ids(&unwritten), messages.each_ref().map(|(id, ..)| *id));
+    assert_eq!((contents(&store).await, segments(&store).await), (before, segments_before));
+    let sql = function(&store, &[IN_DB, ANY_FORMAT]);
+    let named: [Sent<'_>; 1] = [("named", "insert into secret.m values (2, 2)".into(), &[("format", "tdengine")])];
+    assert_eq!(ids(&sql.write(sqs(&named), &context(30_000)).await.unwrap()), ["named"]);
+    // What the settings allow is chosen by attributes.
+    let chosen: [Sent<'_>; 2] = [
+        ("1", "m v=3 3".into(), &[("format", "line"), ("db", "db"), ("precision", "ms")]),
+        ("2", "insert into db.m values (4, 4)".into(), &[("format", "tdengine")]),
+    ];
+    assert_eq!(ids(&sql.write(sqs(&chosen), &context(30_000)).await.unwrap()), Vec::<&str>::new());
+    assert_eq!(times(&store, "m").await, [1, 4, 3_000_000]);
+}
+
+#[test]
+fn a_queue_without_a_database_does_not_start() {
+    let read = |set: &'static [(&str, &str)]| {
+        let of = |name: &str| set.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
+        let mut variables = Variables::new(of);
+        QueueSettings::read(&mut variables);
+        variables.finish()
+    };
+    assert!(read(&[]).unwrap_err().to_string().contains("TIDELAKE_QUEUE_DATABASES"));
+    assert!(read(&[("TIDELAKE_QUEUE_FORMAT", "line,xml")]).is_err());
+    assert!(read(&[IN_DB]).is_ok() && read(&[("TIDELAKE_QUEUE_DATABASES", "*")]).is_ok());
+    assert!(read(&[("TIDELAKE_QUEUE_FORMAT", "opentsdb")]).is_ok(), "its rows have a database of their own");
 }
 
 #[tokio::test]
 async fn rows_without_a_time_have_that_of_their_message_each_time_it_comes() {
     let store = Store::in_memory();
-    let function = function(&store, &[IN_DB]);
+    let function = function(&store, &[IN_DB, ANY_FORMAT]);
     let statement: &[(&str, &str)] = &[("format", "tdengine")];
     function.write(sqs(&[("0", "n v=1 1".into(), &[])]), &context(30_000)).await.unwrap();
     let messages: [Sent<'_>; 3] = [

@@ -41,7 +41,7 @@ impl Ingest {
         }
         if !self.principal.is_whole() {
             return Err(Error::forbidden("a token that was narrowed, or expires, may not change users and tokens")
-                .with("user", self.principal.user().unwrap_or_default()));
+                .with("user", &self.principal));
         }
         let (principal, by) = (&self.principal, self.principal.clone());
         let now_ms = self.shared.ambient().wall_ms();
@@ -223,7 +223,7 @@ fn scope(draft: &Draft, on: &On, by: &Principal) -> Result<Scope> {
         On::Database(name) => {
             let found = draft.catalog().database(name);
             let found = found.ok_or_else(|| by.missing(Privilege::Read, name, no_database(name)))?;
-            if !by.knows(found.id) {
+            if !by.knows(&found) {
                 by.check(Privilege::Read, found)?;
             }
             Ok(Scope::Database(found.id))

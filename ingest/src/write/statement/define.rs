@@ -42,7 +42,7 @@ impl Ingest {
     }
 
     pub(crate) async fn create_database(&self, create: CreateDatabase) -> Result<Executed> {
-        self.principal.check_create()?;
+        self.principal.check_create(&create.name)?;
         let change = |draft: &mut Draft| {
             if draft.catalog().database(&create.name).is_some() {
                 if create.if_not_exists {

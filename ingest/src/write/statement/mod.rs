@@ -89,6 +89,18 @@ impl Ingest {
         done
     }
 
+    /// Executes an INSERT, and no other statement: for ways in that may write rows alone.
+    ///
+    /// # Errors
+    /// Forbidden for another statement; otherwise as [`Ingest::execute`].
+    pub async fn execute_insert(&self, database: Option<&str>, sql: &str) -> Result<Executed> {
+        match tdengine::parse(sql, self.double_quotes)? {
+            Statement::Insert(_) => self.execute(database, sql, None).await,
+            _ => Err(Error::forbidden("only INSERT is executed here; send other statements to a server")
+                .with("user", &self.principal)),
+        }
+    }
+
     /// Runs a statement that leaves a mark, unless a copy of it has.
     async fn run_once(
         &self,
@@ -134,7 +146,7 @@ impl Ingest {
             Statement::Access(statement) => self.access(statement, start).await,
             Statement::Use(name) => {
                 let (_, found) = self.find_database(Privilege::Read, &name, start).await?;
-                if !self.principal.knows(found.id) {
+                if !self.principal.knows(&found) {
                     self.principal.check(Privilege::Read, &found)?;
                 }
                 Ok(Executed { use_database: Some(found.name.clone()), ..Executed::default() })
