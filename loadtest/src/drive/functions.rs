@@ -294,7 +294,11 @@ async fn starts(options: &FunctionsOptions) -> Result<Vec<Starts>> {
             if is_dropped {
                 drop_from_cache(&program)?;
             }
-            let (took, answer) = Function::first_answer(&program, memory_mb, &options.environment(), &event).await?;
+            let mut environment = options.environment();
+            if name == "ingest-queue" {
+                environment.push(("TIDELAKE_QUEUE_DATABASE", "starts".to_owned()));
+            }
+            let (took, answer) = Function::first_answer(&program, memory_mb, &environment, &event).await?;
             if name.ends_with("-http") {
                 let reply = http_reply(&answer)?;
                 ensure!(reply.status < 300, "{name}: {} {}", reply.status, reply.text());
