@@ -2,12 +2,13 @@
 
 use axum::{
     Json,
+    body::Body,
     extract::rejection::BytesRejection,
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderValue, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
 use serde_json::json;
-use tidelake_format::{Error, Kind};
+use tidelake_format::{Error, Kind, Result, access::refused_as, nearest::unknown_parameter};
 use tonic::{Code, Status};
 
 /// The status of an error's kind: 4xx is for the client to fix, 503 to try again.
@@ -79,6 +80,23 @@ pub(super) fn of_body(rejection: &BytesRejection) -> (StatusCode, Error) {
         .with("reason", rejection.body_text())
         .with("limit", format!("{} bytes", super::MAX_STATEMENT_BYTES));
     (rejection.status(), error)
+}
+
+/// Parameters that say who sends a request; every route takes them.
+const OF_SENDERS: [&str; 3] = ["u", "p", "token"];
+
+/// Refuses a parameter that a route does not know: what a misspelt one was to change must not be done otherwise.
+///
+/// # Errors
+/// Invalid with the name and the nearest known one.
+pub(super) fn check_parameter(name: &str, known: &[&str]) -> Result<()> {
+    if known.contains(&name) || OF_SENDERS.contains(&name) { Ok(()) } else { Err(unknown_parameter(name, known)) }
+}
+
+/// A method that a path does not take; the router names in Allow those that it takes.
+pub(super) async fn wrong_method(method: Method, uri: Uri) -> Response {
+    let error = Error::invalid("this path does not take this method; the header Allow names those that it takes");
+    refused_as(StatusCode::METHOD_NOT_ALLOWED, uri.path(), &error.with("found", method)).map(Body::from)
 }
 
 /// The error of a path that names a database by no text.

@@ -35,6 +35,7 @@ pub fn routes(engine: Engine) -> Routes {
         .route("/rest/sql/", Right::AnyUser, post(tdengine::sql))
         .route("/rest/sql/{database}", Right::AnyUser, post(tdengine::sql_in))
         .route("/rest/login/{user}/{password}", Right::Login, get(tdengine::login))
+        .method_not_allowed_fallback(error::wrong_method)
         .layer(DefaultBodyLimit::max(MAX_STATEMENT_BYTES))
         .with_state(engine)
 }

@@ -207,8 +207,10 @@ fn accept(headers: &HeaderMap) -> String {
     values(headers, header::ACCEPT.as_str()).collect::<Vec<_>>().join(",")
 }
 
-/// What the query string says goes over what the body said. Parameters that are not ours are left alone, so that
-/// proxies and clients may add theirs.
+/// The parameters of a query string or a form.
+const KNOWN: [&str; 9] = ["q", "sql", "db", "database", "tz", "time_zone", "format", "max_rows", "params"];
+
+/// What the query string says goes over what the body said.
 fn in_query(query: &str, mut asked: Asked) -> Result<Asked> {
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         let value = value.into_owned();
@@ -225,7 +227,7 @@ fn in_query(query: &str, mut asked: Asked) -> Result<Asked> {
                 asked.params = serde_json::from_str(&value)
                     .map_err(|e| Error::invalid("params is a JSON array of values").with("reason", &e).source(e))?;
             }
-            _ => {}
+            other => error::check_parameter(other, &KNOWN)?,
         }
     }
     Ok(asked)

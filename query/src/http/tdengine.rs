@@ -7,7 +7,7 @@
 //! | error | `{"code":9728,"desc":"…"}`, with HTTP 200 when the statement is at fault, as clients expect |
 //!
 //! `?tz=` or `?conn_tz=` names the zone, `?row_with_meta=true` makes rows objects; `?req_id=` and `?token=` are not
-//! looked at. Text in double quotes is a string here.
+//! looked at, and any other name is refused with 400. Text in double quotes is a string here.
 
 use std::sync::Arc;
 
@@ -44,6 +44,9 @@ use crate::{
     session::{DoubleQuotes, Session},
     wire::{PRECISION, TYPE_NAME},
 };
+
+/// The parameters that clients of TDengine send.
+const KNOWN: [&str; 4] = ["tz", "conn_tz", "row_with_meta", "req_id"];
 
 /// `POST /rest/sql`.
 pub(super) async fn sql(
@@ -100,6 +103,8 @@ async fn answer(
         Ok(response) => response,
         Err(e) => {
             let status = match e.kind() {
+                // What is wrong is the request, not the statement.
+                Kind::Invalid if e.context("known").is_some() => StatusCode::BAD_REQUEST,
                 Kind::Invalid | Kind::NotFound | Kind::Conflict | Kind::Unsupported | Kind::Forbidden => StatusCode::OK,
                 Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
                 Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
@@ -136,7 +141,7 @@ async fn respond(
         match name.as_ref() {
             "tz" | "conn_tz" => session.time_zone = request::time_zone(&value)?,
             "row_with_meta" if value.eq_ignore_ascii_case("true") => rows = Rows::Objects,
-            _ => {}
+            other => error::check_parameter(other, &KNOWN)?,
         }
     }
     let statement = std::str::from_utf8(statement)

@@ -266,3 +266,36 @@ async fn tdengine_gets_its_shape_for_queries_writes_and_errors() {
     assert_eq!(login.json()["code"], json!(0));
     assert_eq!(START % 1_000, 0);
 }
+
+#[tokio::test]
+async fn a_misspelt_parameter_and_a_wrong_method_are_refused_by_name() {
+    let (router, _) = server().await;
+    for (uri, found, nearest) in [
+        ("/api/v1/sql?databse=w1&q=select+1", "databse", "database"),
+        ("/api/v1/sql?maxrows=1&q=select+1", "maxrows", "max_rows"),
+        ("/api/v1/sql?epoch=ms&q=select+1", "epoch", "time_zone"),
+    ] {
+        let reply = get(&router, uri).await;
+        assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{uri}");
+        let message = reply.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(message.contains(&format!("found: {found}")) && message.contains(nearest), "{uri}: {message}");
+    }
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    let reply = call(&router, Method::POST, "/api/v1/sql", &form, "q=select+1&fromat=csv").await;
+    assert_eq!(reply.status, StatusCode::BAD_REQUEST);
+    let reply = post(&router, "/rest/sql?row_with_mata=true", "select 1").await;
+    assert_eq!((reply.status, reply.json()["code"].clone()), (StatusCode::BAD_REQUEST, json!(0x2600)));
+    assert!(reply.json()["desc"].as_str().unwrap().contains("nearest: row_with_meta"), "{}", reply.text());
+    let reply = post(&router, "/rest/sql?req_id=7&tz=UTC&conn_tz=UTC&row_with_meta=false&token=t", "select 1").await;
+    assert_eq!((reply.status, reply.json()["code"].clone()), (StatusCode::OK, json!(0)));
+    for (method, uri, allow, at) in [
+        (Method::PUT, "/api/v1/sql", "GET,HEAD,POST", "/error/message"),
+        (Method::GET, "/rest/sql", "POST", "/desc"),
+        (Method::POST, "/rest/login/a/b", "GET,HEAD", "/desc"),
+    ] {
+        let reply = call(&router, method, uri, &[], "").await;
+        assert_eq!(reply.status, StatusCode::METHOD_NOT_ALLOWED, "{uri}");
+        assert_eq!(reply.headers["allow"], allow, "{uri}");
+        assert!(reply.json().pointer(at).unwrap().as_str().unwrap().contains("Allow"), "{uri}: {}", reply.text());
+    }
+}

@@ -4,7 +4,7 @@ use std::{io::IsTerminal, sync::OnceLock};
 
 use anyhow::Context;
 use parking_lot::Mutex;
-use tidelake_format::{Error, Result};
+use tidelake_format::{Error, Result, nearest::nearest};
 use tracing::{Level, Metadata};
 use tracing_subscriber::{
     EnvFilter, Layer as _,
@@ -26,8 +26,25 @@ struct Log {
 
 static LOG: OnceLock<Log> = OnceLock::new();
 
+/// Levels of the log.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// Refuses words that are no level: the library takes each for the name of a target, and logs nothing else.
+fn check(text: &str) -> Result<()> {
+    let words = text.split(',').map(str::trim).filter(|word| !word.contains(['=', '[', ']', '{', '}']));
+    let mut unknown = words.filter(|word| !LEVELS.iter().any(|level| word.eq_ignore_ascii_case(level)));
+    let Some(word) = unknown.next() else { return Ok(()) };
+    let error = Error::invalid("not a level of the log").with("found", word);
+    let error = match nearest(word, &LEVELS) {
+        Some(level) => error.with("nearest", level),
+        None => error,
+    };
+    Err(error.with("expected", "off, error, warn, info, debug, trace, or target=level"))
+}
+
 /// The filter that this text asks for.
 fn filter(text: &str) -> Result<EnvFilter> {
+    check(text)?;
     // The disk cache tells what it cannot read itself, once a minute: the library beneath says so for each block. The audit
     // log is kept unless it is turned off by its name.
     EnvFilter::try_new(format!("foyer=off,tidelake::audit=info,{text}")).map_err(|e| {
@@ -84,4 +101,29 @@ pub(super) fn change(text: &str) -> Result<()> {
     tracing::info!(before = *current, after = text, "the filter of the log was changed");
     text.clone_into(&mut current);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused_and_names_the_nearest() {
+        for good in
+            ["info", "WARN", "off", "info,tidelake_ingest=debug", "error, tidelake::slow=warn", "[request]=debug"]
+        {
+            assert!(filter(good).is_ok(), "{good}");
+        }
+        for (wrong, words) in [
+            ("verbose", "not a level of the log (found: verbose,"),
+            ("inof", "nearest: info"),
+            ("info,degub", "nearest: debug"),
+            ("tidelake_ingest", "target=level"),
+            ("info,", "not a level"),
+            ("tidelake_ingest=loud", "not a filter"),
+        ] {
+            let error = filter(wrong).map(drop).unwrap_err().to_string();
+            assert!(error.contains(words), "{wrong}: {error}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use std::{
 use anyhow::Context;
 use axum::{
     Json,
+    body::Body,
     extract::{RawQuery, State, rejection::StringRejection},
     http::{HeaderValue, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
@@ -15,7 +16,13 @@ use axum::{
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
-use tidelake_format::{Error, Kind, access::Right, layout, meta::Root};
+use tidelake_format::{
+    Error, Kind,
+    access::{Right, refused_as},
+    layout,
+    meta::Root,
+    nearest::unknown_parameter,
+};
 use tidelake_ingest::{compact::CompactRequest, write::Ingest};
 use tidelake_query::http::name_of;
 use tidelake_routes::Routes;
@@ -62,6 +69,7 @@ pub(super) fn routes(root: Root, ingest: Ingest, metrics: PrometheusHandle, stop
         .route("/api/v1/files", Right::Administrator, get(files))
         .route("/api/v1/log", Right::Administrator, get(log).put(change_log))
         .route("/api/v1/openapi.json", Right::AnyUser, get(openapi))
+        .method_not_allowed_fallback(wrong_method)
         .fallback(unknown)
         .with_state(Operations { root, ingest, metrics, stopped, asked: Arc::default() })
 }
@@ -70,6 +78,12 @@ pub(super) fn routes(root: Root, ingest: Ingest, metrics: PrometheusHandle, stop
 async fn unknown(method: Method, uri: Uri) -> Response {
     let error = Error::not_found("no such path; /api/v1/openapi.json lists all of them");
     failure(&error.with("found", format!("{method} {}", uri.path())))
+}
+
+/// A method that a path does not take; the router names in Allow those that it takes.
+async fn wrong_method(method: Method, uri: Uri) -> Response {
+    let error = Error::invalid("this path does not take this method; the header Allow names those that it takes");
+    refused_as(StatusCode::METHOD_NOT_ALLOWED, uri.path(), &error.with("found", method)).map(Body::from)
 }
 
 /// 200 while the process serves; says which version of the root it knows.
@@ -147,7 +161,7 @@ async fn render_metrics(State(state): State<Operations>) -> Response {
 /// every partition (`full`, the default) before it answers.
 async fn compact(State(state): State<Operations>, RawQuery(query): RawQuery) -> Response {
     let expected = "until=fold, due or full";
-    let request = parameter(query.as_deref(), "until", expected).and_then(|until| match until.as_deref() {
+    let request = parameter(query.as_deref(), Some("until")).and_then(|until| match until.as_deref() {
         Some("fold") => Ok(CompactRequest::Fold),
         Some("due") => Ok(CompactRequest::Due),
         None | Some("full") => Ok(CompactRequest::Full),
@@ -178,7 +192,7 @@ async fn compact(State(state): State<Operations>, RawQuery(query): RawQuery) -> 
 /// replaced stay in the store for a while and are not among them.
 async fn files(State(state): State<Operations>, RawQuery(query): RawQuery) -> Response {
     let expected = "table=database.table";
-    let table = parameter(query.as_deref(), "table", expected);
+    let table = parameter(query.as_deref(), Some("table"));
     let table = table.and_then(|table| table.ok_or_else(|| unexpected(expected, "no table")));
     let listed = async { live_files(&state.root, &table?).await };
     match listed.await {
@@ -221,7 +235,10 @@ async fn log() -> Response {
 }
 
 /// Has the log filtered by what the body says, until the server ends.
-async fn change_log(body: Result<String, StringRejection>) -> Response {
+async fn change_log(RawQuery(query): RawQuery, body: Result<String, StringRejection>) -> Response {
+    if let Err(e) = parameter(query.as_deref(), None) {
+        return failure(&e);
+    }
     let body = match body {
         Ok(body) => body,
         Err(rejection) => {
@@ -238,17 +255,17 @@ async fn change_log(body: Result<String, StringRejection>) -> Response {
     }
 }
 
-/// The one parameter that a route has; who asks may stand beside it.
+/// The one parameter that a route has, where it has one; what says who sends the request may be beside it.
 ///
 /// # Errors
 /// Any other parameter: what a misspelt one was to change must not be done otherwise.
-fn parameter(query: Option<&str>, known: &str, expected: &str) -> tidelake_format::Result<Option<String>> {
+fn parameter(query: Option<&str>, known: Option<&str>) -> tidelake_format::Result<Option<String>> {
     let mut found = None;
     for (name, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         match name.as_ref() {
-            name if name == known => found = Some(value.into_owned()),
+            name if Some(name) == known => found = Some(value.into_owned()),
             "u" | "p" | "token" => {}
-            other => return Err(unexpected(expected, other)),
+            other => return Err(unknown_parameter(other, known.as_slice())),
         }
     }
     Ok(found)

@@ -223,7 +223,7 @@ fn scope(draft: &Draft, on: &On, by: &Principal) -> Result<Scope> {
         On::Database(name) => {
             let found = draft.catalog().database(name);
             let found = found.ok_or_else(|| by.missing(Privilege::Read, name, no_database(name)))?;
-            if !by.knows(&found) {
+            if !by.knows(found) {
                 by.check(Privilege::Read, found)?;
             }
             Ok(Scope::Database(found.id))
