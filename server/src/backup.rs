@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use clap::Args;
 use tidelake_format::{
     Error,
@@ -15,7 +15,11 @@ use tidelake_format::{
 use tidelake_ingest::{compact::CompactRequest, write::Ingest};
 use tokio::time::{Instant, sleep};
 
-use crate::{cli::StoreArgs, serve, settings::Settings};
+use crate::{
+    cli::StoreArgs,
+    serve,
+    settings::{Settings, store_option},
+};
 
 /// How long a backup tries to fold what was acknowledged and to copy a version, while other writers change the same tables.
 const FOLDED_WITHIN: Duration = Duration::from_secs(600);
@@ -115,8 +119,7 @@ fn refuse_overlap(store: &Store, other: &str, options: &[(String, String)]) -> a
 fn options(settings: &Settings, url: &str, options: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     let mut given = Vec::new();
     for option in options {
-        let (name, value) = option.split_once('=').with_context(|| format!("expected name=value, found {option:?}"))?;
-        given.push((name.to_owned(), value.to_owned()));
+        given.push(store_option(option).map_err(|found| anyhow!("expected name=value, found {found}"))?);
     }
     let inherited = if url.contains("://") { settings.store_options.clone() } else { Vec::new() };
     Ok(if given.is_empty() { inherited } else { given })

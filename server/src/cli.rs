@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tidelake_format::access::Secret;
 
 use crate::{
@@ -48,10 +48,21 @@ enum Command {
     Check(check::CheckArgs),
 }
 
+/// The command line. Its help shows no value of a variable: among them are keys, tokens and passwords.
+pub(crate) fn parse() -> Cli {
+    // Each error is shown by the program's end, with its own status.
+    Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit())
+}
+
+fn command() -> clap::Command {
+    let hidden = |command: clap::Command| command.mut_args(|argument| argument.hide_env_values(true));
+    hidden(Cli::command()).mut_subcommands(hidden)
+}
+
 /// Where the root is and how it is served.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StoreArgs {
-    /// A TOML file of settings [default: tidelake.toml here, if there is one]
+    /// A TOML file of settings, or none [default: tidelake.toml here, if there is one]
     #[arg(long, env = "TIDELAKE_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -59,10 +70,29 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// The checked settings.
+    /// The checked settings; says on standard error where they are from, when that is a file that nobody named.
+    #[expect(clippy::print_stderr, reason = "commands have no log")]
     pub(crate) fn settings(self) -> anyhow::Result<Settings> {
-        let file = self.config.or_else(settings::default_file);
-        Ok(Settings::resolve(file.as_deref(), self.layer)?)
+        let settings = self.read()?;
+        if let Some(file) = &settings.found_file {
+            eprintln!(
+                "settings are read from {}, found in the working directory; --config none ignores it",
+                file.display()
+            );
+        }
+        Ok(settings)
+    }
+
+    /// The checked settings, for a server: it has a log to say where they are from.
+    pub(crate) fn read(self) -> anyhow::Result<Settings> {
+        let (file, is_unasked) = match self.config {
+            Some(path) if path.as_os_str() == "none" => (None, false),
+            Some(path) => (Some(path), false),
+            None => (settings::default_file(), true),
+        };
+        let mut settings = Settings::resolve(file.as_deref(), self.layer)?;
+        settings.found_file = file.filter(|_| is_unasked).map(|path| std::path::absolute(&path).unwrap_or(path));
+        Ok(settings)
     }
 }
 
@@ -140,7 +170,7 @@ impl TlsArgs {
 /// Runs the chosen command to its end.
 pub(crate) async fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
-        Command::Serve(args) => serve::run(args.settings()?).await,
+        Command::Serve(args) => serve::run(args.read()?).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Sql(args) => shell::run(args).await,
         Command::Import(args) => transfer::import(args).await,
@@ -152,5 +182,26 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Health(args) => health::run(args).await,
         Command::Inspect(args) => inspect::run(args).await,
         Command::Check(args) => check::run(args).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_help_shows_the_value_of_a_variable() {
+        for subcommand in command().get_subcommands() {
+            for argument in subcommand.get_arguments().filter(|argument| argument.get_env().is_some()) {
+                assert!(argument.is_hide_env_values_set(), "{} {}", subcommand.get_name(), argument.get_id());
+            }
+        }
+    }
+
+    #[test]
+    fn settings_of_a_file_that_nobody_named_can_be_turned_off() {
+        let parsed = Cli::from_arg_matches(&command().get_matches_from(["tidelake", "serve", "--config", "none"]));
+        let Ok(Cli { command: Command::Serve(args) }) = parsed else { panic!("it serves") };
+        assert_eq!(args.read().unwrap().found_file, None);
     }
 }

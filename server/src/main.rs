@@ -19,7 +19,6 @@ mod transfer;
 
 use std::{process::ExitCode, time::Duration};
 
-use clap::Parser;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// After so many tasks a thread looks whether the network has something for it: between them a query may compute for some
@@ -45,7 +44,7 @@ fn open_many_files() {
 fn main() -> ExitCode {
     allocator::tune();
     open_many_files();
-    let cli = cli::Cli::parse();
+    let cli = cli::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .max_blocking_threads(blocking_threads())

@@ -6,7 +6,10 @@ use serde::Deserialize;
 use tidelake_format::units;
 use tidelake_ingest::decode::{line_protocol::LinePrecision, time::Implausible};
 
-use crate::{memory, serve::TlsFiles};
+use crate::{
+    memory,
+    serve::{TlsFiles, proxy::Network},
+};
 
 /// The longest that requests wait to share a log segment.
 const LONGEST_FLUSH_INTERVAL: Duration = Duration::from_secs(10);
@@ -39,6 +42,13 @@ pub(crate) struct Layer {
     /// A second address that serves Flight SQL alone
     #[arg(long, env = "TIDELAKE_FLIGHT_LISTEN", value_name = "ADDR")]
     pub(crate) flight_listen: Option<Text>,
+    /// Host names that requests may name beside addresses, localhost and this machine's own, separated by commas; * is any
+    /// [default: none with auth off, any with it on]
+    #[arg(long, env = "TIDELAKE_ALLOWED_HOSTS", value_name = "NAMES")]
+    pub(crate) allowed_hosts: Option<Text>,
+    /// Other origins whose web pages may use this server, such as https://app.example, separated by commas [default: none]
+    #[arg(long, env = "TIDELAKE_CORS_ORIGINS", value_name = "ORIGINS")]
+    pub(crate) cors_origins: Option<Text>,
     /// The certificate of every port but UDP's, and those that signed it, as a file of PEM; with it they speak TLS alone
     /// [default: none]
     #[arg(long, env = "TIDELAKE_TLS_CERTIFICATE", value_name = "FILE")]
@@ -91,6 +101,16 @@ pub(crate) struct Layer {
     /// Connections at once; more wait to be accepted [default: 4096]
     #[arg(long, env = "TIDELAKE_MAX_CONNECTIONS", value_name = "COUNT")]
     pub(crate) max_connections: Option<Text>,
+    /// Connections of one address, and of one user; more are closed at once [default: half of max_connections]
+    #[arg(long, env = "TIDELAKE_MAX_CLIENT_CONNECTIONS", value_name = "COUNT")]
+    pub(crate) max_client_connections: Option<Text>,
+    /// How long a connection of HTTP/2 may stay open without a request [default: 5m]
+    #[arg(long, env = "TIDELAKE_IDLE_TIMEOUT", value_name = "DURATION")]
+    pub(crate) idle_timeout: Option<Text>,
+    /// Networks of load balancers that begin each connection with a header of the PROXY protocol, version 1 or 2, such as
+    /// 10.0.0.0/8, separated by commas; it says the client's address [default: none]
+    #[arg(long, env = "TIDELAKE_PROXY_PROTOCOL", value_name = "NETWORKS")]
+    pub(crate) proxy_protocol: Option<Text>,
     /// All headers of one request, at least 8KiB [default: 64KiB]
     #[arg(long, env = "TIDELAKE_MAX_HEADER", value_name = "SIZE")]
     pub(crate) max_header: Option<Text>,
@@ -176,6 +196,27 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
+/// Names that are separated by commas.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Names(pub(crate) Vec<String>);
+
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(","))
+    }
+}
+
+/// Networks of addresses, as they are written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Networks(pub(crate) Vec<(String, Network)>);
+
+impl fmt::Display for Networks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let written: Vec<&str> = self.0.iter().map(|(text, _)| text.as_str()).collect();
+        f.write_str(&written.join(","))
+    }
+}
+
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogFormat {
@@ -199,12 +240,16 @@ pub(crate) enum Auth {
 /// Checked settings of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
+    /// The file that settings are from although nobody named it.
+    pub(crate) found_file: Option<PathBuf>,
     pub(crate) store: String,
     pub(crate) store_options: Vec<(String, String)>,
     pub(crate) disk_cache: Option<PathBuf>,
     pub(crate) disk_cache_size: usize,
     pub(crate) listen: SocketAddr,
     pub(crate) flight_listen: Option<SocketAddr>,
+    pub(crate) allowed_hosts: Names,
+    pub(crate) cors_origins: Names,
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) auth: Auth,
     pub(crate) admin_password_file: Option<PathBuf>,
@@ -219,6 +264,9 @@ pub(crate) struct Settings {
     pub(crate) max_tables: usize,
     pub(crate) max_columns: usize,
     pub(crate) max_connections: usize,
+    pub(crate) max_client_connections: usize,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) proxy_protocol: Networks,
     pub(crate) max_header: usize,
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
@@ -261,7 +309,7 @@ macro_rules! told_as {
     };
 }
 
-told_as!("{}": String, usize, f64, bool, SocketAddr);
+told_as!("{}": String, usize, f64, bool, SocketAddr, Names, Networks);
 told_as!("{:?}": Duration);
 
 impl Told for PathBuf {
@@ -320,9 +368,9 @@ impl Settings {
 
         let mut store_options: Vec<_> = below.store_options.into_iter().map(|(k, v)| (k, v.0)).collect();
         for option in &flags.store_option {
-            match option.split_once('=') {
-                Some((name, value)) => store_options.push((name.to_owned(), value.to_owned())),
-                None => check.fault("store-option", "name=value", option),
+            match store_option(option) {
+                Ok(option) => store_options.push(option),
+                Err(found) => check.fault("store-option", "name=value", found),
             }
         }
         let memory = memory::limit();
@@ -341,6 +389,14 @@ impl Settings {
         if !(8 << 10..=16 << 20).contains(&max_header) {
             check.fault("max_header", "8KiB to 16MiB", &max_header.to_string());
             max_header = 64 << 10;
+        }
+        let max_connections = setting!(max_connections, "4096", count);
+        let share = (max_connections / 2).max(1).to_string();
+        let max_client_connections = setting!(max_client_connections, &share, count);
+        let mut idle_timeout = setting!(idle_timeout, "5m", units::duration);
+        if idle_timeout < Duration::from_secs(1) {
+            check.fault("idle_timeout", "1s or more", &format!("{idle_timeout:?}"));
+            idle_timeout = Duration::from_secs(1);
         }
         let mut disk_cache_size = setting!(disk_cache_size, "10GiB", units::size);
         if disk_cache_size < 16 << 20 {
@@ -372,6 +428,7 @@ impl Settings {
             }
         };
         let settings = Settings {
+            found_file: None,
             tls,
             disk_cache: pick(&flags.disk_cache, &below.disk_cache).map(PathBuf::from),
             disk_cache_size,
@@ -380,7 +437,10 @@ impl Settings {
             max_line: setting!(max_line, "1MiB", units::size),
             max_bulk: setting!(max_bulk, "1GiB", units::size),
             max_tables: setting!(max_tables, "10000", count),
-            max_connections: setting!(max_connections, "4096", count),
+            max_connections,
+            max_client_connections,
+            idle_timeout,
+            proxy_protocol: setting!(proxy_protocol, "", networks),
             header_timeout: setting!(header_timeout, "60s", units::duration),
             body_timeout: setting!(body_timeout, "30s", units::duration),
             query_queue: setting!(query_queue, "160", count),
@@ -392,6 +452,8 @@ impl Settings {
                 .map(|v| check.or("flight_listen", Some(v), "127.0.0.1:0", address)),
             udp_listen: pick(&flags.udp_listen, &below.udp_listen)
                 .map(|v| check.or("udp_listen", Some(v), "127.0.0.1:0", address)),
+            allowed_hosts: setting!(allowed_hosts, "", hosts),
+            cors_origins: setting!(cors_origins, "", origins),
             auth: setting!(auth, "auto", auth),
             admin_password_file: path(&flags.admin_password_file, &below.admin_password_file),
             udp_database: setting!(udp_database, "udp", name),
@@ -431,6 +493,8 @@ impl Settings {
             disk_cache_size,
             listen,
             flight_listen,
+            allowed_hosts,
+            cors_origins,
             auth,
             admin_password_file,
             udp_listen,
@@ -444,6 +508,9 @@ impl Settings {
             max_tables,
             max_columns,
             max_connections,
+            max_client_connections,
+            idle_timeout,
+            proxy_protocol,
             max_header,
             header_timeout,
             body_timeout,
@@ -464,6 +531,11 @@ impl Settings {
             trace_endpoint,
             trace_ratio,
         ];
+        for (name, value) in &mut told {
+            if ["store", "trace_endpoint"].contains(&name.as_str()) {
+                *value = without_credentials(value);
+            }
+        }
         let tls = self.tls.as_ref();
         told.push(("tls_certificate".to_owned(), tls.map(|tls| tls.certificate.clone()).told()));
         told.push(("tls_key".to_owned(), tls.map(|tls| tls.key.clone()).told()));
@@ -509,7 +581,10 @@ fn read_layer(path: &Path, faults: &mut Vec<String>) -> Layer {
     let mut table: toml::Table = match text.parse() {
         Ok(table) => table,
         Err(e) => {
-            faults.push(format!("{}: {}", path.display(), e.to_string().trim_end()));
+            // Without the line itself: it may hold a secret.
+            let begun = e.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = begun.matches('\n').count() + 1;
+            faults.push(format!("{}: line {line}: {}", path.display(), e.message()));
             return Layer::default();
         }
     };
@@ -530,7 +605,7 @@ struct Checker<'a> {
 
 impl Checker<'_> {
     fn fault(&mut self, name: &str, expected: &str, found: &str) {
-        self.faults.push(format!("{name}: expected {expected}, found {found:?}"));
+        self.faults.push(format!("{name}: expected {expected}, found {:?}", without_credentials(found)));
     }
 
     fn or<T>(
@@ -570,6 +645,62 @@ fn ratio(s: &str) -> Result<f64, &'static str> {
 fn endpoint(s: &str) -> Result<String, &'static str> {
     let url = url::Url::parse(s).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     url.map(|_| s.to_owned()).ok_or("a URL such as http://localhost:4317")
+}
+
+/// An option of a store, `name=value`. What is none may be a part of a secret, so it is not shown.
+///
+/// # Errors
+/// What was found, without its text.
+pub(crate) fn store_option(text: &str) -> Result<(String, String), &'static str> {
+    let (name, value) = text.split_once('=').ok_or("a text without '=', which is not shown as it may be secret")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// A URL without the user, the password and the query that it may have; any other text as it is.
+pub(crate) fn without_credentials(text: &str) -> String {
+    let Ok(mut url) = url::Url::parse(text) else { return text.to_owned() };
+    let has_user = !url.username().is_empty() || url.password().is_some();
+    if !has_user && url.query().is_none() {
+        return text.to_owned();
+    }
+    if has_user {
+        // They fail for URLs that cannot have a user.
+        let _ = url.set_username("***");
+        let _ = url.set_password(None);
+    }
+    if url.query().is_some() {
+        url.set_query(Some("***"));
+    }
+    url.into()
+}
+
+/// The parts of a list, each read by `part`.
+fn list(s: &str, part: impl Fn(&str) -> Option<String>) -> Option<Names> {
+    s.split(',').map(str::trim).filter(|text| !text.is_empty()).map(part).collect::<Option<_>>().map(Names)
+}
+
+fn hosts(s: &str) -> Result<Names, &'static str> {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    let host = |text: &str| (text == "*" || text.bytes().all(is_of_name)).then(|| text.to_ascii_lowercase());
+    list(s, host).ok_or("names of hosts without scheme and port, separated by commas, such as db.example,db.internal")
+}
+
+fn networks(s: &str) -> Result<Networks, &'static str> {
+    let network = |text: &str| Some((text.to_owned(), text.parse().ok()?));
+    let written = s.split(',').map(str::trim).filter(|text| !text.is_empty());
+    let networks = written.map(network).collect::<Option<_>>().map(Networks);
+    networks.ok_or("networks of addresses, separated by commas, such as 10.0.0.0/8,2001:db8::/32")
+}
+
+fn origins(s: &str) -> Result<Names, &'static str> {
+    let origin = |text: &str| {
+        let url = url::Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
+        let origin = url.origin().ascii_serialization();
+        // Nothing but the origin: no path, no user.
+        (url.as_str().strip_suffix('/') == Some(origin.as_str())).then_some(origin)
+    };
+    list(s, origin)
+        .ok_or("origins of web pages, separated by commas, such as https://app.example,http://localhost:3000")
 }
 
 fn name(s: &str) -> Result<String, &'static str> {

@@ -59,16 +59,16 @@ async fn what_is_too_long_too_slow_or_too_much_is_refused_and_the_server_serves_
     served("m a=1").await;
 
     // Headers that never end, and a body that pauses.
-    let (_, took) = converse(&server, b"POST /write?db=lim HTTP/1.1\r\nhost: x\r\n");
+    let (_, took) = converse(&server, b"POST /write?db=lim HTTP/1.1\r\nhost: localhost\r\n");
     assert!(took < Duration::from_secs(20), "{took:?}");
-    let head = b"POST /write?db=lim HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\nm a=2";
+    let head = b"POST /write?db=lim HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\nm a=2";
     let (reply, took) = converse(&server, head);
     assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 4"), "{reply}");
     assert!(took < Duration::from_secs(20), "{took:?}");
     served("m a=3").await;
 
     // Headers that are too large.
-    let large = format!("GET /ping HTTP/1.1\r\nhost: x\r\nx-large: {}\r\n\r\n", "x".repeat(64 << 10));
+    let large = format!("GET /ping HTTP/1.1\r\nhost: localhost\r\nx-large: {}\r\n\r\n", "x".repeat(64 << 10));
     let (reply, _) = converse(&server, large.as_bytes());
     assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 431"), "{reply}");
 
@@ -135,8 +135,9 @@ async fn queries_over_their_time_or_their_queue_are_refused_on_every_door_and_ot
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_over_the_limit_waits_for_one_to_end() {
     let directory = tempfile::tempdir().unwrap();
-    let server = Server::start(directory.path().to_str().unwrap(), ["--max-connections", "3"]);
-    let ping = b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n";
+    let limits = ["--max-connections", "3", "--max-client-connections", "3"];
+    let server = Server::start(directory.path().to_str().unwrap(), limits);
+    let ping = b"GET /ping HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let open = || {
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();

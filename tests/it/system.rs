@@ -21,7 +21,7 @@ async fn connections_are_listed_and_end_when_they_are_killed() {
     let http = Http::new(&server.url());
     let mut other = TcpStream::connect(server.address).unwrap();
     let ask = |stream: &mut TcpStream| {
-        stream.write_all(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        stream.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
         let mut reply = [0; 4_096];
         let read = stream.read(&mut reply).unwrap();
         String::from_utf8_lossy(&reply[..read]).into_owned()

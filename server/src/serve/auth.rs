@@ -1,19 +1,24 @@
 //! Whether requests have to say who sends them, and the first user who may.
 
+use std::sync::Arc;
+
 use anyhow::{Context, bail};
 use axum::{
     Router,
+    body::Body,
     extract::Request,
+    http::StatusCode,
     middleware::{Next, from_fn},
     response::Response,
 };
 use tidelake_format::{
-    access::{Authenticator, Gate, Principal, User, hash_password},
+    access::{Authenticator, Gate, Principal, User, hash_password, refused_as},
     meta::{Draft, Root},
 };
 use tidelake_query::system::Connection;
 use tidelake_routes::Routes;
 
+use super::{bodies::Held, places::Place};
 use crate::settings::Settings;
 
 /// The user that a root's first start makes.
@@ -59,7 +64,8 @@ fn first_password(settings: &Settings) -> anyhow::Result<Option<String>> {
     Ok(std::env::var(PASSWORD).ok().filter(|password| !password.is_empty()))
 }
 
-/// Routes behind the gate. Where users authenticate, SHOW CONNECTIONS names the user of each connection.
+/// Routes behind the gate. Where users authenticate, each connection and body is counted for the user who sent it, and SHOW
+/// CONNECTIONS names the user.
 pub(super) fn guard(routes: Routes, gate: &Gate) -> Router {
     match gate {
         Gate::Off | Gate::Decided => routes.behind(gate),
@@ -69,7 +75,17 @@ pub(super) fn guard(routes: Routes, gate: &Gate) -> Router {
 
 async fn note(request: Request, next: Next) -> Response {
     let extensions = request.extensions();
-    if let (Some(connection), Some(principal)) = (extensions.get::<Connection>(), extensions.get::<Principal>()) {
+    let principal = extensions.get::<Principal>();
+    let user = principal.and_then(Principal::user);
+    if let (Some(place), Some(user)) = (extensions.get::<Arc<Place>>(), user)
+        && let Err(error) = place.of(user)
+    {
+        return refused_as(StatusCode::SERVICE_UNAVAILABLE, request.uri().path(), &error).map(Body::from);
+    }
+    if let (Some(held), Some(user)) = (extensions.get::<Arc<Held>>(), user) {
+        held.of(user);
+    }
+    if let (Some(connection), Some(principal)) = (extensions.get::<Connection>(), principal) {
         connection.of(principal);
     }
     next.run(request).await

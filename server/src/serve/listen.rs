@@ -1,30 +1,22 @@
 //! One listener for HTTP/1.1, HTTP/2 and gRPC, with a graceful end.
 
 use std::{
-    io,
+    convert::Infallible,
     net::SocketAddr,
-    pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
-    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use anyhow::Context as _;
-use axum::{BoxError, Router, body::Body};
-use bytes::Bytes;
-use hyper::{
-    Request,
-    body::{Frame, Incoming, SizeHint},
-    service::service_fn,
-};
+use axum::{Router, body::Body};
+use hyper::{Request, Version, body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
-use parking_lot::Mutex;
 use socket2::{Domain, Socket, Type};
 use tidelake_format::access::Peer;
 use tidelake_query::{
@@ -33,21 +25,30 @@ use tidelake_query::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, UdpSocket},
+    net::{TcpListener, TcpStream, UdpSocket},
     sync::{Semaphore, watch},
     task::JoinSet,
-    time::{Instant, Sleep, sleep_until, timeout},
+    time::timeout,
 };
-use tonic::Status;
 use tower::Service as _;
 
-use super::{tls::Tls, traces};
+use super::{
+    activity::{Activity, Answering},
+    bodies::{Bodies, Patient},
+    origin::Origins,
+    places::{Place, Places},
+    proxy::{self, Network},
+    tls::Tls,
+    traces,
+};
 
 /// What clients may take of this process.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// Connections at once; more wait in the listener's backlog.
     pub(super) connections: usize,
+    /// How long a connection of HTTP/2 may be open without a request.
+    pub(super) idle_timeout: Duration,
     /// All headers of a request.
     pub(super) header_bytes: usize,
     /// The longest that the headers of a request take.
@@ -58,165 +59,14 @@ pub(super) struct Limits {
 
 /// A Flight stream may pause this many times as long as a body.
 const PATIENCE: u32 = 10;
-/// A body may take this many times as long as the longest pause in it.
-const SLOWEST: u32 = 20;
-/// Most statements are far smaller.
-const SMALL_BODY: usize = 64 << 10;
 /// Bytes of datagrams that wait to be taken from a socket.
 const UDP_BUFFER: usize = 8 << 20;
-/// Bytes before a message of gRPC.
-const HEAD: usize = 5;
 /// The longest that a client may take to agree on a key.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a client has to close a connection that takes no more requests.
+const FAREWELL: Duration = Duration::from_secs(5);
 /// How long requests may go on after a stop.
 const DRAIN: Duration = Duration::from_secs(20);
-
-/// What bodies of statements and messages of Flight take while they are read: they are held whole. Cheap to clone. What is
-/// written as it comes has a buffer of its own, once a message is whole. A quarter is for small ones alone, which large
-/// ones do not keep out.
-#[derive(Clone)]
-pub(super) struct Bodies(Arc<(AtomicUsize, usize)>);
-
-impl Bodies {
-    pub(super) fn new(most: usize) -> Self {
-        Self(Arc::new((AtomicUsize::new(0), most)))
-    }
-
-    /// A body that comes to a path, where it is one of those.
-    fn begin(&self, path: &str) -> Option<Arc<Held>> {
-        let messages = match path.strip_prefix(FLIGHT) {
-            Some(method) => matches!(method, "DoPut" | "DoExchange").then(Mutex::default),
-            None if path == "/api/v1/sql" || path.starts_with("/rest/sql") => None,
-            None => return None,
-        };
-        Some(Arc::new(Held { bodies: self.clone(), bytes: AtomicUsize::new(0), messages }))
-    }
-}
-
-/// What a body takes, until its request has been answered.
-struct Held {
-    bodies: Bodies,
-    bytes: AtomicUsize,
-    /// Where it is one message after the other, of which each is taken as soon as it is whole.
-    messages: Option<Mutex<Messages>>,
-}
-
-impl Held {
-    /// # Errors
-    /// Unavailable when all of them together take too much.
-    fn take(&self, data: &[u8]) -> Result<(), Status> {
-        let (held, most) = &*self.bodies.0;
-        let before = self.bytes.load(Relaxed);
-        let after = self.messages.as_ref().map_or(before + data.len(), |messages| messages.lock().take(data));
-        self.bytes.store(after, Relaxed);
-        let Some(more) = after.checked_sub(before) else {
-            held.fetch_sub(before - after, Relaxed);
-            return Ok(());
-        };
-        let most = if after <= SMALL_BODY { *most } else { most / 4 * 3 };
-        if held.fetch_add(more, Relaxed) + more > most {
-            return Err(Status::unavailable("too many large statements or messages come at once; try again"));
-        }
-        Ok(())
-    }
-}
-
-/// How far a stream of gRPC's messages has come: each has a byte of flags and four of its length before it.
-#[derive(Default)]
-struct Messages {
-    head: Vec<u8>,
-    left: usize,
-    unfinished: usize,
-}
-
-impl Messages {
-    /// What there is of a message that is not whole, after these bytes.
-    fn take(&mut self, mut data: &[u8]) -> usize {
-        while !data.is_empty() {
-            let is_head = self.head.len() < HEAD;
-            let (now, later) = data.split_at(data.len().min(if is_head { HEAD - self.head.len() } else { self.left }));
-            self.unfinished += now.len();
-            if is_head {
-                self.head.extend_from_slice(now);
-                if let [_, a, b, c, d] = *self.head {
-                    self.left = u32::from_be_bytes([a, b, c, d]) as usize;
-                }
-            } else {
-                self.left -= now.len();
-            }
-            if self.head.len() == HEAD && self.left == 0 {
-                *self = Self::default();
-            }
-            data = later;
-        }
-        self.unfinished
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.bodies.0.0.fetch_sub(self.bytes.load(Relaxed), Relaxed);
-    }
-}
-
-/// A body whose client may be slow, but not silent: it breaks off after a pause that is too long.
-struct Patient {
-    held: Option<Arc<Held>>,
-    body: Incoming,
-    pause: Duration,
-    /// When all of it has to be there, from its first pause on.
-    until: Option<Instant>,
-    /// The end of the pause that it makes.
-    waiting: Option<Pin<Box<Sleep>>>,
-    is_over: bool,
-}
-
-impl Patient {
-    fn new(body: Incoming, held: Option<Arc<Held>>, pause: Duration) -> Self {
-        Self { held, body, pause, until: None, waiting: None, is_over: false }
-    }
-}
-
-impl hyper::body::Body for Patient {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = self.get_mut();
-        if this.is_over {
-            return Poll::Ready(None);
-        }
-        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
-            this.waiting = None;
-            if let (Some(held), Some(Ok(frame))) = (&this.held, &frame)
-                && let Err(full) = held.take(frame.data_ref().map_or(&[], |data| data.as_ref()))
-            {
-                this.is_over = true;
-                return Poll::Ready(Some(Err(full.into())));
-            }
-            // Text alone: of a reset's own error tonic would make the clean end of a body that is not whole.
-            let broken = |e: hyper::Error| io::Error::new(io::ErrorKind::ConnectionAborted, e.to_string());
-            return Poll::Ready(frame.map(|frame| frame.map_err(|e| broken(e).into())));
-        }
-        let (pause, until) = (this.pause, &mut this.until);
-        let waiting = this.waiting.get_or_insert_with(|| {
-            let now = Instant::now();
-            let until = *until.get_or_insert_with(|| now + pause.saturating_mul(SLOWEST));
-            Box::pin(sleep_until(until.min(now + pause)))
-        });
-        ready!(waiting.as_mut().poll(cx));
-        this.is_over = true;
-        Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, "the client is too slow").into())))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.is_over || self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
 
 /// A socket for datagrams, with as large a buffer for those that wait as the system grants.
 pub(super) fn bind_udp(address: SocketAddr) -> anyhow::Result<UdpSocket> {
@@ -229,17 +79,31 @@ pub(super) fn bind_udp(address: SocketAddr) -> anyhow::Result<UdpSocket> {
     UdpSocket::from_std(socket.into()).with_context(context)
 }
 
-/// Serves until `stopped` turns true, then lets open requests finish within [`DRAIN`]; with TLS where that is given.
+/// What all listeners of a process have in common.
+#[derive(Clone)]
+pub(super) struct Front {
+    /// With it clients speak TLS.
+    pub(super) tls: Option<Arc<Tls>>,
+    pub(super) limits: Limits,
+    pub(super) bodies: Bodies,
+    /// Which web pages may send requests.
+    pub(super) origins: Arc<Origins>,
+    /// How many connections each client has.
+    pub(super) places: Places,
+    /// Load balancers that say whose a connection is.
+    pub(super) proxies: Arc<[Network]>,
+    /// Where connections are listed.
+    pub(super) connections: Connections,
+}
+
+/// Serves until `stopped` turns true, then lets open requests finish within [`DRAIN`].
 pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
-    tls: Option<Arc<Tls>>,
-    limits: Limits,
-    bodies: Bodies,
-    connected: Connections,
+    front: Front,
     mut stopped: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let slots = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
+    let slots = Arc::new(Semaphore::new(front.limits.connections.min(Semaphore::MAX_PERMITS)));
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -257,21 +121,10 @@ pub(super) async fn serve(
         };
         // Small replies must not wait for an acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
-        let (router, bodies, stopped) = (router.clone(), bodies.clone(), stopped.clone());
-        let acceptor = tls.as_ref().map(|tls| tls.acceptor());
-        let listed = connected.begin(peer);
+        let (router, front, stopped) = (router.clone(), front.clone(), stopped.clone());
         connections.spawn(async move {
             let _slot = slot;
-            match acceptor {
-                None => connection(stream, Peer(peer.ip()), listed, router, limits, bodies, stopped).await,
-                Some(acceptor) => match timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => {
-                        connection(stream, Peer(peer.ip()), listed, router, limits, bodies, stopped).await
-                    }
-                    Ok(Err(error)) => tracing::debug!(%error, "a client did not agree on TLS"),
-                    Err(_) => tracing::debug!("a client took too long to agree on TLS"),
-                },
-            }
+            admit(stream, peer, router, front, stopped).await;
         });
     }
     drop(listener);
@@ -282,35 +135,94 @@ pub(super) async fn serve(
     Ok(())
 }
 
+/// Finds out whose a connection is, and serves it if that client may have another one.
+async fn admit(
+    mut stream: TcpStream,
+    mut peer: SocketAddr,
+    router: Router,
+    front: Front,
+    stopped: watch::Receiver<bool>,
+) {
+    if front.proxies.iter().any(|network| network.has(peer.ip())) {
+        match timeout(HANDSHAKE, proxy::read(&mut stream)).await {
+            Ok(Ok(source)) => peer = source.unwrap_or(peer),
+            // A load balancer of a network that is named in the settings: somebody has to know.
+            Ok(Err(error)) => return tracing::warn!(%peer, %error, "a connection of proxy_protocol was closed"),
+            Err(_) => return tracing::warn!(%peer, "a connection of proxy_protocol was closed: it sent no header"),
+        }
+    }
+    let Some(place) = front.places.take(peer.ip()) else {
+        return tracing::debug!(%peer, "a connection was closed: its address has max_client_connections already");
+    };
+    let client = Client { peer: Peer(peer.ip()), listed: front.connections.begin(peer), place };
+    let Some(acceptor) = front.tls.as_ref().map(|tls| tls.acceptor()) else {
+        return connection(stream, client, router, front, stopped).await;
+    };
+    match timeout(HANDSHAKE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => connection(stream, client, router, front, stopped).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a client did not agree on TLS"),
+        Err(_) => tracing::debug!("a client took too long to agree on TLS"),
+    }
+}
+
+/// Whose a connection is.
+struct Client {
+    peer: Peer,
+    listed: Connection,
+    place: Arc<Place>,
+}
+
 /// Serves one connection until its end, or until what is under way at a stop is done.
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: Peer,
-    listed: Connection,
+    client: Client,
     router: Router,
-    limits: Limits,
-    bodies: Bodies,
+    front: Front,
     mut stopped: watch::Receiver<bool>,
 ) {
+    let limits = front.limits;
+    let Client { peer, listed, place } = client;
     let (killed, of_request) = (listed.killed(), listed);
+    let of_user = place.clone();
+    let activity = Activity::new();
+    let requests = activity.clone();
     let spoke = Arc::new(AtomicBool::new(false));
     let has_spoken = spoke.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         has_spoken.store(true, Relaxed);
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(of_request.clone());
+        request.extensions_mut().insert(of_user.clone());
         of_request.asked();
+        // The library ends idle connections of HTTP/1 by itself.
+        let underway = (request.version() == Version::HTTP_2).then(|| requests.begin());
         // Who streams to Flight may compute what it sends.
-        let patience = if request.uri().path().starts_with(FLIGHT) { PATIENCE } else { 1 };
-        let pause = limits.body_timeout.saturating_mul(patience);
-        let held = bodies.begin(request.uri().path());
+        let is_stream = request.uri().path().starts_with(FLIGHT);
+        let pause = limits.body_timeout.saturating_mul(if is_stream { PATIENCE } else { 1 });
         let span = traces::request(&request);
-        let of_body = held.clone();
-        let answer = router.clone().call(request.map(|body| Body::new(Patient::new(body, of_body, pause))));
+        let answer = front.origins.admit(&request).map(|marks| {
+            let held = front.bodies.begin(request.uri().path());
+            let of_body = held.clone();
+            if let Some(held) = &held {
+                request.extensions_mut().insert(held.clone());
+            }
+            let patient = |body| Body::new(Patient::new(body, of_body, pause, is_stream));
+            let answer = router.clone().call(request.map(patient));
+            (marks, held, answer)
+        });
         traces::answered(span, async move {
-            let answer = answer.await;
-            drop(held);
-            answer
+            let response = match answer {
+                Err(refused) => *refused,
+                Ok((marks, held, answer)) => {
+                    let answer = answer.await;
+                    drop(held);
+                    answer.map(|response| marks.on(response))?
+                }
+            };
+            Ok::<_, Infallible>(match underway {
+                None => response,
+                Some(underway) => response.map(|body| Body::new(Answering::new(body, underway))),
+            })
         })
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -336,6 +248,11 @@ async fn connection(
             std::future::pending().await
         }
     };
+    let idle = async {
+        // One of HTTP/1 never begins.
+        activity.begun().await;
+        activity.idle_for(limits.idle_timeout).await;
+    };
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -348,55 +265,30 @@ async fn connection(
             connection.await
         }
         () = killed => return,
+        () = idle => {
+            connection.as_mut().graceful_shutdown();
+            finish(connection, &activity).await
+        }
+        () = place.is_over() => {
+            connection.as_mut().graceful_shutdown();
+            finish(connection, &activity).await
+        }
     };
     if let Err(e) = ended {
         tracing::debug!(error = %e, "a connection ended early");
     }
 }
 
+/// The rest of a connection that takes no more requests: it is cut off once it has been idle for a while, whether or not its
+/// client has closed it.
+async fn finish<E>(connection: impl Future<Output = Result<(), E>>, activity: &Activity) -> Result<(), E> {
+    tokio::select! {
+        ended = connection => ended,
+        () = activity.idle_for(FAREWELL) => Ok(()),
+    }
+}
+
 /// Resolves once the server is told to stop (or the one who would tell is gone).
 async fn stop(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Messages of these sizes, as they are sent.
-    fn sent(sizes: &[usize]) -> Vec<u8> {
-        sizes.iter().flat_map(|size| [&[0][..], &(*size as u32).to_be_bytes(), &vec![7; *size]].concat()).collect()
-    }
-
-    #[test]
-    fn a_stream_holds_what_has_come_of_the_message_that_is_not_whole() {
-        let sizes = [300, 0, 1, 0, 0, 70_000, 4, 5, 6, 1_000];
-        let bytes = sent(&sizes);
-        let ends: Vec<usize> = (0..=sizes.len()).map(|n| sent(&sizes[..n]).len()).collect();
-        for piece in [1, 2, 3, 4, 5, 6, 7, 299, 305, 306, 1_024, 70_000, bytes.len()] {
-            let (mut messages, mut come) = (Messages::default(), 0);
-            for data in bytes.chunks(piece) {
-                come += data.len();
-                let whole = ends.iter().rev().find(|end| **end <= come).copied().unwrap_or(0);
-                assert_eq!(messages.take(data), come - whole, "{come} bytes in pieces of {piece}");
-            }
-        }
-    }
-
-    #[test]
-    fn messages_count_until_they_are_whole_and_what_is_left_until_the_end() {
-        let bodies = Bodies::new(4 << 20);
-        let put = || bodies.begin(&format!("{FLIGHT}DoPut")).unwrap_or_else(|| unreachable!("it is held"));
-        let (first, second) = (put(), put());
-        let message = sent(&[2 << 20]);
-        for _ in 0..100 {
-            first.take(&message[..100]).unwrap_or_else(|e| unreachable!("{e}"));
-            first.take(&message[100..]).unwrap_or_else(|e| unreachable!("{e}"));
-        }
-        assert_eq!(bodies.0.0.load(Relaxed), 0);
-        assert!(first.take(&message[..2 << 20]).is_ok() && second.take(&message[..2 << 20]).is_err());
-        drop((first, second));
-        assert_eq!(bodies.0.0.load(Relaxed), 0);
-        assert!(bodies.begin("/influx/v1/write").is_none());
-    }
 }

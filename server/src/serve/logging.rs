@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_word_that_is_no_level_is_refused_and_names_the_nearest() {
         for good in
-            ["info", "WARN", "off", "info,tidelake_ingest=debug", "error, tidelake::slow=warn", "[request]=debug"]
+            ["info", "WARN", "off", "info,tidelake_ingest=debug", "error,tidelake::slow=warn", "[request]=debug"]
         {
             assert!(filter(good).is_ok(), "{good}");
         }

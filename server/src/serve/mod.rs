@@ -1,9 +1,16 @@
 //! `tidelake serve`: ingest, query and operations in one process, on one port.
 
+mod activity;
 mod auth;
+mod bodies;
 mod listen;
 pub(crate) mod logging;
 mod operations;
+mod origin;
+mod places;
+pub(crate) mod proxy;
+#[cfg(test)]
+mod tests;
 mod threads;
 mod tls;
 mod traces;
@@ -30,6 +37,12 @@ use crate::settings::Settings;
 /// Serves until Ctrl-C or SIGTERM, then finishes what was begun and flushes.
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     logging::start(&settings)?;
+    if let Some(file) = &settings.found_file {
+        tracing::info!(
+            file = %file.display(),
+            "settings are read from a file that was found in the working directory; --config none ignores it"
+        );
+    }
     // What renews certificates elsewhere ends no server that has none.
     let _hangups = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?;
     let server = Server::start(settings).await?;
@@ -128,13 +141,21 @@ impl Server {
         );
         let limits = listen::Limits {
             connections: settings.max_connections,
+            idle_timeout: settings.idle_timeout,
             header_bytes: settings.max_header,
             header_timeout: settings.header_timeout,
             body_timeout: settings.body_timeout,
         };
         let flight_routes = tidelake_query::flight::routes(engine.clone());
-        let connections = engine.connections().clone();
-        let bodies = listen::Bodies::new(settings.statement_buffer);
+        let front = listen::Front {
+            tls: tls.clone(),
+            limits,
+            bodies: bodies::Bodies::new(settings.statement_buffer),
+            origins: Arc::new(origin::Origins::of(&settings)),
+            places: places::Places::new(settings.max_client_connections),
+            proxies: settings.proxy_protocol.0.iter().map(|(_, network)| *network).collect(),
+            connections: engine.connections().clone(),
+        };
         let (stop, stopped) = watch::channel(false);
         let routes = tidelake_ingest::http::routes(ingest.clone())
             .merge(tidelake_query::http::routes(engine))
@@ -148,6 +169,13 @@ impl Server {
         if let Some(udp_address) = settings.udp_listen {
             let socket = listen::bind_udp(udp_address)?;
             udp = Some(socket.local_addr()?);
+            if !udp_address.ip().to_canonical().is_loopback() {
+                tracing::warn!(
+                    address = %udp_address,
+                    database = settings.udp_database,
+                    "udp_listen takes rows from everybody who reaches it: datagrams bring no credentials"
+                );
+            }
             let target = UdpTarget { database: settings.udp_database, precision: settings.udp_precision };
             let serving = tidelake_ingest::udp::serve(socket, ingest.clone(), target, stopped.clone());
             tasks.push(tokio::spawn(async move {
@@ -159,29 +187,14 @@ impl Server {
         if let Some(flight_address) = settings.flight_listen {
             let listener = bind(flight_address).await?;
             flight = Some(listener.local_addr()?);
-            tasks.push(tokio::spawn(listen::serve(
-                listener,
-                auth::guard(flight_routes, &gate),
-                tls.clone(),
-                limits,
-                bodies.clone(),
-                connections.clone(),
-                stopped.clone(),
-            )));
+            let router = auth::guard(flight_routes, &gate);
+            tasks.push(tokio::spawn(listen::serve(listener, router, front.clone(), stopped.clone())));
         }
         if let Some(tls) = &tls {
             tasks.push(tokio::spawn(tls.clone().watch(stopped.clone())));
         }
         let is_encrypted = tls.is_some();
-        tasks.push(tokio::spawn(listen::serve(
-            listener,
-            auth::guard(routes, &gate),
-            tls,
-            limits,
-            bodies,
-            connections,
-            stopped,
-        )));
+        tasks.push(tokio::spawn(listen::serve(listener, auth::guard(routes, &gate), front, stopped)));
         Ok(Self { address, is_encrypted, flight, udp, ingest, store: store_name, stop, tasks, sorts })
     }
 
@@ -275,8 +288,9 @@ pub(crate) fn ingest_config(settings: &Settings) -> IngestConfig {
         ..IngestConfig::default()
     };
     config.group_bytes = config.group_bytes.min(config.buffer_bytes);
-    // A body is held in the buffer.
-    config.body_bytes = config.body_bytes.min(config.buffer_bytes);
+    // A body is held in the buffer, and while it arrives in its user's half of that.
+    let most = if settings.asks_who() { config.buffer_bytes / 2 } else { config.buffer_bytes };
+    config.body_bytes = config.body_bytes.min(most);
     config.compact.fold_age_ms = u64::try_from(settings.fold_interval.as_millis()).unwrap_or(u64::MAX);
     config.compact.interval_ms = config.compact.fold_age_ms.clamp(100, config.compact.interval_ms);
     config

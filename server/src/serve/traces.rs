@@ -25,7 +25,7 @@ use tracing::{Instrument as _, Metadata, Span, Subscriber, level_filters::LevelF
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
 
-use crate::settings::Settings;
+use crate::settings::{Settings, without_credentials};
 
 /// What sends the traces of this process, where it sends any.
 static PROVIDER: OnceLock<SdkTracerProvider> = OnceLock::new();
@@ -43,7 +43,7 @@ where
 {
     let Some(endpoint) = &settings.trace_endpoint else { return Ok(None) };
     let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint);
-    let exporter = exporter.build().with_context(|| format!("trace_endpoint {endpoint}"))?;
+    let exporter = exporter.build().with_context(|| format!("trace_endpoint {}", without_credentials(endpoint)))?;
     let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(settings.trace_ratio)));
     let provider = SdkTracerProvider::builder()
         .with_batch_exporter(Marked(exporter))

@@ -38,6 +38,31 @@ fn every_setting_is_told_and_stands_in_the_reference() {
     assert_eq!((option("slow_query"), option("auth"), option("udp_listen")), (Some("10s"), Some("auto"), Some("")));
 }
 
+#[test]
+fn no_secret_is_shown_by_a_variable_or_by_a_wrong_setting() {
+    let text = |text: &str| Some(Text(text.to_owned()));
+    let layer = Layer {
+        trace_endpoint: text("https://ada:s3cret@collector:4317/?key=s3cret"),
+        store: text("s3://s3cret:s3cret@bucket/prefix"),
+        ..Layer::default()
+    };
+    let told = Settings::resolve(None, layer.clone()).unwrap().variables();
+    assert!(!format!("{told:?}").contains("s3cret"), "{told:?}");
+    assert!(told.iter().any(|(_, value)| value.starts_with("https://***@collector:4317/")), "{told:?}");
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    writeln!(file, "listen = '127.0.0.1:1'\nstore_options = {{ secret_access_key = 's3cret'").unwrap();
+    let wrong = Layer {
+        store_option: vec!["secret_access_key:s3cret".to_owned()],
+        trace_endpoint: text("ftp://ada:s3cret@collector"),
+        ..layer
+    };
+    for file in [None, Some(file.path())] {
+        let faults = Settings::resolve(file, wrong.clone()).unwrap_err().to_string();
+        assert!(!faults.contains("s3cret") && faults.contains("store-option: expected name=value"), "{faults}");
+        assert!(file.is_none() || faults.contains("line 2"), "{faults}");
+    }
+}
+
 /// The page of all settings, as the command line knows them.
 fn page() -> String {
     let mut page = "# All settings\n\n<!-- Written from server/src/settings.rs by its test; TIDELAKE_WRITE_DOCS=1 writes it anew. -->\n\n\

@@ -150,7 +150,7 @@ class Kill(Way):
 class HangUp(Way):
     def begin(self, sql):
         self.stream = http2.opened(self.server.port)
-        self.stream.sendall(f"POST /api/v1/sql HTTP/1.1\r\nhost: x\r\ncontent-length: {len(sql)}\r\n\r\n{sql}".encode())
+        self.stream.sendall(f"POST /api/v1/sql HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(sql)}\r\n\r\n{sql}".encode())
 
     def end(self):
         self.stream.close()

@@ -20,10 +20,10 @@ OPTIONS = ["--query-memory", "256MiB", "--ingest-buffer", "64MiB", "--tail-cache
 
 
 def run(binary, directory, check, _):
-    with Server(binary, directory, "idle", *OPTIONS, "--max-connections", str(IDLE + 1_000)) as server:
+    with Server(binary, directory, "idle", *OPTIONS, "--max-connections", str(IDLE + 1_000), "--max-client-connections", str(IDLE + 1_000)) as server:
         Control.prepare(server)
         check(f"{IDLE} idle connections", lambda: idle(server))
-    limits = ["--max-connections", "64", "--header-timeout", "2s"]
+    limits = ["--max-connections", "64", "--max-client-connections", "64", "--header-timeout", "2s"]
     with Server(binary, directory, "full", *OPTIONS, *limits) as server:
         half, preface = b"GET /ping HTTP/1.1\r\n", PREFACE + http2.settings()
         for what, sent in [("nothing", b""), ("half a request", half), ("nothing after the preface of HTTP/2", preface)]:
@@ -51,7 +51,7 @@ def idle(server):
         for number in range(IDLE):
             streams.append(stream := http2.opened(server.port))
             if number % 4 == 1:
-                stream.sendall(b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n")
+                stream.sendall(b"GET /ping HTTP/1.1\r\nhost: localhost\r\n\r\n")
                 reply = stream.recv(4_096)
                 expect(reply.startswith(b"HTTP/1.1 204"), f"connection {number} is answered {reply[:200]}")
             elif number % 4 == 3:
@@ -99,7 +99,7 @@ class PlainReader:
 
     def __init__(self, server, statement=STATEMENT):
         self.stream, self.got = http2.opened(server.port, receive=4_096), b""
-        head = f"POST /api/v1/sql?format=csv HTTP/1.1\r\nhost: x\r\ncontent-length: {len(statement)}\r\n\r\n"
+        head = f"POST /api/v1/sql?format=csv HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(statement)}\r\n\r\n"
         self.stream.sendall((head + statement).encode())
 
     def look(self):

@@ -150,7 +150,7 @@ def lengths(port, rng):
             everywhere(port, begun + head + frame(DATA, 0, 1, message(b"x" * 100, claimed)))
     for path in ["/api/v1/sql", "/write?db=garbage", "/rest/sql"]:
         for length in ["67108864", "4294967296", "18446744073709551615", "99999999999999999999999", "-1", "1e9", "0x10", "1, 2"]:
-            everywhere(port, f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\nselect".encode())
+            everywhere(port, f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\nselect".encode())
     return "94 connections"
 
 
@@ -195,9 +195,9 @@ def headers(port, rng):
         block = http2.call("DoGet") + entry + b"\xbe" * 10_000
         everywhere(port, begun + b"".join(frame(HEADERS, END_HEADERS | END_STREAM, n, block) for n in range(1, 200, 2)))
     many = b"".join(b"x-%d: y\r\n" % n for n in range(200_000))
-    everywhere(port, b"GET /ping HTTP/1.1\r\nhost: x\r\n" + many + b"\r\n")
+    everywhere(port, b"GET /ping HTTP/1.1\r\nhost: localhost\r\n" + many + b"\r\n")
     everywhere(port, b"GET /" + b"a" * (16 << 20) + b" HTTP/1.1\r\n\r\n")
-    everywhere(port, b"GET /ping HTTP/1.1\r\nhost: x\r\nlong: " + b"y" * (16 << 20))
+    everywhere(port, b"GET /ping HTTP/1.1\r\nhost: localhost\r\nlong: " + b"y" * (16 << 20))
     return "11 connections"
 
 
@@ -234,15 +234,15 @@ def floods(port, rng):
 
 def plain(port, rng):
     """What looks like HTTP/1.1: wrong lines, two lengths, chunks that are none."""
-    post = b"POST /write?db=garbage HTTP/1.1\r\nhost: x\r\n"
+    post = b"POST /write?db=garbage HTTP/1.1\r\nhost: localhost\r\n"
     for data in [
         b"GET\r\n\r\n",
         b"GET /ping HTTP/9.9\r\n\r\n",
         b"GET /ping HTTP/1.1\r\n\r\n",
         b"\r\n" * 100_000,
         b"\0" * 100_000,
-        b"GET /ping HTTP/1.1\r\nhost: x\r\n: y\r\n\r\n",
-        b"GET /ping HTTP/1.1\r\nhost: x\r\na\0b: y\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\nhost: localhost\r\n: y\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\nhost: localhost\r\na\0b: y\r\n\r\n",
         b"GET /\xff\xfe%zz?q=%%%&&&=== HTTP/1.1\r\nhost: \xff\r\n\r\n",
         post + b"content-length: 5\r\ncontent-length: 6\r\n\r\nm a=1 ",
         post + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\nGET /ping HTTP/1.1\r\n\r\n",
@@ -254,8 +254,8 @@ def plain(port, rng):
         post + b"expect: 100-continue\r\ncontent-length: 10\r\n\r\n",
         post + b"content-encoding: gzip\r\ncontent-length: 10\r\n\r\n" + rng.randbytes(10),
         post + b"upgrade: h2c\r\nconnection: upgrade, http2-settings\r\nhttp2-settings: \xff\r\n\r\n",
-        b"CONNECT x:1 HTTP/1.1\r\nhost: x\r\n\r\n" + rng.randbytes(1_000),
-        b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n" * 5_000,
+        b"CONNECT x:1 HTTP/1.1\r\nhost: localhost\r\n\r\n" + rng.randbytes(1_000),
+        b"GET /ping HTTP/1.1\r\nhost: localhost\r\n\r\n" * 5_000,
     ]:
         everywhere(port, data, 3)
     return "60 connections"
@@ -266,7 +266,7 @@ def slow(port, rng):
     begun = time.monotonic()
     streams = []
     for name, start, drip in [
-        ("HTTP/1.1", b"GET /ping HTTP/1.1\r\nhost: x\r\nx: ", b"y"),
+        ("HTTP/1.1", b"GET /ping HTTP/1.1\r\nhost: localhost\r\nx: ", b"y"),
         ("half a method", b"", b"G"),
         ("half a preface", PREFACE[:1], None),
         ("nothing", b"", None),
@@ -307,7 +307,7 @@ def bodies(port, rng):
     try:
         for _ in range(count):
             streams.append(http2.opened(port))
-            head = f"POST /api/v1/sql HTTP/1.1\r\nhost: x\r\ncontent-length: {size}\r\n\r\n"
+            head = f"POST /api/v1/sql HTTP/1.1\r\nhost: localhost\r\ncontent-length: {size}\r\n\r\n"
             taken["HTTP"] += http2.shout(streams[-1], head.encode() + b" " * (size - 1), 1)
         for _ in range(count):
             streams.append(client := http2.Client(port))

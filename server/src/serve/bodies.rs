@@ -1,0 +1,343 @@
+//! Bodies of requests on their way in: how long one may take, and how much those of statements hold together.
+
+use std::{
+    collections::HashMap,
+    io,
+    pin::Pin,
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use axum::BoxError;
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
+use tidelake_query::flight::PREFIX as FLIGHT;
+use tokio::time::{Instant, Sleep, sleep_until};
+use tonic::Status;
+
+/// The server waits for a body this many times as long as for one piece of it, at most.
+const SLOWEST: u32 = 20;
+/// Bytes a second that a body has to come at, beyond one pause: less than any line brings that a client writes over.
+const SLOWEST_RATE: u64 = 4 << 10;
+/// Users beyond which those that hold nothing are forgotten.
+const REMEMBERED: usize = 1_000;
+/// Most statements are far smaller.
+const SMALL_BODY: usize = 64 << 10;
+/// Bytes before a message of gRPC.
+const HEAD: usize = 5;
+
+/// What bodies of statements and messages of Flight take while they are read: they are held whole. Cheap to clone. What is
+/// written as it comes has a buffer of its own, once a message is whole. A quarter is for small ones alone, which large
+/// ones do not keep out; the large ones of one user take no more than half.
+#[derive(Clone)]
+pub(super) struct Bodies(Arc<Shared>);
+
+struct Shared {
+    held: AtomicUsize,
+    most: usize,
+    /// What each user holds of it, while somebody holds the counter.
+    users: Mutex<HashMap<Box<str>, Weak<AtomicUsize>>>,
+}
+
+impl Bodies {
+    pub(super) fn new(most: usize) -> Self {
+        Self(Arc::new(Shared { held: AtomicUsize::new(0), most, users: Mutex::default() }))
+    }
+
+    /// A body that comes to a path, where it is one of those.
+    pub(super) fn begin(&self, path: &str) -> Option<Arc<Held>> {
+        let messages = match path.strip_prefix(FLIGHT) {
+            Some(method) => matches!(method, "DoPut" | "DoExchange").then(Mutex::default),
+            None if path == "/api/v1/sql" || path.starts_with("/rest/sql") => None,
+            None => return None,
+        };
+        Some(Arc::new(Held { bodies: self.clone(), bytes: AtomicUsize::new(0), user: OnceLock::new(), messages }))
+    }
+
+    fn user(&self, name: &str) -> Arc<AtomicUsize> {
+        let mut users = self.0.users.lock();
+        if let Some(known) = users.get(name).and_then(Weak::upgrade) {
+            return known;
+        }
+        if users.len() >= REMEMBERED {
+            users.retain(|_, held| held.strong_count() > 0);
+        }
+        let held = Arc::default();
+        users.insert(name.into(), Arc::downgrade(&held));
+        held
+    }
+}
+
+/// What a body takes, until its request has been answered.
+pub(super) struct Held {
+    bodies: Bodies,
+    bytes: AtomicUsize,
+    /// What all bodies of its user take together, where somebody asked who that is.
+    user: OnceLock<Arc<AtomicUsize>>,
+    /// Where it is one message after the other, of which each is taken as soon as it is whole.
+    messages: Option<Mutex<Messages>>,
+}
+
+impl Held {
+    /// Says whose it is, before its first byte is read.
+    pub(super) fn of(&self, user: &str) {
+        let _ = self.user.set(self.bodies.user(user)); // only the first one counts
+    }
+
+    /// # Errors
+    /// Unavailable when all of them together take too much, or those of its user.
+    fn take(&self, data: &[u8]) -> Result<(), Status> {
+        let Shared { held, most, .. } = &*self.bodies.0;
+        let before = self.bytes.load(Relaxed);
+        let after = self.messages.as_ref().map_or(before + data.len(), |messages| messages.lock().take(data));
+        self.bytes.store(after, Relaxed);
+        let Some(more) = after.checked_sub(before) else {
+            held.fetch_sub(before - after, Relaxed);
+            if let Some(user) = self.user.get() {
+                user.fetch_sub(before - after, Relaxed);
+            }
+            return Ok(());
+        };
+        let is_small = after <= SMALL_BODY;
+        let of_user = self.user.get().map_or(0, |user| user.fetch_add(more, Relaxed) + more);
+        let of_all = held.fetch_add(more, Relaxed) + more;
+        if of_all > if is_small { *most } else { most / 4 * 3 } {
+            return Err(Status::unavailable("too many large statements or messages come at once; try again"));
+        }
+        if !is_small && of_user > most / 2 {
+            return Err(Status::unavailable(
+                "statements and messages of this user take the user's half of statement_buffer",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// How far a stream of gRPC's messages has come: each has a byte of flags and four of its length before it.
+#[derive(Default)]
+struct Messages {
+    head: Vec<u8>,
+    left: usize,
+    unfinished: usize,
+}
+
+impl Messages {
+    /// What there is of a message that is not whole, after these bytes.
+    fn take(&mut self, mut data: &[u8]) -> usize {
+        while !data.is_empty() {
+            let is_head = self.head.len() < HEAD;
+            let (now, later) = data.split_at(data.len().min(if is_head { HEAD - self.head.len() } else { self.left }));
+            self.unfinished += now.len();
+            if is_head {
+                self.head.extend_from_slice(now);
+                if let [_, a, b, c, d] = *self.head {
+                    self.left = u32::from_be_bytes([a, b, c, d]) as usize;
+                }
+            } else {
+                self.left -= now.len();
+            }
+            if self.head.len() == HEAD && self.left == 0 {
+                *self = Self::default();
+            }
+            data = later;
+        }
+        self.unfinished
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let bytes = self.bytes.load(Relaxed);
+        self.bodies.0.held.fetch_sub(bytes, Relaxed);
+        if let Some(user) = self.user.get() {
+            user.fetch_sub(bytes, Relaxed);
+        }
+    }
+}
+
+/// A body whose client may be slow, but neither silent nor as slow as it likes: it breaks off after a pause that is too
+/// long, and when less has come than a slow line brings in the time that the server has waited for it.
+pub(super) struct Patient<B> {
+    held: Option<Arc<Held>>,
+    body: B,
+    pause: Duration,
+    /// Bytes that have to come in a second, beyond one pause.
+    rate: Option<u64>,
+    come: u64,
+    /// How long the server has waited for the client, in all.
+    waited: Duration,
+    /// The pause that the client makes: since when, and until when it may.
+    waiting: Option<(Instant, Pin<Box<Sleep>>)>,
+    is_over: bool,
+}
+
+impl<B> Patient<B> {
+    /// A body that may pause for so long. A stream's rate is its client's affair.
+    pub(super) fn new(body: B, held: Option<Arc<Held>>, pause: Duration, is_stream: bool) -> Self {
+        let rate = (!is_stream).then_some(SLOWEST_RATE);
+        Self { held, body, pause, rate, come: 0, waited: Duration::ZERO, waiting: None, is_over: false }
+    }
+
+    /// How much longer the server waits for it.
+    fn patience(&self) -> Duration {
+        let in_all = self.pause.saturating_mul(SLOWEST);
+        let by_rate = self.rate.map_or(in_all, |rate| self.pause + Duration::from_secs(self.come / rate));
+        self.pause.min(in_all.min(by_rate).saturating_sub(self.waited))
+    }
+}
+
+impl<B> hyper::body::Body for Patient<B>
+where
+    B: hyper::body::Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        if this.is_over {
+            return Poll::Ready(None);
+        }
+        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
+            if let Some((since, _)) = this.waiting.take() {
+                this.waited += since.elapsed();
+            }
+            if let Some(Ok(frame)) = &frame {
+                let data = frame.data_ref().map_or(&[][..], |data| data.as_ref());
+                this.come += data.len() as u64;
+                if let Some(Err(full)) = this.held.as_ref().map(|held| held.take(data)) {
+                    this.is_over = true;
+                    return Poll::Ready(Some(Err(full.into())));
+                }
+            }
+            // Text alone: of a reset's own error tonic would make the clean end of a body that is not whole.
+            let broken = |e: B::Error| io::Error::new(io::ErrorKind::ConnectionAborted, e.to_string());
+            return Poll::Ready(frame.map(|frame| frame.map_err(|e| broken(e).into())));
+        }
+        let patience = this.patience();
+        let (_, waiting) = this.waiting.get_or_insert_with(|| {
+            let now = Instant::now();
+            (now, Box::pin(sleep_until(now + patience)))
+        });
+        ready!(waiting.as_mut().poll(cx));
+        this.is_over = true;
+        Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, "the client is too slow").into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_over || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt as _;
+
+    use super::*;
+
+    /// Messages of these sizes, as they are sent.
+    fn sent(sizes: &[usize]) -> Vec<u8> {
+        sizes.iter().flat_map(|size| [&[0][..], &(*size as u32).to_be_bytes(), &vec![7; *size]].concat()).collect()
+    }
+
+    #[test]
+    fn a_stream_holds_what_has_come_of_the_message_that_is_not_whole() {
+        let sizes = [300, 0, 1, 0, 0, 70_000, 4, 5, 6, 1_000];
+        let bytes = sent(&sizes);
+        let ends: Vec<usize> = (0..=sizes.len()).map(|n| sent(&sizes[..n]).len()).collect();
+        for piece in [1, 2, 3, 4, 5, 6, 7, 299, 305, 306, 1_024, 70_000, bytes.len()] {
+            let (mut messages, mut come) = (Messages::default(), 0);
+            for data in bytes.chunks(piece) {
+                come += data.len();
+                let whole = ends.iter().rev().find(|end| **end <= come).copied().unwrap_or(0);
+                assert_eq!(messages.take(data), come - whole, "{come} bytes in pieces of {piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn messages_count_until_they_are_whole_and_what_is_left_until_the_end() {
+        let bodies = Bodies::new(4 << 20);
+        let put = || bodies.begin(&format!("{FLIGHT}DoPut")).unwrap_or_else(|| unreachable!("it is held"));
+        let (first, second) = (put(), put());
+        let message = sent(&[2 << 20]);
+        for _ in 0..100 {
+            first.take(&message[..100]).unwrap_or_else(|e| unreachable!("{e}"));
+            first.take(&message[100..]).unwrap_or_else(|e| unreachable!("{e}"));
+        }
+        assert_eq!(bodies.0.held.load(Relaxed), 0);
+        assert!(first.take(&message[..2 << 20]).is_ok() && second.take(&message[..2 << 20]).is_err());
+        drop((first, second));
+        assert_eq!(bodies.0.held.load(Relaxed), 0);
+        assert!(bodies.begin("/influx/v1/write").is_none());
+    }
+    #[test]
+    fn large_bodies_of_one_user_take_no_more_than_half_and_small_ones_of_others_always_fit() {
+        let bodies = Bodies::new(8 << 20);
+        let begin = |user: &str| {
+            let held = bodies.begin("/api/v1/sql").unwrap();
+            held.of(user);
+            held
+        };
+        let large = vec![0; 1 << 20];
+        let of_ada: Vec<_> = (0..6).map(|_| begin("ada")).collect();
+        let taken = of_ada.iter().filter(|held| held.take(&large).is_ok()).count();
+        assert_eq!(taken, 4);
+        drop(of_ada);
+        let (ada, bob) = (begin("ada"), begin("bob"));
+        assert!((0..4).all(|_| ada.take(&large).is_ok()) && (0..2).all(|_| bob.take(&large).is_ok()));
+        assert!(bob.take(&large).is_err(), "three quarters are taken");
+        assert!(begin("carol").take(&large[..SMALL_BODY]).is_ok());
+        drop((ada, bob));
+        assert_eq!(bodies.0.held.load(Relaxed), 0);
+    }
+
+    /// A body of pieces that come after pauses, and how it ends.
+    async fn read(pieces: Vec<(Duration, usize)>, is_stream: bool) -> (usize, bool, Duration) {
+        let begun = Instant::now();
+        let later = futures::stream::iter(pieces).then(|(pause, bytes)| async move {
+            tokio::time::sleep(pause).await;
+            Ok::<_, std::convert::Infallible>(Bytes::from(vec![0; bytes]))
+        });
+        let body = axum::body::Body::from_stream(later);
+        let mut body =
+            axum::body::Body::new(Patient::new(body, None, Duration::from_secs(30), is_stream)).into_data_stream();
+        let mut come = 0;
+        while let Some(piece) = body.next().await {
+            match piece {
+                Ok(piece) => come += piece.len(),
+                Err(_) => return (come, false, begun.elapsed()),
+            }
+        }
+        (come, true, begun.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_ends_when_its_client_is_silent_or_sends_less_than_a_slow_line_brings() {
+        let second = Duration::from_secs(1);
+        let drip = |bytes: usize, times: usize, every: Duration| vec![(every, bytes); times];
+        // A byte every five seconds: given up after one pause, and not after 20 of them.
+        let (come, is_whole, took) = read(drip(1, 10_000, 5 * second), false).await;
+        assert!(!is_whole && come <= 6 && took <= 31 * second, "{come} {took:?}");
+        // A silent one.
+        let (_, is_whole, took) = read(vec![(second, 100_000), (31 * second, 1)], false).await;
+        assert!(!is_whole && took <= 32 * second);
+        // Slow lines: half a megabyte at 5 KiB/s, a small body in 29 pauses.
+        assert!(read(drip(5 << 10, 100, second), false).await.1);
+        assert!(read(drip(10, 29, second), false).await.1);
+        // In all no more than 20 pauses, however much comes.
+        let (_, is_whole, took) = read(drip(1 << 20, 100, 20 * second), false).await;
+        assert!(!is_whole && took <= 610 * second, "{took:?}");
+        // What streams batches as it computes them may take its time.
+        assert!(read(drip(100, 20, 25 * second), true).await.1);
+    }
+}

@@ -1,0 +1,124 @@
+//! How many connections one client may have: one address, and one user from all addresses.
+//!
+//! The listener bounds connections in all. Without a share, one client that keeps connections open and idle would take all
+//! of them, and everybody else would wait in the backlog.
+
+use std::{collections::HashMap, hash::Hash, net::IpAddr, sync::Arc};
+
+use parking_lot::Mutex;
+use tidelake_format::{Error, Result, access::network};
+use tokio_util::sync::CancellationToken;
+
+/// The connections of a process, by address and by user. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Places(Arc<Shared>);
+
+struct Shared {
+    most: usize,
+    addresses: Mutex<HashMap<IpAddr, usize>>,
+    users: Mutex<HashMap<Box<str>, usize>>,
+}
+
+/// The place of a connection, until it is dropped.
+pub(super) struct Place {
+    places: Places,
+    address: IpAddr,
+    /// The first user that a request of this connection was of.
+    user: Mutex<Option<Box<str>>>,
+    /// Ends the connection of a user who has too many.
+    over: CancellationToken,
+}
+
+impl Places {
+    /// At most so many connections of one address, and of one user.
+    pub(super) fn new(most: usize) -> Self {
+        Self(Arc::new(Shared { most, addresses: Mutex::default(), users: Mutex::default() }))
+    }
+
+    /// A place for a connection from an address; none where it has all that it may have. Addresses of one network of IPv6
+    /// are one client's.
+    pub(super) fn take(&self, address: IpAddr) -> Option<Arc<Place>> {
+        let address = network(address);
+        let (user, over) = (Mutex::default(), CancellationToken::new());
+        let place = || Arc::new(Place { places: self.clone(), address, user, over });
+        count(&self.0.addresses, address, self.0.most).then(place)
+    }
+}
+
+impl Place {
+    /// Says whose request comes by this connection.
+    ///
+    /// # Errors
+    /// Unavailable where that user has too many connections: this one ends when its requests are answered.
+    pub(super) fn of(&self, user: &str) -> Result<()> {
+        let mut known = self.user.lock();
+        if known.is_some() {
+            return Ok(());
+        }
+        if !count(&self.places.0.users, user.into(), self.places.0.most) {
+            self.over.cancel();
+            return Err(Error::unavailable("this user has too many connections; close some, or wait")
+                .with("max_client_connections", self.places.0.most));
+        }
+        *known = Some(user.into());
+        Ok(())
+    }
+
+    /// Resolves when its user has too many connections.
+    pub(super) async fn is_over(&self) {
+        self.over.cancelled().await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        uncount(&self.places.0.addresses, &self.address);
+        if let Some(user) = self.user.get_mut() {
+            uncount(&self.places.0.users, user);
+        }
+    }
+}
+
+/// One more of a key, unless there are as many as there may be.
+fn count<K: Eq + Hash>(counts: &Mutex<HashMap<K, usize>>, key: K, most: usize) -> bool {
+    let mut counts = counts.lock();
+    let found = counts.entry(key).or_default();
+    let is_free = *found < most;
+    *found += usize::from(is_free);
+    is_free
+}
+
+fn uncount<K: Eq + Hash>(counts: &Mutex<HashMap<K, usize>>, key: &K) {
+    let mut counts = counts.lock();
+    if let Some(found) = counts.get_mut(key) {
+        *found -= 1;
+        if *found == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_and_one_user_have_no_more_places_than_they_may_and_others_have_theirs() {
+        let places = Places::new(2);
+        let from = |text: &str| places.take(text.parse().unwrap());
+        let held: Vec<_> = (0..3).filter_map(|_| from("10.0.0.1")).collect();
+        assert_eq!(held.len(), 2);
+        let (other, same_host) = (from("10.0.0.2").unwrap(), from("::ffff:10.0.0.1"));
+        assert!(same_host.is_none(), "IPv4 within IPv6 is the same address");
+        let network: Vec<_> = ["2001:db8::1", "2001:db8::2", "2001:db8::3"].into_iter().filter_map(from).collect();
+        assert_eq!(network.len(), 2);
+
+        assert!(held[0].of("ada").is_ok() && held[1].of("ada").is_ok());
+        assert!(other.of("ada").is_err() && other.over.is_cancelled());
+        assert!(network[0].of("bob").is_ok());
+        // The second user of a connection is a proxy's affair.
+        assert!(held[0].of("bob").is_ok() && !held[0].over.is_cancelled());
+        drop((held, other, network));
+        assert!(places.0.addresses.lock().is_empty() && places.0.users.lock().is_empty());
+    }
+}

@@ -1,0 +1,197 @@
+//! The PROXY protocol, versions 1 and 2: a load balancer says at the start of a connection whose it is.
+//!
+//! <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>. It is read from the networks alone that the setting names:
+//! everybody else could say anything.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    str::FromStr,
+};
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// What version 2 begins with.
+const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
+/// What version 1 begins with.
+const WORD: &[u8] = b"PROXY ";
+/// The longest header of version 1.
+const LONGEST_LINE: usize = 107;
+/// The longest header of version 2 that is read: the addresses, and what a load balancer adds.
+const LONGEST: usize = 4 << 10;
+
+/// A network of addresses, as 10.0.0.0/8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Network {
+    address: u128,
+    mask: u128,
+}
+
+/// An address as one of IPv6.
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().into(),
+        IpAddr::V6(v6) => v6.into(),
+    }
+}
+
+impl Network {
+    /// Whether an address is one of this network.
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        bits(address) & self.mask == self.address
+    }
+}
+
+impl FromStr for Network {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length.parse::<u32>().map_err(|_| ())?)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| ())?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        let length = length.unwrap_or(longest);
+        let host = longest.checked_sub(length).ok_or(())?;
+        let mask = u128::MAX.checked_shl(host).unwrap_or(0);
+        // Bits beyond the network's are a mistake: 10.0.0.1/8 names one address and means another one.
+        (bits(address) & mask == bits(address)).then_some(Self { address: bits(address), mask }).ok_or(())
+    }
+}
+
+/// Reads the header, and not a byte more: the client's address; `None` where the load balancer asks for itself, as it
+/// does to learn whether this server is well, or does not say.
+///
+/// # Errors
+/// InvalidData for what is no header; those of the connection.
+pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<SocketAddr>> {
+    let mut begin = [0; SIGNATURE.len()];
+    stream.read_exact(&mut begin).await?;
+    if begin == SIGNATURE {
+        return version_2(stream).await;
+    }
+    if !begin.starts_with(WORD) {
+        return Err(wrong());
+    }
+    let mut line = begin.to_vec();
+    while !line.ends_with(b"\r\n") {
+        if line.len() >= LONGEST_LINE {
+            return Err(wrong());
+        }
+        line.push(stream.read_u8().await?);
+    }
+    version_1(&line)
+}
+
+fn wrong() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the connection does not begin with a header of the PROXY protocol")
+}
+
+fn version_1(line: &[u8]) -> io::Result<Option<SocketAddr>> {
+    let text = std::str::from_utf8(line).map_err(|_| wrong())?;
+    let mut words = text.trim_end_matches("\r\n").split(' ').skip(1);
+    let is_v4 = match words.next() {
+        Some("TCP4") => true,
+        Some("TCP6") => false,
+        Some("UNKNOWN") => return Ok(None),
+        _ => return Err(wrong()),
+    };
+    let words: Vec<&str> = words.collect();
+    let [source, _, port, _] = words[..] else { return Err(wrong()) };
+    let source: IpAddr = source.parse().map_err(|_| wrong())?;
+    let port = port.parse().map_err(|_| wrong())?;
+    if source.is_ipv4() == is_v4 { Ok(Some(SocketAddr::new(source, port))) } else { Err(wrong()) }
+}
+
+async fn version_2(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<SocketAddr>> {
+    let (command, family) = (stream.read_u8().await?, stream.read_u8().await?);
+    let length = usize::from(stream.read_u16().await?);
+    if length > LONGEST {
+        return Err(wrong());
+    }
+    let mut rest = vec![0; length];
+    stream.read_exact(&mut rest).await?;
+    let is_local = match command {
+        0x20 => true,
+        0x21 => false,
+        _ => return Err(wrong()),
+    };
+    let port = |at: usize| Some(u16::from_be_bytes(rest.get(at..at + 2)?.try_into().ok()?));
+    let v4 = || Some(SocketAddr::new(Ipv4Addr::from(<[u8; 4]>::try_from(rest.get(..4)?).ok()?).into(), port(8)?));
+    let v6 = || Some(SocketAddr::new(Ipv6Addr::from(<[u8; 16]>::try_from(rest.get(..16)?).ok()?).into(), port(32)?));
+    match family {
+        _ if is_local => Ok(None),
+        0x11 => v4().map(Some).ok_or_else(wrong),
+        0x21 => v6().map(Some).ok_or_else(wrong),
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn v2(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
+        [&SIGNATURE[..], &[command, family], &(rest.len() as u16).to_be_bytes(), rest].concat()
+    }
+
+    #[tokio::test]
+    async fn headers_of_both_versions_are_read_to_their_last_byte_and_no_further() {
+        let v6: IpAddr = "2001:db8::7".parse().unwrap();
+        let addresses = [&[192, 0, 2, 7, 10, 0, 0, 1][..], &[0x12, 0x34, 0x1f, 0x96], &[3, 0, 4, 1, 2, 3, 4]].concat();
+        let six = [&u128::to_be_bytes(bits(v6))[..], &[0; 16], &[0, 80, 0, 81]].concat();
+        for (header, expected) in [
+            (b"PROXY TCP4 192.0.2.7 10.0.0.1 4660 8086\r\n".to_vec(), Some("192.0.2.7:4660")),
+            (b"PROXY TCP6 2001:db8::7 ::1 80 8086\r\n".to_vec(), Some("[2001:db8::7]:80")),
+            (b"PROXY UNKNOWN\r\n".to_vec(), None),
+            (b"PROXY UNKNOWN whatever it says\r\n".to_vec(), None),
+            (v2(0x21, 0x11, &addresses), Some("192.0.2.7:4660")),
+            (v2(0x21, 0x21, &six), Some("[2001:db8::7]:80")),
+            (v2(0x20, 0x00, &[]), None),
+            (v2(0x20, 0x11, &addresses), None),
+            (v2(0x21, 0x31, &[0; 216]), None),
+        ] {
+            let sent = [&header[..], b"GET / HTTP/1.1\r\n"].concat();
+            let mut stream = &sent[..];
+            let found = read(&mut stream).await.unwrap();
+            assert_eq!(found, expected.map(|text| text.parse().unwrap()), "{header:?}");
+            assert_eq!(stream, b"GET / HTTP/1.1\r\n", "{header:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_header_is_refused() {
+        let long = format!("PROXY TCP4 {}", "1".repeat(200));
+        for sent in [
+            b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n".to_vec(),
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+            b"PROXY TCP4 192.0.2.7 10.0.0.1 4660\r\n".to_vec(),
+            b"PROXY TCP4 2001:db8::7 ::1 80 8086\r\n".to_vec(),
+            b"PROXY TCP4 192.0.2.7 10.0.0.1 70000 1\r\n".to_vec(),
+            b"PROXY UDP4 192.0.2.7 10.0.0.1 1 1\r\n".to_vec(),
+            long.into_bytes(),
+            v2(0x21, 0x11, &[1, 2, 3]),
+            v2(0x31, 0x11, &[0; 12]),
+            v2(0x21, 0x11, &vec![0; LONGEST + 1]),
+            b"PROXY".to_vec(),
+        ] {
+            assert!(read(&mut &sent[..]).await.is_err(), "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn networks_have_their_addresses_and_no_others() {
+        let network = |text: &str| text.parse::<Network>();
+        let has = |text: &str, address: &str| network(text).unwrap().has(address.parse().unwrap());
+        assert!(
+            has("10.0.0.0/8", "10.255.1.2") && has("10.0.0.0/8", "::ffff:10.1.1.1") && !has("10.0.0.0/8", "11.0.0.1")
+        );
+        assert!(has("192.0.2.7", "192.0.2.7") && !has("192.0.2.7", "192.0.2.8"));
+        assert!(has("0.0.0.0/0", "1.2.3.4") && !has("0.0.0.0/0", "2001:db8::1") && has("::/0", "1.2.3.4"));
+        assert!(has("2001:db8::/32", "2001:db8:1::1") && !has("2001:db8::/32", "2001:db9::1"));
+        for wrong in ["10.0.0.1/8", "10.0.0.0/33", "::/129", "10.0.0.0/", "/8", "x", ""] {
+            assert!(network(wrong).is_err(), "{wrong}");
+        }
+    }
+}

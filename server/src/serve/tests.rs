@@ -1,0 +1,331 @@
+//! A server in this process, asked over its ports.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
+
+use reqwest::{Client, Method, RequestBuilder};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpSocket, TcpStream},
+};
+
+use super::*;
+use crate::settings::{Layer, Text};
+
+/// The description of all routes.
+fn document() -> Value {
+    serde_json::from_str(include_str!("openapi.json")).unwrap()
+}
+
+/// Method and path of every route that is described, with names in place of parameters.
+fn routes() -> Vec<(Method, String)> {
+    let document = document();
+    let paths = document["paths"].as_object().unwrap().clone();
+    let of = |(path, item): (String, Value)| {
+        let path = path.replace(['{', '}'], "");
+        let methods: Vec<String> = item.as_object().unwrap().keys().map(|name| name.to_uppercase()).collect();
+        methods
+            .into_iter()
+            .filter_map(move |name| Some((name.parse::<Method>().ok()?, path.clone())))
+            .collect::<Vec<_>>()
+    };
+    paths.into_iter().flat_map(of).filter(|(method, _)| ["GET", "POST", "PUT"].contains(&method.as_str())).collect()
+}
+
+struct Node {
+    server: Option<Server>,
+    client: Client,
+    url: String,
+    flight: String,
+    _directory: tempfile::TempDir,
+}
+
+impl Node {
+    async fn start(change: impl FnOnce(&mut Layer)) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let text = |text: &str| Some(Text(text.to_owned()));
+        let mut layer = Layer {
+            store: text(directory.path().join("root").to_str().unwrap()),
+            listen: text("127.0.0.1:0"),
+            flight_listen: text("127.0.0.1:0"),
+            ..Layer::default()
+        };
+        change(&mut layer);
+        let server = Server::start(Settings::resolve(None, layer).unwrap()).await.unwrap();
+        let (url, flight) = (format!("http://{}", server.address), format!("http://{}", server.flight.unwrap()));
+        Self { server: Some(server), client: Client::new(), url, flight, _directory: directory }
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.url))
+    }
+
+    async fn sql(&self, sql: &str) -> (u16, String) {
+        let reply = self.request(Method::POST, "/api/v1/sql?format=csv").body(sql.to_owned()).send().await.unwrap();
+        (reply.status().as_u16(), reply.text().await.unwrap())
+    }
+
+    async fn databases(&self) -> BTreeSet<String> {
+        let (status, text) = self.sql("show databases").await;
+        assert_eq!(status, 200, "{text}");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// A server that asks who sends requests; its administrator's password is [`PASSWORD`].
+    async fn start_asking(change: impl FnOnce(&mut Layer)) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("password");
+        std::fs::write(&file, PASSWORD).unwrap();
+        let text = |text: &str| Some(Text(text.to_owned()));
+        Self::start(|layer| {
+            layer.auth = text("on");
+            layer.admin_password_file = text(file.to_str().unwrap());
+            change(layer);
+        })
+        .await
+    }
+
+    /// A connection from one of this machine's own addresses.
+    async fn connect(&self, from: Ipv4Addr) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        socket.connect(self.server.as_ref().unwrap().address).await.unwrap()
+    }
+
+    async fn stop(mut self) {
+        self.server.take().unwrap().stop().await.unwrap();
+    }
+}
+
+const PASSWORD: &str = "a password of the admin";
+
+const DROPS: [(&str, &str, &str); 5] = [
+    ("POST", "/rest/sql", "drop database d"),
+    ("POST", "/api/v1/sql", "q=drop+database+d"),
+    ("GET", "/query?q=drop%20database%20d", ""),
+    ("POST", "/query?q=drop%20database%20d", ""),
+    ("POST", "/api/v1/sql", "create user evil password 'a password of evil' admin"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_web_page_of_another_origin_and_no_rebound_name_reaches_any_route_of_a_local_server() {
+    let node = Node::start(|_| ()).await;
+    assert_eq!(node.sql("create database d").await.0, 200);
+    let before = node.databases().await;
+    let page = [("origin", "https://evil.example"), ("sec-fetch-site", "cross-site")];
+    let image = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors")];
+    let rebound = [("host", "evil.example:8086"), ("sec-fetch-site", "same-origin")];
+    let attacks: [&[(&str, &str)]; 4] = [&page, &page[..1], &image, &rebound];
+    for attack in attacks {
+        let on = |request: RequestBuilder| attack.iter().fold(request, |request, (n, v)| request.header(*n, *v));
+        for (method, path) in routes() {
+            let reply = on(node.request(method.clone(), &path)).body("select 1").send().await.unwrap();
+            assert_eq!(reply.status(), 403, "{attack:?} {method} {path}");
+            assert_eq!(reply.headers()["x-content-type-options"], "nosniff");
+            assert!(!reply.headers().contains_key("access-control-allow-origin"), "{attack:?} {method} {path}");
+            let body: Value = reply.json().await.unwrap();
+            let message =
+                ["/error/message", "/error", "/desc", "/message"].iter().find_map(|at| body.pointer(at)?.as_str());
+            let message = message.unwrap_or_else(|| panic!("{method} {path}: {body}"));
+            assert!(message.contains("allowed_hosts") || message.contains("cors_origins"), "{path}: {message}");
+        }
+        for (method, path, body) in DROPS {
+            let reply = on(node.request(method.parse().unwrap(), path)).header("content-type", "text/plain").body(body);
+            assert_eq!(reply.send().await.unwrap().status(), 403, "{attack:?} {path}");
+        }
+        for base in [&node.url, &node.flight] {
+            let url = format!("{base}/arrow.flight.protocol.FlightService/DoAction");
+            let reply = on(node.client.post(url)).header("content-type", "application/grpc-web").send().await.unwrap();
+            assert_eq!(reply.headers()["grpc-status"], "7", "{attack:?} {base}");
+        }
+    }
+    assert_eq!(node.databases().await, before);
+    assert!(!node.sql("show users").await.1.contains("evil"));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_changes_by_get_and_pages_of_named_origins_may_read() {
+    let text = |text: &str| Some(Text(text.to_owned()));
+    let node = Node::start(|layer| {
+        layer.cors_origins = text("https://app.example/, http://localhost:3000");
+        layer.allowed_hosts = text("db.example");
+    })
+    .await;
+    assert_eq!(node.sql("create database d").await.0, 200);
+    let before = node.databases().await;
+    for statement in
+        ["drop database d", "create database e", "create user evil password 'a password of evil' admin", "use d"]
+    {
+        for path in ["/query", "/api/v1/sql"] {
+            let target = format!("{path}?q={}", statement.replace(' ', "+"));
+            let reply = node.request(Method::GET, &target).send().await.unwrap();
+            let is_refused = reply.status() == 405 && reply.headers()["allow"] == "POST";
+            assert!(is_refused || (path == "/query" && reply.status() == 400), "{path} {statement}: {reply:?}");
+        }
+    }
+    assert_eq!(node.databases().await, before);
+    let from = |request: RequestBuilder| request.header("origin", "https://app.example").header("host", "db.example");
+    let reply = from(node.request(Method::POST, "/api/v1/sql")).body("select 1").send().await.unwrap();
+    assert_eq!(
+        (reply.status().as_u16(), &reply.headers()["access-control-allow-origin"]),
+        (200, &"https://app.example".parse().unwrap())
+    );
+    let asked = from(node.request(Method::OPTIONS, "/api/v1/sql")).header("access-control-request-method", "POST");
+    let reply = asked.send().await.unwrap();
+    assert_eq!((reply.status().as_u16(), reply.headers().contains_key("access-control-allow-methods")), (204, true));
+    let wrong = Layer { cors_origins: text("*"), ..Layer::default() };
+    assert!(Settings::resolve(None, wrong).unwrap_err().to_string().contains("cors_origins: expected origins"));
+    let wrong = Layer { allowed_hosts: text("http://db.example"), ..Layer::default() };
+    assert!(Settings::resolve(None, wrong).unwrap_err().to_string().contains("allowed_hosts: expected names"));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_asks_who_sends_a_request_is_reached_by_any_name_and_gives_browsers_no_dialog() {
+    let node = Node::start_asking(|_| ()).await;
+    let ask = |agent: &str| {
+        node.request(Method::GET, "/api/v1/sql?q=select+1").header("host", "db.example").header("user-agent", agent)
+    };
+    let known = ask("curl/8").basic_auth("admin", Some(PASSWORD)).send().await.unwrap();
+    assert_eq!(known.status(), 200);
+    for (agent, scheme) in [("Wget/1.21", "Basic"), ("Mozilla/5.0 (X11; Linux x86_64)", "Bearer")] {
+        let reply = ask(agent).send().await.unwrap();
+        assert_eq!(reply.status(), 401);
+        assert!(reply.headers()["www-authenticate"].to_str().unwrap().starts_with(scheme), "{agent}");
+    }
+    let page = ask("Mozilla/5.0").header("origin", "https://evil.example").send().await.unwrap();
+    assert_eq!(page.status(), 403);
+    node.stop().await;
+}
+
+/// Another address of this machine.
+fn local(last: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 0, last)
+}
+
+/// A client with a connection of HTTP/2 of its own, which it keeps.
+fn keeping(from: Ipv4Addr) -> Client {
+    let builder = Client::builder().http2_prior_knowledge().local_address(IpAddr::from(from)).pool_idle_timeout(None);
+    builder.timeout(Duration::from_secs(20)).build().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_of_one_client_leave_places_to_others_and_end_by_themselves() {
+    let text = |text: &str| Some(Text(text.to_owned()));
+    let node = Node::start_asking(|layer| {
+        layer.max_connections = text("4");
+        layer.max_client_connections = text("2");
+        layer.idle_timeout = text("2s");
+    })
+    .await;
+    let health = format!("{}/health", node.url);
+    let hold = |from: u8| {
+        let (client, health) = (keeping(local(from)), health.clone());
+        async move { client.get(health).send().await.map(|reply| (reply.status().as_u16(), client)) }
+    };
+    // One address: as many as it may have, of which each would stay for as long as its client likes.
+    let mut held = vec![hold(2).await.unwrap(), hold(2).await.unwrap()];
+    assert!(hold(2).await.is_err(), "a third connection of one address is closed");
+    held.push(hold(3).await.unwrap());
+    assert!(held.iter().all(|(status, _)| *status == 200));
+    // Idle ones end, pings or not.
+    let mut answered = false;
+    for _ in 0..60 {
+        answered = hold(2).await.is_ok();
+        if answered {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+    assert!(answered, "idle connections were kept");
+    drop(held);
+
+    // One user: as many from all addresses together.
+    let metrics = format!("{}/metrics", node.url);
+    let ask = |from: u8| {
+        let (client, metrics) = (keeping(local(from)), metrics.clone());
+        async move {
+            let reply = client.get(metrics).basic_auth("admin", Some(PASSWORD)).send().await;
+            reply.map(|reply| (reply.status().as_u16(), client))
+        }
+    };
+    let held = vec![ask(4).await.unwrap(), ask(5).await.unwrap()];
+    assert!(held.iter().all(|(status, _)| *status == 200));
+    assert_eq!(ask(6).await.unwrap().0, 503, "a third connection of one user is refused");
+    assert_eq!(hold(7).await.unwrap().0, 200);
+    node.stop().await;
+}
+
+/// Sends some bytes and reads what comes until the server has answered or closed.
+async fn converse(mut stream: TcpStream, bytes: &[u8]) -> String {
+    // A server that has closed already is an answer, too.
+    let _ = stream.write_all(bytes).await;
+    let (mut reply, mut buffer) = (Vec::new(), [0; 4_096]);
+    while let Ok(Ok(n)) = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut buffer)).await {
+        reply.extend_from_slice(&buffer[..n]);
+        if n == 0 || reply.windows(5).any(|w| w == b"0\r\n\r\n") {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&reply).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_balancer_of_a_named_network_says_whose_a_connection_is_and_nobody_else_may() {
+    let node = Node::start(|layer| layer.proxy_protocol = Some(Text("127.0.0.2/32".to_owned()))).await;
+    let request = "POST /api/v1/sql?format=csv HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 16\r\n\r\nshow connections";
+    let proxied = format!("PROXY TCP4 192.0.2.7 10.0.0.1 4660 8086\r\n{request}");
+    let reply = converse(node.connect(local(2)).await, proxied.as_bytes()).await;
+    assert!(reply.contains("192.0.2.7:4660") && !reply.contains("127.0.0.2"), "{reply}");
+    let local_one = [&b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"[..], request.as_bytes()].concat();
+    let reply = converse(node.connect(local(2)).await, &local_one).await;
+    assert!(reply.contains("127.0.0.2"), "{reply}");
+    assert_eq!(converse(node.connect(local(2)).await, request.as_bytes()).await, "");
+    let reply = converse(node.connect(local(1)).await, request.as_bytes()).await;
+    assert!(reply.contains("127.0.0.1:"), "{reply}");
+    let reply = converse(node.connect(local(1)).await, proxied.as_bytes()).await;
+    assert!(!reply.contains("192.0.2.7"), "{reply}");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_that_are_announced_and_do_not_come_stop_no_writes() {
+    let text = |text: &str| Some(Text(text.to_owned()));
+    let node = Node::start_asking(|layer| layer.ingest_buffer = text("16MiB")).await;
+    let ask = |request: RequestBuilder| async move {
+        let reply = request.basic_auth("admin", Some(PASSWORD)).send().await.unwrap();
+        (reply.status().as_u16(), reply.text().await.unwrap())
+    };
+    let write = || ask(node.request(Method::POST, "/write?db=d").body("m v=1 1"));
+    assert_eq!(write().await.0, 204);
+    for sql in [
+        "create user ada password 'a password of ada'",
+        "grant write on d.* to ada",
+        "create user nobody password 'a password of nobody'",
+    ] {
+        let (status, text) = ask(node.request(Method::POST, "/api/v1/sql").body(sql)).await;
+        assert_eq!(status, 200, "{text}");
+    }
+    let mut slow = Vec::new();
+    for (user, password) in [("ada", "a password of ada"), ("nobody", "a password of nobody")] {
+        for _ in 0..4 {
+            let target = format!("/write?db=d&u={user}&p={}", password.replace(' ', "%20"));
+            let head = format!("POST {target} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\nm", 8 << 20);
+            let mut stream = node.connect(local(1)).await;
+            stream.write_all(head.as_bytes()).await.unwrap();
+            slow.push(stream);
+        }
+    }
+    // Those come to where they wait for their bodies.
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(write().await, (204, String::new()));
+    }
+    drop(slow);
+    node.stop().await;
+}
