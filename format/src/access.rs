@@ -5,6 +5,7 @@
 //! that for requests of HTTP; `gate` checks, before each route, the right that the route declares.
 
 mod admit;
+pub mod audit;
 mod authenticate;
 mod browser;
 mod credentials;
@@ -20,6 +21,7 @@ mod tests;
 mod user;
 
 pub use admit::{Peer, refused_as};
+pub use audit::Deed;
 pub use authenticate::{Authenticator, LoggedIn};
 pub use browser::{challenge, is_of_browser};
 pub use credentials::Credentials;

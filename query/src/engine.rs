@@ -22,7 +22,7 @@ use datafusion::{
 use metrics::counter;
 use tidelake_format::{
     Error, Result,
-    access::Privilege,
+    access::{Deed, Privilege},
     meta::Root,
     snapshot::{Snapshot, SnapshotReader},
     step,
@@ -129,7 +129,7 @@ impl Engine {
     pub(crate) fn cancel(&self, session: &Session, handle: &[u8; 16]) -> bool {
         let found = self.inner.system.queries.cancel(handle, &session.principal);
         if found {
-            tracing::info!(target: "tidelake::audit", user = session.principal.user(), "a query was cancelled");
+            Deed { action: "CANCEL QUERY", ..Deed::default() }.record(&session.principal, &Ok(()));
         }
         found
     }
@@ -230,17 +230,18 @@ impl Engine {
         let name = match parsed.kind {
             StatementKind::Use(name) => name,
             StatementKind::Kill(kill) => {
-                let user = session.principal.user();
-                match kill {
+                let (deed, killed) = match kill {
                     Kill::Query(id) => {
-                        self.inner.system.queries.kill(&id, &session.principal)?;
-                        tracing::info!(target: "tidelake::audit", user, query = id, "a query was killed");
+                        let killed = self.inner.system.queries.kill(&id, &session.principal);
+                        (Deed::new("KILL QUERY", id), killed)
                     }
                     Kill::Connection(id) => {
-                        self.inner.system.connections.kill(&id, &session.principal)?;
-                        tracing::info!(target: "tidelake::audit", user, connection = id, "a connection was killed");
+                        let killed = self.inner.system.connections.kill(&id, &session.principal);
+                        (Deed::new("KILL CONNECTION", id), killed)
                     }
-                }
+                };
+                deed.record(&session.principal, &killed);
+                killed?;
                 return Ok(Outcome::Updated(WriteOutcome { affected_rows: 1, ..WriteOutcome::default() }));
             }
             StatementKind::Reads | StatementKind::Writes => {
@@ -255,7 +256,9 @@ impl Engine {
         };
         let database = catalog.database(&name).ok_or_else(missing)?;
         if !session.principal.knows(database) {
-            session.principal.check(Privilege::Read, database)?;
+            let checked = session.principal.check(Privilege::Read, database);
+            Deed::new("USE", &database.name).record_refusal(&session.principal, &checked);
+            checked?;
         }
         Ok(Outcome::Updated(WriteOutcome { use_database: Some(database.name.clone()), ..WriteOutcome::default() }))
     }
@@ -276,7 +279,7 @@ impl Engine {
     }
 
     /// Plans a statement that reads, or finds it planned for the catalog of this snapshot already.
-    async fn plan(
+    async fn plan_for(
         &self,
         session: &Session,
         sql: &str,
@@ -308,6 +311,21 @@ impl Engine {
         let prepared = Arc::new(stepped(step!("plan"), Prepared::query(sql, parsed, session, &view, &state)).await?);
         self.inner.plans.keep(session, &prepared);
         Ok(prepared)
+    }
+
+    /// Plans a statement for the session. A refusal goes into the audit log.
+    async fn plan(
+        &self,
+        session: &Session,
+        sql: &str,
+        text: QueryText,
+        snapshot: &Arc<Snapshot>,
+    ) -> Result<Arc<Prepared>> {
+        let planned = self.plan_for(session, sql, text, snapshot).await;
+        if planned.is_err() {
+            Deed { action: "QUERY", ..Deed::default() }.record_refusal(&session.principal, &planned);
+        }
+        planned
     }
 
     /// Puts the literals of a statement into the plan of its shape; `None` where that cannot be planned, or a literal

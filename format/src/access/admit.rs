@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use serde_json::json;
 
-use super::{Authenticator, Credentials, Right};
+use super::{Authenticator, Credentials, Deed, Principal, Right};
 use crate::error::{Error, Kind, Result};
 
 /// Where a request comes from, among its extensions.
@@ -15,28 +15,30 @@ pub struct Peer(pub IpAddr);
 
 /// Where Flight's methods are.
 pub(super) const FLIGHT: &str = "/arrow.flight.protocol.FlightService/";
+/// What the path of a login of TDengine's begins with.
+const REST_LOGIN: &str = "/rest/login/";
 
 impl Authenticator {
-    /// Authenticates a request to a route that needs `right`: it gets its [`Principal`](super::Principal) as an extension,
-    /// and where it begins a session [`LoggedIn`](super::LoggedIn). Its [`Peer`] is read there.
+    /// Authenticates a request to a route that needs `right`: who it is from. Where it begins a session it gets
+    /// [`LoggedIn`](super::LoggedIn) as an extension.
     ///
     /// # Errors
-    /// Unauthenticated, Forbidden, or those of the store.
-    pub(super) async fn admit(&self, right: Right, request: &mut Parts) -> Result<()> {
+    /// Unauthenticated, or those of the store.
+    pub(super) async fn admit(&self, right: Right, request: &mut Parts, peer: Option<IpAddr>) -> Result<Principal> {
         let credentials = Credentials::of(&request.headers, &request.uri);
-        let peer = request.extensions.get().map(|Peer(peer)| peer.to_canonical());
-        let principal = match right {
+        match right {
             Right::Login => {
                 let session = self.log_in(&credentials, peer).await?;
-                let principal = session.principal.clone();
+                let principal = session.principal.clone().at(peer);
+                // The rest of such a path is the user's name and password.
+                let path = request.uri.path();
+                let path = if path.starts_with(REST_LOGIN) { REST_LOGIN } else { path };
+                Deed::new("LOGIN", principal.to_string()).with(path).record(&principal, &Ok(()));
                 request.extensions.insert(session);
-                principal
+                Ok(principal)
             }
-            Right::Open | Right::AnyUser | Right::Administrator => self.authenticate(&credentials, peer).await?,
-        };
-        right.check(&principal)?;
-        request.extensions.insert(principal);
-        Ok(())
+            Right::Open | Right::AnyUser | Right::Administrator => self.authenticate(&credentials, peer).await,
+        }
     }
 }
 

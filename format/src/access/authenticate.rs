@@ -12,7 +12,7 @@ use ring::hmac;
 use tokio::sync::Semaphore;
 
 use super::{
-    Credentials, Principal, User, Users,
+    Credentials, Deed, Principal, User, Users,
     failures::{Failures, LONGEST, Turn},
     hashing::verify_in_turn,
     secret,
@@ -111,8 +111,7 @@ impl Authenticator {
                 Credentials::Password { user, .. } if Users::check_name(user).is_ok() => user.as_str(),
                 _ => "",
             };
-            let peer = peer.map(tracing::field::display);
-            tracing::warn!(target: "tidelake::audit", user, peer, reason = error.message(), "a request was refused");
+            Deed { action: "AUTHENTICATE", ..Deed::default() }.write(user, peer, Some(error));
         }
         found
     }

@@ -3,7 +3,7 @@
 use http::{Response, header, request::Parts};
 
 use super::{
-    Authenticator, Principal,
+    Authenticator, Deed, Peer, Principal,
     admit::{FLIGHT, refused},
     challenge,
 };
@@ -56,15 +56,23 @@ impl Gate {
         if right == Right::Open {
             return Ok(());
         }
-        let decided = match self {
-            Gate::Users(authenticator) => authenticator.admit(right, request).await,
-            Gate::Off => {
-                request.extensions.insert(Principal::AUTH_OFF);
-                Ok(())
-            }
-            Gate::Decided => Principal::of_request(&request.extensions).and_then(|principal| right.check(&principal)),
+        let peer = request.extensions.get().map(|Peer(peer)| peer.to_canonical());
+        let principal = match self {
+            Gate::Users(authenticator) => authenticator.admit(right, request, peer).await,
+            Gate::Off => Ok(Principal::AUTH_OFF),
+            Gate::Decided => Principal::of_request(&request.extensions),
         };
-        decided.map_err(|error| Box::new(answer(request, &error)))
+        let admitted = principal.and_then(|principal| {
+            let principal = principal.at(peer);
+            let checked = right.check(&principal);
+            if checked.is_err() {
+                let deed = Deed::new("REQUEST", request.uri.path()).with(request.method.as_str());
+                deed.record_refusal(&principal, &checked);
+            }
+            request.extensions.insert(principal);
+            checked
+        });
+        admitted.map_err(|error| Box::new(answer(request, &error)))
     }
 }
 

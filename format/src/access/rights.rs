@@ -1,6 +1,12 @@
 //! What somebody may do.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    hash::{Hash, Hasher},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -210,8 +216,26 @@ impl Limits {
 ///
 /// There is no default: whatever makes a request says whose it is, or does not compile. The two constants name the only
 /// cases without a user.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Principal(Who);
+#[derive(Clone)]
+pub struct Principal {
+    who: Who,
+    /// Where the request came from. It says nothing about rights, so principals that differ in it alone are equal.
+    peer: Option<IpAddr>,
+}
+
+impl PartialEq for Principal {
+    fn eq(&self, other: &Self) -> bool {
+        self.who == other.who
+    }
+}
+
+impl Eq for Principal {}
+
+impl Hash for Principal {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.who.hash(state);
+    }
+}
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Who {
@@ -240,7 +264,7 @@ impl fmt::Display for Principal {
     /// The user's name, that of a [service](Principal::service), `auth off` or `this process`. No user has a name with a
     /// colon or a space.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match &self.0 {
+        f.write_str(match &self.who {
             Who::AuthOff => "auth off",
             Who::Process => "this process",
             Who::Known(known) => &known.user,
@@ -251,17 +275,28 @@ impl fmt::Display for Principal {
 impl Principal {
     /// A client of a server or function whose authentication is off: may do everything. Only the layer that stands in
     /// for authentication gives it to a request.
-    pub const AUTH_OFF: Self = Self(Who::AuthOff);
+    pub const AUTH_OFF: Self = Self { who: Who::AuthOff, peer: None };
 
     /// This process itself: its background work, and commands that have the store at hand. May do everything. No request
     /// that came over a network has it.
-    pub const PROCESS: Self = Self(Who::Process);
+    pub const PROCESS: Self = Self { who: Who::Process, peer: None };
 
     fn known(&self) -> Option<&Known> {
-        match &self.0 {
+        match &self.who {
             Who::AuthOff | Who::Process => None,
             Who::Known(known) => Some(known),
         }
+    }
+
+    /// The same principal, by a request that came from an address.
+    #[must_use]
+    pub fn at(self, peer: Option<IpAddr>) -> Self {
+        Self { peer, ..self }
+    }
+
+    /// The address that the request came from, where there is one.
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.peer
     }
 
     /// A user.
@@ -277,7 +312,7 @@ impl Principal {
     /// The same one, by the token of a program: whoever has that need not know the password.
     #[must_use]
     pub fn by_token(mut self) -> Self {
-        if let Who::Known(known) = &mut self.0 {
+        if let Who::Known(known) = &mut self.who {
             Arc::make_mut(known).by_token = true;
         }
         self
@@ -292,13 +327,14 @@ impl Principal {
 
     fn of(user: &str, is_user: bool, rights: Rights, is_whole: bool) -> Self {
         let (user, limits) = (user.to_owned(), Limits::default());
-        Self(Who::Known(Arc::new(Known { user, is_user, rights, is_whole, by_token: false, limits })))
+        let known = Known { user, is_user, rights, is_whole, by_token: false, limits };
+        Self { who: Who::Known(Arc::new(known)), peer: None }
     }
 
     /// The same one, whose queries may take so much.
     #[must_use]
     pub fn limited(mut self, limits: Limits) -> Self {
-        if let Who::Known(known) = &mut self.0 {
+        if let Who::Known(known) = &mut self.who {
             Arc::make_mut(known).limits = limits;
         }
         self

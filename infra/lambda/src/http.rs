@@ -13,7 +13,7 @@ use lambda_http::{RequestExt as _, request::RequestContext, service_fn};
 use serde_json::json;
 use tidelake_format::{
     Error, Kind, Result,
-    access::{Authenticator, Gate, Peer},
+    access::{Authenticator, Gate, Peer, audit},
 };
 use tidelake_routes::Routes;
 use tower::ServiceExt as _;
@@ -189,15 +189,19 @@ impl HttpFunction {
         if let Some(uri) = without_stage(&parts.uri, parts.extensions.get()) {
             parts.uri = uri;
         }
+        let has_sources = !matches!(self.admits, Admits::Users { has_sources: false });
+        let peer = peer_of(&parts).filter(|_| has_sources);
+        if let Some(peer) = peer {
+            parts.extensions.insert(peer);
+        }
         if let Admits::Tokens(tokens) = &self.admits {
             match tokens.admit(&parts.headers, &parts.uri).await? {
                 Some(principal) => parts.extensions.insert(principal),
-                None => return Ok(unauthorized()),
+                None => {
+                    audit::unauthenticated(peer.map(|Peer(peer)| peer), "the request brings no token of the secret");
+                    return Ok(unauthorized());
+                }
             };
-        }
-        let has_sources = !matches!(self.admits, Admits::Users { has_sources: false });
-        if let Some(peer) = peer_of(&parts).filter(|_| has_sources) {
-            parts.extensions.insert(peer);
         }
         let router = self.router(left).await?.clone();
         let body = match body {

@@ -13,19 +13,20 @@ use std::{
 };
 
 use lambda_runtime::Context;
-use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Recorder, SharedString, Unit};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tidelake_format::{
     Error, Result,
+    access::audit,
     store::{Store, StoreCounters},
 };
-use tracing::{Level, Span, Subscriber};
+use tracing::{Level, Metadata, Span, Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
     EnvFilter, Layer,
     filter::{FilterExt as _, filter_fn},
     fmt::MakeWriter,
-    layer::SubscriberExt as _,
+    layer::{Filter, SubscriberExt as _},
     registry::LookupSpan,
 };
 
@@ -58,18 +59,18 @@ impl Recorder for Counts {
     fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
-    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+    fn register_counter(&self, key: &Key, _: &metrics::Metadata<'_>) -> Counter {
         match TOLD.iter().find(|(name, ..)| *name == key.name()) {
             Some((_, told, _)) => Counter::from_arc(self.0.lock().entry(told).or_default().clone()),
             None => Counter::noop(),
         }
     }
 
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+    fn register_gauge(&self, _: &Key, _: &metrics::Metadata<'_>) -> Gauge {
         Gauge::noop()
     }
 
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+    fn register_histogram(&self, _: &Key, _: &metrics::Metadata<'_>) -> Histogram {
         Histogram::noop()
     }
 }
@@ -83,7 +84,7 @@ impl Counts {
 }
 
 /// Log lines of what a filter asks for, but for what others' libraries trace.
-fn lines<S, W>(filter: EnvFilter, writer: W) -> impl Layer<S>
+fn lines<S, W>(filter: impl Filter<S> + Send + Sync + 'static, writer: W) -> impl Layer<S> + Send + Sync
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
@@ -128,14 +129,21 @@ impl Telemetry {
     /// Invalid for a filter that is none.
     pub fn start(variables: &mut Variables<'_>) -> Result<&'static Self> {
         static STARTED: OnceLock<Telemetry> = OnceLock::new();
-        let filter = variables.text("TIDELAKE_LOG").unwrap_or_else(|| "info".to_owned());
-        let filter = EnvFilter::try_new(&filter)
-            .map_err(|e| Error::invalid("TIDELAKE_LOG is not a filter").with("found", &filter).source(e))?;
+        let text = variables.text("TIDELAKE_LOG").unwrap_or_else(|| "info".to_owned());
+        let filter = EnvFilter::try_new(&text)
+            .map_err(|e| Error::invalid("TIDELAKE_LOG is not a filter").with("found", &text).source(e))?;
         let is_told = variables.boolean("TIDELAKE_METRICS", true);
         Ok(STARTED.get_or_init(|| {
-            let lines = lines(filter, std::io::stdout);
+            // The audit log has no other filter than its own.
+            let is_audit = |metadata: &Metadata<'_>| metadata.target() == audit::TARGET;
+            let others = filter_fn(move |metadata| !is_audit(metadata)).with_max_level_hint(LevelFilter::TRACE);
+            let only = filter_fn(is_audit).with_max_level_hint(LevelFilter::INFO);
+            let mut layers = vec![lines(filter.and(others), std::io::stdout).boxed()];
+            if !audit::is_turned_off(&text) {
+                layers.push(lines(only, std::io::stdout).boxed());
+            }
             let traces = variables.text("AWS_XRAY_DAEMON_ADDRESS").and_then(|daemon| Traces::to(&daemon));
-            let subscriber = tracing_subscriber::registry().with(lines).with(traces.as_ref().map(Traces::layer));
+            let subscriber = tracing_subscriber::registry().with(layers).with(traces.as_ref().map(Traces::layer));
             let counts = Counts::default();
             // Both fail only where something else in the process was first.
             let _ = tracing::subscriber::set_global_default(subscriber);
@@ -278,7 +286,7 @@ mod tests {
     fn counts_become_one_line_and_zeroes_none() {
         let counts = Counts::default();
         let register = |name: &'static str| {
-            let metadata = Metadata::new(module_path!(), metrics::Level::INFO, None);
+            let metadata = metrics::Metadata::new(module_path!(), metrics::Level::INFO, None);
             counts.register_counter(&Key::from_static_name(name), &metadata)
         };
         let (rows, segments) = (register("tidelake_ingest_rows_total"), register("tidelake_ingest_segments_total"));

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tidelake_format::{
     Error, Kind, Result,
-    access::{Named, Principal},
+    access::{Deed, Named, Principal},
     meta::Root,
     store::Store,
 };
@@ -276,7 +276,10 @@ impl QueueFunction {
         let invalid = |what: &'static str, expected: &'static str, found: &str| {
             Error::invalid(format!("a message's {what} cannot be used")).with("expected", expected).with("found", found)
         };
-        let format = message.format(settings)?;
+        let format = message.format(settings);
+        Deed::new("WRITE", message.database.as_ref().or(settings.database.as_ref()).map_or("", String::as_str))
+            .record_refusal(ingest.principal(), &format);
+        let format = format?;
         let precision = match &message.precision {
             None => settings.precision,
             Some(text) => precision(text).map_err(|expected| invalid("precision", expected, text))?,

@@ -7,14 +7,16 @@ use axum::{
 };
 use serde_json::{Value, json};
 use tidelake_format::{Error, Kind, Result, schema::Database};
-use tokio::time::Instant;
 
 use super::{
     Door,
     body::{self, Fault},
     reply::{self, Parameters},
 };
-use crate::{decode::tdengine::CreateDatabase, write::Ingest};
+use crate::{
+    decode::tdengine::{self, CreateDatabase},
+    write::Ingest,
+};
 
 /// Largest form of a POST.
 const FORM_BYTES: usize = 1 << 20;
@@ -141,11 +143,11 @@ async fn execute(ingest: &Ingest, statement: Statement) -> Result<Option<Value>>
                 partition_ms: None,
                 ignored: Vec::new(),
             };
-            ingest.create_database(create).await?;
+            ingest.execute_parsed(tdengine::Statement::CreateDatabase(create)).await?;
             Ok(None)
         }
         Statement::Drop(name) => {
-            ingest.drop_database(&name, true, Instant::now()).await?;
+            ingest.execute_parsed(tdengine::Statement::DropDatabase { name, if_exists: true }).await?;
             Ok(None)
         }
         Statement::Show => {

@@ -6,6 +6,7 @@ use arrow::array::RecordBatch;
 use futures::{Stream, StreamExt};
 use tidelake_format::{
     Error, Result,
+    access::Deed,
     ids::{TableId, Token},
     meta::Draft,
     rows::Block,
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 use super::{
     Durability, Ingest, Written,
     bulk::Bulk,
+    created,
     idempotent::{Known, digest},
     rows::{block_bytes, held_bytes},
     staged::{Staged, replaced},
@@ -57,6 +59,12 @@ pub struct IngestTarget {
     pub if_exists: IfExists,
 }
 
+impl IngestTarget {
+    fn object(&self) -> String {
+        format!("{}.{}", self.database, self.table)
+    }
+}
+
 /// Where the rows of an ingest go.
 enum Place {
     /// Into a table of the catalog.
@@ -79,6 +87,17 @@ impl Ingest {
     /// wish, or when the whole is larger than `bulk_bytes`, or when a table is to be made of a stream without any batch;
     /// NotFound for the database; Unavailable when the buffer is full or the store does not confirm in time.
     pub async fn ingest_batches(
+        &self,
+        target: IngestTarget,
+        batches: impl Stream<Item = Result<RecordBatch>> + Send,
+    ) -> Result<Written> {
+        let deed = Deed::new("WRITE", target.object());
+        let written = self.ingest_known(target, batches).await;
+        deed.record_refusal(&self.principal, &written);
+        written
+    }
+
+    async fn ingest_known(
         &self,
         target: IngestTarget,
         batches: impl Stream<Item = Result<RecordBatch>> + Send,
@@ -156,7 +175,10 @@ impl Ingest {
             (None, _) => self.check_unmade(&target, &database).await.map(|()| None),
             (Some(Place::Staged(staged)), bulk) => {
                 let bulk = bulk.unwrap_or_else(|| Bulk::new(self));
-                staged.reveal(self, &target, bulk, blocks, is_named, claim).await.map(Some)
+                let revealed = staged.reveal(self, &target, bulk, blocks, is_named, claim).await;
+                let action = if target.if_exists == IfExists::Replace { "REPLACE TABLE" } else { "CREATE TABLE" };
+                Deed::new(action, target.object()).with(created::BY_ROWS).record(&self.principal, &revealed);
+                revealed.map(Some)
             }
             (Some(Place::Table(id)), Some(bulk)) => {
                 bulk.end(self, id, blocks, claim).await.map(|position| Some(Token::Position(position)))
@@ -188,10 +210,14 @@ impl Ingest {
         // Several streams may begin at once that all may append: the first one makes the table, unless it is refused itself.
         decode::arrow::decode(batch, staged.table(), database, self.shared.ambient().wall_ticks(database.precision))?;
         let change = |draft: &mut Draft| match draft.catalog().table(database.id, &target.table) {
-            Some(table) => Ok(table.id),
-            None => staged.create(draft).map(|table| table.id),
+            Some(table) => Ok((table.id, false)),
+            None => staged.create(draft).map(|table| (table.id, true)),
         };
-        Ok(Place::Table(self.shared.root.commit(&[], change).await?.0))
+        let ((id, is_new), _) = self.shared.root.commit(&[], change).await?;
+        if is_new {
+            Deed::new("CREATE TABLE", target.object()).with(created::BY_ROWS).record(&self.principal, &Ok(()));
+        }
+        Ok(Place::Table(id))
     }
 
     /// Checks that a stream that held no batch was not to make a table.

@@ -12,6 +12,7 @@ mod budget;
 mod bulk;
 #[cfg(test)]
 mod counts;
+mod created;
 mod idempotent;
 mod lane;
 mod queue;

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use metrics::counter;
 use tidelake_format::{
     Error, Kind, Result,
-    access::Privilege,
+    access::{Deed, Privilege},
     ids::{Token, Version},
     meta::{Catalog, Draft},
     offload::offload,
@@ -22,6 +22,7 @@ use tokio::{sync::oneshot, time::Instant};
 use super::{
     Durability, Ingest, Written,
     budget::Reservation,
+    created,
     idempotent::{Claim, Known, digest},
     queue::Entry,
     series::View,
@@ -176,6 +177,21 @@ impl Ingest {
         reservation: Reservation,
         decode: impl Fn(&[u8], &dyn Lookup, &Database) -> Result<Decoded> + Clone + Send + Sync + 'static,
     ) -> Result<Written> {
+        let written = self.write_decoded(database, body, durability, reservation, decode).await;
+        if written.is_err() {
+            Deed::new("WRITE", database).record_refusal(&self.principal, &written);
+        }
+        written
+    }
+
+    async fn write_decoded(
+        &self,
+        database: &str,
+        body: Bytes,
+        durability: Durability,
+        reservation: Reservation,
+        decode: impl Fn(&[u8], &dyn Lookup, &Database) -> Result<Decoded> + Clone + Send + Sync + 'static,
+    ) -> Result<Written> {
         let start = Instant::now();
         self.shared.body_bytes.increment(body.len() as u64);
         let digest = if self.key.is_some() { digest(&[b"rows", database.as_bytes(), &body]) } else { 0 };
@@ -197,8 +213,12 @@ impl Ingest {
             if !decoded.missing.is_empty() {
                 let new_tables =
                     decoded.missing.iter().filter(|c| matches!(c, SchemaChange::CreateTable { .. })).count();
+                let deeds = created::by_rows(&catalog, &db, &decoded.missing);
                 (catalog, refused) = self.shared.schema.commit(db.id, decoded.missing).await?;
-                created += if refused.is_none() { new_tables } else { 0 };
+                if refused.is_none() {
+                    created += new_tables;
+                    deeds.iter().for_each(|deed| deed.record(&self.principal, &Ok(())));
+                }
                 continue;
             }
             if !decoded.rejected.is_empty() {
@@ -352,10 +372,15 @@ impl Ingest {
         self.principal.check_create(name)?;
         let precision = self.shared.config.auto_precision;
         let change = |draft: &mut Draft| match draft.catalog().database(name) {
-            Some(database) => Ok(database.clone()),
-            None => draft.create_database(name, precision, Database::LONGEST_KEEP_MS, Database::DEFAULT_PARTITION_MS),
+            Some(database) => Ok((database.clone(), false)),
+            None => draft
+                .create_database(name, precision, Database::LONGEST_KEEP_MS, Database::DEFAULT_PARTITION_MS)
+                .map(|database| (database, true)),
         };
-        let (database, catalog) = self.shared.root.commit(&[], change).await?;
+        let ((database, is_new), catalog) = self.shared.root.commit(&[], change).await?;
+        if is_new {
+            Deed::new("CREATE DATABASE", name).with(created::BY_ROWS).record(&self.principal, &Ok(()));
+        }
         Ok((catalog, database))
     }
 }

@@ -12,7 +12,7 @@ use axum::{
     response::Response,
 };
 use tidelake_format::{
-    access::{Authenticator, Gate, Principal, User, hash_password, refused_as},
+    access::{Authenticator, Deed, Gate, Principal, User, hash_password, refused_as},
     meta::{Draft, Root},
 };
 use tidelake_query::system::Connection;
@@ -50,7 +50,7 @@ pub(super) async fn open(settings: &Settings, root: &Root) -> anyhow::Result<Gat
             draft.users_mut().add(ADMIN, User::new(Some(hash.clone()), true)?).map(|()| true)
         };
         if root.commit(&[], change).await?.0 {
-            tracing::info!(target: "tidelake::audit", user = ADMIN, "the first user was made");
+            Deed::new("CREATE USER", ADMIN).with("the first user").record(&Principal::PROCESS, &Ok(()));
         }
     }
     Ok(Gate::Users(Authenticator::new(root.clone())?))

@@ -4,13 +4,14 @@ use std::{io::IsTerminal, sync::OnceLock};
 
 use anyhow::Context;
 use parking_lot::Mutex;
-use tidelake_format::{Error, Result, nearest::nearest};
-use tracing::{Level, Metadata};
+use tidelake_format::{Error, Result, access::audit, nearest::nearest};
+use tracing::{Level, Metadata, Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
-    EnvFilter, Layer as _,
+    EnvFilter, Layer,
     filter::{FilterExt as _, filter_fn},
     fmt,
-    layer::SubscriberExt as _,
+    layer::{Filter, SubscriberExt as _},
+    registry::LookupSpan,
     reload,
     util::SubscriberInitExt as _,
 };
@@ -45,9 +46,8 @@ fn check(text: &str) -> Result<()> {
 /// The filter that this text asks for.
 fn filter(text: &str) -> Result<EnvFilter> {
     check(text)?;
-    // The disk cache tells what it cannot read itself, once a minute: the library beneath says so for each block. The audit
-    // log is kept unless it is turned off by its name.
-    EnvFilter::try_new(format!("foyer=off,tidelake::audit=info,{text}")).map_err(|e| {
+    // The disk cache tells what it cannot read itself, once a minute: the library beneath says so for each block.
+    EnvFilter::try_new(format!("foyer=off,{text}")).map_err(|e| {
         let expected = "a level, or target=level, several separated by commas: info,tidelake_ingest=debug";
         Error::invalid("not a filter of the log").with("expected", expected).with("found", text).source(e)
     })
@@ -60,20 +60,43 @@ fn holds_no_header(metadata: &Metadata<'_>) -> bool {
     *metadata.level() <= Level::INFO || !["h2", "hyper", "hyper_util"].contains(&library)
 }
 
+/// The layers of the log's lines and of the audit log's. What filters the one has no hold on the other: the audit log is
+/// written from the start to the end of the process, unless the settings turn it off at the start.
+pub(super) fn layers<S>(
+    lines: impl Fn() -> Box<dyn Layer<S> + Send + Sync>,
+    filter: impl Filter<S> + Send + Sync + 'static,
+    settings: &str,
+) -> Vec<Box<dyn Layer<S> + Send + Sync>>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let is_audit = |metadata: &Metadata<'_>| metadata.target() == audit::TARGET;
+    let others = filter_fn(move |metadata| !is_audit(metadata) && holds_no_header(metadata));
+    let others = others.with_max_level_hint(LevelFilter::TRACE);
+    let mut layers = vec![lines().with_filter(filter.and(others)).boxed()];
+    if !audit::is_turned_off(settings) {
+        let only = filter_fn(is_audit).with_max_level_hint(LevelFilter::INFO);
+        layers.push(lines().with_filter(only).boxed());
+    }
+    layers
+}
+
 /// Sends log lines to standard error and traces to their collector as the settings say; a second call changes nothing.
 ///
 /// # Errors
 /// When the filter is none, or traces cannot be sent to such an address.
 pub(crate) fn start(settings: &Settings) -> anyhow::Result<()> {
     let (filter, handle) = reload::Layer::new(filter(&settings.log).context("log")?);
-    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
-    let lines = match settings.log_format {
-        LogFormat::Text => lines.boxed(),
-        LogFormat::Json => lines.json().boxed(),
+    let format = settings.log_format;
+    let lines = move || {
+        let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+        match format {
+            LogFormat::Text => lines.boxed(),
+            LogFormat::Json => lines.json().boxed(),
+        }
     };
-    let subscriber = tracing_subscriber::registry()
-        .with(lines.with_filter(filter.and(filter_fn(holds_no_header))))
-        .with(traces::layer(settings)?);
+    let layers = layers(lines, filter, &settings.log);
+    let subscriber = tracing_subscriber::registry().with(layers).with(traces::layer(settings)?);
     // The only error is that a subscriber is set already.
     if subscriber.try_init().is_ok() {
         let put = Box::new(move |filter| handle.reload(filter).is_ok());
@@ -87,7 +110,7 @@ pub(super) fn current() -> Option<String> {
     LOG.get().map(|log| log.filter.lock().clone())
 }
 
-/// Has the log filtered by something else, until the process ends.
+/// Has the log filtered by something else, until the process ends. The audit log stays as it is.
 ///
 /// # Errors
 /// Invalid for what is no filter; Unsupported in a process that has no log.
@@ -98,7 +121,6 @@ pub(super) fn change(text: &str) -> Result<()> {
     if !(log.put)(filter) {
         return Err(Error::internal("the filter of the log cannot be changed"));
     }
-    tracing::info!(before = *current, after = text, "the filter of the log was changed");
     text.clone_into(&mut current);
     Ok(())
 }

@@ -19,6 +19,7 @@ mod writer;
 use std::{future::Future, io::Write as _, net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
+use metrics_exporter_prometheus::PrometheusHandle;
 use tidelake_format::{
     Error, Kind,
     meta::Root,
@@ -27,6 +28,7 @@ use tidelake_format::{
 };
 use tidelake_ingest::{config::IngestConfig, udp::UdpTarget, write::Ingest};
 use tidelake_query::engine::{Engine, EngineConfig};
+use tidelake_routes::Routes;
 use tokio::{net::TcpListener, sync::watch};
 
 pub(crate) use tls::TlsFiles;
@@ -146,7 +148,6 @@ impl Server {
             header_timeout: settings.header_timeout,
             body_timeout: settings.body_timeout,
         };
-        let flight_routes = tidelake_query::flight::routes(engine.clone());
         let front = listen::Front {
             tls: tls.clone(),
             limits,
@@ -157,10 +158,8 @@ impl Server {
             connections: engine.connections().clone(),
         };
         let (stop, stopped) = watch::channel(false);
-        let routes = tidelake_ingest::http::routes(ingest.clone())
-            .merge(tidelake_query::http::routes(engine))
-            .merge(operations::routes(root, ingest.clone(), metrics, stopped.clone()))
-            .merge(flight_routes.clone());
+        let flight_routes = tidelake_query::flight::routes(engine.clone());
+        let routes = routes(root, ingest.clone(), engine, flight_routes.clone(), metrics, stopped.clone());
 
         let listener = bind(settings.listen).await?;
         let address = listener.local_addr()?;
@@ -222,6 +221,21 @@ impl Server {
         self.stop.send_replace(true);
         self.wait().await
     }
+}
+
+/// All routes of the server.
+fn routes(
+    root: Root,
+    ingest: Ingest,
+    engine: Engine,
+    flight: Routes,
+    metrics: PrometheusHandle,
+    stopped: watch::Receiver<bool>,
+) -> Routes {
+    tidelake_ingest::http::routes(ingest.clone())
+        .merge(tidelake_query::http::routes(engine))
+        .merge(operations::routes(root, ingest, metrics, stopped))
+        .merge(flight)
 }
 
 async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {

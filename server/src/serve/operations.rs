@@ -18,14 +18,14 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
 use tidelake_format::{
     Error, Kind,
-    access::{Right, refused_as},
+    access::{Deed, Right, refused_as},
     layout,
     meta::Root,
     nearest::unknown_parameter,
 };
 use tidelake_ingest::{compact::CompactRequest, write::Ingest};
 use tidelake_query::http::name_of;
-use tidelake_routes::Routes;
+use tidelake_routes::{Caller, Routes};
 use tokio::sync::{Mutex, watch};
 
 use super::logging;
@@ -159,7 +159,7 @@ async fn render_metrics(State(state): State<Operations>) -> Response {
 
 /// Folds what the log holds (`until=fold`), drops expired partitions and does the merges that are due (`due`) or merges
 /// every partition (`full`, the default) before it answers.
-async fn compact(State(state): State<Operations>, RawQuery(query): RawQuery) -> Response {
+async fn compact(State(state): State<Operations>, Caller(principal): Caller, RawQuery(query): RawQuery) -> Response {
     let expected = "until=fold, due or full";
     let request = parameter(query.as_deref(), Some("until")).and_then(|until| match until.as_deref() {
         Some("fold") => Ok(CompactRequest::Fold),
@@ -171,7 +171,14 @@ async fn compact(State(state): State<Operations>, RawQuery(query): RawQuery) -> 
         Ok(request) => request,
         Err(e) => return failure(&e),
     };
-    match state.ingest.compact(request).await {
+    let done = state.ingest.compact(request).await;
+    let until = match request {
+        CompactRequest::Fold => "fold",
+        CompactRequest::Due => "due",
+        CompactRequest::Full => "full",
+    };
+    Deed::new("COMPACT", "/api/v1/compact").with(format!("until={until}")).record(&principal, &done);
+    match done {
         Ok(report) => Json(json!({
             "segments": report.segments,
             "folded_rows": report.folded_rows,
@@ -235,7 +242,11 @@ async fn log() -> Response {
 }
 
 /// Has the log filtered by what the body says, until the server ends.
-async fn change_log(RawQuery(query): RawQuery, body: Result<String, StringRejection>) -> Response {
+async fn change_log(
+    Caller(principal): Caller,
+    RawQuery(query): RawQuery,
+    body: Result<String, StringRejection>,
+) -> Response {
     if let Err(e) = parameter(query.as_deref(), None) {
         return failure(&e);
     }
@@ -249,7 +260,10 @@ async fn change_log(RawQuery(query): RawQuery, body: Result<String, StringReject
     if filter.is_empty() {
         return failure(&Error::invalid("a filter of the log is a level, or target=level: info,tidelake_ingest=debug"));
     }
-    match logging::change(filter) {
+    let before = logging::current().unwrap_or_default();
+    let changed = logging::change(filter);
+    Deed::new("SET LOG FILTER", filter).with(format!("before: {before}")).record(&principal, &changed);
+    match changed {
         Ok(()) => log().await,
         Err(e) => failure(&e),
     }

@@ -14,6 +14,7 @@ mod literal;
 mod parameters;
 pub mod statement;
 mod typed;
+mod understood;
 
 pub use insert::{Described, Inserted, Session, create_subtables, insert, insert_parameters};
 pub use lexer::DoubleQuotes;

@@ -41,7 +41,7 @@ impl Ingest {
         Ok((value, Executed { token, ..Executed::default() }))
     }
 
-    pub(crate) async fn create_database(&self, create: CreateDatabase) -> Result<Executed> {
+    pub(super) async fn create_database(&self, create: CreateDatabase) -> Result<Executed> {
         self.principal.check_create(&create.name)?;
         let change = |draft: &mut Draft| {
             if draft.catalog().database(&create.name).is_some() {
@@ -58,7 +58,7 @@ impl Ingest {
         Ok(self.define(Instant::now(), change).await?.1)
     }
 
-    pub(crate) async fn drop_database(&self, name: &str, if_exists: bool, start: Instant) -> Result<Executed> {
+    pub(super) async fn drop_database(&self, name: &str, if_exists: bool, start: Instant) -> Result<Executed> {
         self.principal.check_admin("drop a database")?;
         let change = |draft: &mut Draft| match draft.catalog().database(name).map(|d| d.id) {
             Some(id) => draft.drop_database(id).map(|()| true),

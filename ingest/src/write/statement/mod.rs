@@ -39,8 +39,6 @@ use crate::decode::{
 
 /// Statements of more bytes than this are read on a thread for blocking work.
 const READ_INLINE: usize = 1 << 20;
-/// The most bytes of a statement that the audit log shows.
-const MOST_SHOWN: usize = 4 << 10;
 /// How often a statement is read again because tables or series came into being meanwhile.
 const ROUNDS: usize = 6;
 
@@ -63,12 +61,8 @@ impl Ingest {
         let start = Instant::now();
         let statement = tdengine::parse(sql, self.double_quotes)?;
         let is_audited = !matches!(statement, Statement::Insert(_) | Statement::Use(_) | Statement::Query);
-        // As it was understood, without the passwords in it: in a text they may stand anywhere.
-        let access = match &statement {
-            Statement::Access(access) => Some(access.to_string()),
-            _ => None,
-        };
         let ignored = statement.ignored();
+        let deed = statement.deed(database);
         let mut done = match self.mark_of(statement_digest(database, sql, parameters)) {
             Some(mark) if is_audited && parameters.is_none() => {
                 self.run_once(database, sql, parameters, statement, start, mark).await
@@ -80,11 +74,9 @@ impl Ingest {
             tracing::info!(notice, "a statement has options without effect");
             done.notices.push(notice);
         }
-        if is_audited {
-            let shown = access.as_deref().unwrap_or(sql);
-            let statement = &shown[..shown.floor_char_boundary(MOST_SHOWN)];
-            let (user, failed) = (self.principal.user(), done.as_ref().err().map(|e| format!("{:?}", e.kind())));
-            tracing::info!(target: "tidelake::audit", user, database, statement, failed, "a statement");
+        match is_audited {
+            true => deed.record(&self.principal, &done),
+            false => deed.record_refusal(&self.principal, &done),
         }
         done
     }
@@ -94,11 +86,22 @@ impl Ingest {
     /// # Errors
     /// Forbidden for another statement; otherwise as [`Ingest::execute`].
     pub async fn execute_insert(&self, database: Option<&str>, sql: &str) -> Result<Executed> {
-        match tdengine::parse(sql, self.double_quotes)? {
-            Statement::Insert(_) => self.execute(database, sql, None).await,
-            _ => Err(Error::forbidden("only INSERT is executed here; send other statements to a server")
-                .with("user", &self.principal)),
+        let statement = tdengine::parse(sql, self.double_quotes)?;
+        if let Statement::Insert(_) = statement {
+            return self.execute(database, sql, None).await;
         }
+        let error = Error::forbidden("only INSERT is executed here; send other statements to a server");
+        let refused = Err(error.with("user", &self.principal));
+        statement.deed(database).record(&self.principal, &refused);
+        refused
+    }
+
+    /// Executes a statement about a database that another dialect has expressed.
+    pub(crate) async fn execute_parsed(&self, statement: Statement<'_>) -> Result<Executed> {
+        let deed = statement.deed(None);
+        let done = self.run(None, "", None, statement, Instant::now()).await;
+        deed.record(&self.principal, &done);
+        done
     }
 
     /// Runs a statement that leaves a mark, unless a copy of it has.

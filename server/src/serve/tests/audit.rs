@@ -1,0 +1,398 @@
+//! Every door of the server leaves its lines in the audit log: the doors are those of the route tables, so a route that
+//! is added without saying here what it leaves fails the test.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
+
+use arrow::array::{ArrayRef, Float64Array, RecordBatch, TimestampMillisecondArray};
+use arrow_flight::{
+    Action,
+    sql::{CommandStatementIngest, client::FlightSqlServiceClient},
+};
+use axum::{
+    Router,
+    body::Body,
+    http::{Request, StatusCode, header},
+    middleware::{Next, from_fn},
+};
+use futures::TryStreamExt;
+use parking_lot::Mutex;
+use tidelake_format::{
+    access::{Authenticator, Gate, Peer, Right, User, audit, hash_password},
+    meta::{Draft, Root},
+    snapshot::SnapshotReader,
+    store::Store,
+};
+use tidelake_ingest::{config::IngestConfig, write::Ingest};
+use tidelake_query::engine::{Engine, EngineConfig};
+use tidelake_routes::Routes;
+use tokio::{net::TcpListener, sync::watch};
+use tonic::transport::Endpoint;
+use tower::ServiceExt as _;
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+    subscriber::DefaultGuard,
+};
+use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt as _};
+
+use super::super::{logging, operations, writer};
+
+const PASSWORD: &str = "correct horse";
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
+
+/// The lines of the audit log of this thread.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<BTreeMap<&'static str, String>>>>);
+
+struct Fields<'a>(&'a mut BTreeMap<&'static str, String>);
+
+impl Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if event.metadata().target() == audit::TARGET {
+            let mut line = BTreeMap::new();
+            event.record(&mut Fields(&mut line));
+            self.0.lock().push(line);
+        }
+    }
+}
+
+impl Lines {
+    fn start() -> (Self, DefaultGuard) {
+        let lines = Self::default();
+        let guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(lines.clone()));
+        (lines, guard)
+    }
+
+    /// What the lines since the last call say: who, how it ended, what it was about.
+    fn take(&self) -> Vec<String> {
+        let lines = std::mem::take(&mut *self.0.lock());
+        let of = |line: &BTreeMap<&str, String>, name: &str| line.get(name).cloned().unwrap_or_default();
+        let told = lines.iter().map(|line| {
+            assert_eq!(of(line, "peer"), PEER.to_string(), "{line:?}");
+            assert!(!line.values().any(|text| text.contains(PASSWORD)), "{line:?}");
+            let (user, outcome) = (of(line, "user"), of(line, "outcome"));
+            format!("{user} {outcome} {} {}", of(line, "action"), of(line, "object")).trim().to_owned()
+        });
+        told.collect()
+    }
+}
+
+/// A server's routes over a root with the administrator `ada`, and `eve`, who has no right at all.
+async fn doors() -> (Routes, Gate) {
+    let root = Root::open(Store::in_memory()).await.unwrap();
+    let hash = hash_password(PASSWORD).unwrap();
+    let add = |draft: &mut Draft| {
+        draft.users_mut().add("ada", User::new(Some(hash.clone()), true)?)?;
+        draft.users_mut().add("eve", User::new(Some(hash.clone()), false)?)
+    };
+    root.commit(&[], add).await.unwrap();
+    let mut config = IngestConfig::default();
+    config.compact.background = false;
+    let ingest = Ingest::open(root.clone(), config).await.unwrap();
+    let snapshots = Arc::new(SnapshotReader::new(root.clone(), Default::default()));
+    let writer = Arc::new(writer::IngestWriter::new(ingest.clone()));
+    let engine = Engine::new(root.clone(), snapshots, writer, EngineConfig::default());
+    let metrics = operations::install_metrics().unwrap();
+    let gate = Gate::Users(Authenticator::new(root.clone()).unwrap());
+    let routes = super::super::routes(
+        root,
+        ingest,
+        engine.clone(),
+        tidelake_query::flight::routes(engine),
+        metrics,
+        watch::channel(false).1,
+    );
+    (routes, gate)
+}
+
+/// A request, and the lines that it leaves when `ada` and when `eve` sends it.
+struct Try {
+    method: &'static str,
+    uri: String,
+    body: String,
+    ada: Vec<String>,
+    eve: Vec<String>,
+}
+
+fn attempt(method: &'static str, uri: impl Into<String>, body: impl Into<String>) -> Try {
+    Try { method, uri: uri.into(), body: body.into(), ada: Vec::new(), eve: Vec::new() }
+}
+
+impl Try {
+    fn ada(mut self, lines: &[&str]) -> Self {
+        self.ada = lines.iter().map(|line| format!("ada {line}")).collect();
+        self
+    }
+
+    fn eve(mut self, lines: &[&str]) -> Self {
+        self.eve = lines.iter().map(|line| format!("eve {line}")).collect();
+        self
+    }
+}
+
+/// A request of rows that create the database `name`.
+fn creates(uri: impl Into<String>, body: &str, name: &str) -> Try {
+    attempt("POST", uri, body)
+        .ada(&[&format!("done CREATE DATABASE {name}"), &format!("done CREATE TABLE {name}.m")])
+        .eve(&[&format!("refused WRITE {name}")])
+}
+
+/// A statement of SQL that creates the database `name`.
+fn defines(uri: &str, name: &str) -> Try {
+    attempt("POST", uri, format!("create database {name}"))
+        .ada(&[&format!("done CREATE DATABASE {name}")])
+        .eve(&[&format!("refused CREATE DATABASE {name}")])
+}
+
+/// What a route leaves in the audit log.
+fn tries(path: &str) -> Option<Vec<Try>> {
+    let line = "m,k=a v=1 1";
+    let point = r#"{"metric": "m", "timestamp": 1700000000, "value": 1, "tags": {"k": "a"}}"#;
+    let administration = |found: Try| {
+        let line = format!("refused REQUEST {path}");
+        found.eve(&[line.as_str()])
+    };
+    Some(match path {
+        "/health" | "/ready" | "/ping" | "/metrics" | "/api/v1/openapi.json" => vec![attempt("GET", path, "")],
+        "/write" => vec![
+            creates("/write?db=w1", line, "w1"),
+            attempt("POST", "/write?db=w1", "m,k=a v=1,w=2 1")
+                .ada(&["done ADD COLUMN w1.m"])
+                .eve(&["refused WRITE w1"]),
+            attempt("POST", "/write?db=w1", line).eve(&["refused WRITE w1"]),
+        ],
+        "/influxdb/v1/write" => vec![creates("/influxdb/v1/write?db=w2", line, "w2")],
+        "/api/v2/write" => vec![creates("/api/v2/write?bucket=w3", line, "w3")],
+        "/api/put" => vec![creates("/api/put?db=w4", point, "w4")],
+        "/opentsdb/v1/put/json/{db}" => vec![creates("/opentsdb/v1/put/json/w5", point, "w5")],
+        "/query" => vec![
+            attempt("POST", "/query?q=CREATE+DATABASE+q", "")
+                .ada(&["done CREATE DATABASE q"])
+                .eve(&["refused CREATE DATABASE q"]),
+            attempt("POST", "/query?q=DROP+DATABASE+q", "")
+                .ada(&["done DROP DATABASE q"])
+                .eve(&["refused DROP DATABASE q"]),
+            attempt("POST", "/query?q=SHOW+DATABASES", ""),
+        ],
+        "/api/v1/sql" => vec![
+            defines(path, "s1"),
+            attempt("POST", path, "create table s1.t (ts timestamp, v double)")
+                .ada(&["done CREATE TABLE s1.t"])
+                .eve(&["refused CREATE TABLE s1.t"]),
+            attempt("POST", path, "insert into s1.t values (1, 1)").eve(&["refused INSERT s1"]),
+            attempt("POST", path, "select * from s1.t").eve(&["refused QUERY s1"]),
+            attempt("GET", "/api/v1/sql?q=select+v+from+s1.t", "").eve(&["refused QUERY s1"]),
+            attempt("POST", path, "use s1").eve(&["refused USE s1"]),
+            attempt("POST", path, "delete from s1.t").ada(&["done DELETE s1.t"]).eve(&["refused DELETE s1.t"]),
+            attempt("POST", path, format!("/* {} */ drop table s1.t", "x".repeat(5_000)))
+                .ada(&["done DROP TABLE s1.t"])
+                .eve(&["refused DROP TABLE s1.t"]),
+            attempt("POST", path, format!("create user bob password '{PASSWORD} battery'"))
+                .ada(&["done CREATE USER bob"])
+                .eve(&["refused CREATE USER bob"]),
+            attempt("POST", path, "kill connection 'none'")
+                .ada(&["failed KILL CONNECTION none"])
+                .eve(&["refused KILL CONNECTION none"]),
+            attempt("POST", path, "kill query 'none'")
+                .ada(&["failed KILL QUERY none"])
+                .eve(&["failed KILL QUERY none"]),
+        ],
+        "/rest/sql" => vec![defines(path, "r1")],
+        "/rest/sql/" => vec![defines(path, "r2")],
+        "/rest/sql/{database}" => vec![
+            attempt("POST", "/rest/sql/r1", "create table t (ts timestamp, v double)")
+                .ada(&["done CREATE TABLE r1.t"])
+                .eve(&["refused CREATE TABLE r1.t"]),
+        ],
+        "/rest/login/{user}/{password}" => {
+            vec![attempt("GET", "/rest/login/x/y", "").ada(&["done LOGIN ada"]).eve(&["done LOGIN eve"])]
+        }
+        "/api/v1/compact" => vec![administration(attempt("POST", path, "").ada(&["done COMPACT /api/v1/compact"]))],
+        "/api/v1/files" => vec![administration(attempt("GET", "/api/v1/files?table=w1.m", ""))],
+        "/api/v1/log" => vec![
+            administration(attempt("GET", path, "")),
+            // There is no log in a test.
+            administration(
+                attempt("PUT", path, "off,tidelake::audit=off").ada(&["failed SET LOG FILTER off,tidelake::audit=off"]),
+            ),
+        ],
+        // The test below asks for these by their own protocol.
+        "/arrow.flight.protocol.FlightService/Handshake" | "/arrow.flight.protocol.FlightService/{*method}" => vec![],
+        _ => return None,
+    })
+}
+
+async fn send(router: &Router, user: Option<&str>, one: &Try) -> StatusCode {
+    let mut request = Request::builder().method(one.method).uri(&one.uri).extension(Peer(PEER));
+    if let Some(user) = user {
+        request = request.header(header::AUTHORIZATION, format!("Token {user}:{PASSWORD}"));
+    }
+    router.clone().oneshot(request.body(Body::from(one.body.clone())).unwrap()).await.unwrap().status()
+}
+
+#[tokio::test]
+async fn every_route_leaves_a_line_for_what_it_changes_and_whom_it_refuses() {
+    let (lines, _guard) = Lines::start();
+    let (routes, gate) = doors().await;
+    let rights: Vec<(String, Right)> = routes.rights().map(|(path, right)| (path.to_owned(), right)).collect();
+    let router = routes.behind(&gate);
+    for (path, right) in rights {
+        let tries = tries(&path).unwrap_or_else(|| panic!("say here what {path} leaves in the audit log"));
+        for one in tries {
+            let told = format!("{} {} {}", one.method, one.uri, &one.body[one.body.len().saturating_sub(60)..]);
+            send(&router, Some("eve"), &one).await;
+            assert_eq!(lines.take(), one.eve, "eve: {told}");
+            send(&router, None, &one).await;
+            let unknown: &[&str] = if right == Right::Open { &[] } else { &["refused AUTHENTICATE"] };
+            let found = lines.take();
+            let found: Vec<&str> = found.iter().map(|line| line.strip_prefix("x ").unwrap_or(line)).collect();
+            assert_eq!(found, unknown, "nobody: {told}");
+            send(&router, Some("ada"), &one).await;
+            assert_eq!(lines.take(), one.ada, "ada: {told}");
+        }
+    }
+    send(&router, Some("eve"), &attempt("GET", "/no/such/path", "")).await;
+    assert_eq!(lines.take(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn every_action_of_flight_leaves_a_line_for_what_it_changes_and_whom_it_refuses() {
+    let (lines, _guard) = Lines::start();
+    let (routes, gate) = doors().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    // Where requests come from, the listener says.
+    let from = from_fn(|mut request: axum::extract::Request, next: Next| async move {
+        request.extensions_mut().insert(Peer(PEER));
+        next.run(request).await
+    });
+    let router = routes.behind(&gate).layer(from);
+    tokio::spawn(axum::serve(listener, router).into_future());
+    let connect = async |user: &str| {
+        let channel = Endpoint::new(format!("http://{address}")).unwrap().connect().await.unwrap();
+        let mut client = FlightSqlServiceClient::new(channel);
+        client.handshake(user, PASSWORD).await.unwrap();
+        client
+    };
+    let mut ada = connect("ada").await;
+    let mut eve = connect("eve").await;
+    assert_eq!(lines.take(), ["ada done LOGIN ada", "eve done LOGIN eve"]);
+    let sql = |text: &str| text.to_owned();
+    assert!(eve.execute(sql("create database f"), None).await.is_err());
+    ada.execute(sql("create database f"), None).await.unwrap();
+    assert!(eve.execute_update(sql("create table f.t (ts timestamp, v double)"), None).await.is_err());
+    ada.execute_update(sql("create table f.t (ts timestamp, v double)"), None).await.unwrap();
+    assert!(eve.execute(sql("select * from f.t"), None).await.is_err());
+    assert_eq!(
+        lines.take(),
+        [
+            "eve refused CREATE DATABASE f",
+            "ada done CREATE DATABASE f",
+            "eve refused CREATE TABLE f.t",
+            "ada done CREATE TABLE f.t",
+            "eve refused QUERY f",
+        ]
+    );
+    let batch = RecordBatch::try_from_iter([
+        ("ts", Arc::new(TimestampMillisecondArray::from(vec![1_784_000_000_000, 1_784_000_000_001])) as ArrayRef),
+        ("v", Arc::new(Float64Array::from(vec![1.0, 2.0])) as ArrayRef),
+    ])
+    .unwrap();
+    let ingest = |table: &str| CommandStatementIngest {
+        table: table.to_owned(),
+        schema: Some("f".to_owned()),
+        table_definition_options: Some(arrow_flight::sql::TableDefinitionOptions {
+            if_not_exist: arrow_flight::sql::TableNotExistOption::Create.into(),
+            if_exists: arrow_flight::sql::TableExistsOption::Append.into(),
+        }),
+        ..CommandStatementIngest::default()
+    };
+    let put = || futures::stream::iter([Ok(batch.clone())]);
+    assert!(eve.execute_ingest(ingest("made"), put()).await.is_err());
+    ada.execute_ingest(ingest("made"), put()).await.unwrap();
+    ada.execute_ingest(ingest("made"), put()).await.unwrap();
+    assert_eq!(lines.take(), ["eve refused WRITE f.made", "ada done CREATE TABLE f.made"]);
+    let listed: Vec<String> = {
+        let mut request = tonic::Request::new(arrow_flight::Empty {});
+        let token = format!("Bearer {}", ada.token().unwrap());
+        request.metadata_mut().insert("authorization", token.parse().unwrap());
+        let actions = ada.inner_mut().list_actions(request).await.unwrap().into_inner();
+        actions.map_ok(|action| action.r#type).try_collect().await.unwrap()
+    };
+    for name in listed {
+        let expected: &[&str] = match name.as_str() {
+            // What was prepared was tried above; sessions and what is kept for one client are nobody else's.
+            "CreatePreparedStatement"
+            | "ClosePreparedStatement"
+            | "SetSessionOptions"
+            | "GetSessionOptions"
+            | "CloseSession" => &[],
+            // Nothing is under way that it could end.
+            "CancelFlightInfo" | "CancelQuery" => &[],
+            other => panic!("say here what the action {other} leaves in the audit log"),
+        };
+        let mut request = tonic::Request::new(Action { r#type: name.clone(), body: bytes::Bytes::new() });
+        let token = format!("Bearer {}", eve.token().unwrap());
+        request.metadata_mut().insert("authorization", token.parse().unwrap());
+        let _ = eve.inner_mut().do_action(request).await;
+        assert_eq!(lines.take(), expected, "{name}");
+    }
+}
+
+/// What a writer of lines was given.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn no_filter_silences_the_audit_log_but_that_of_the_settings() {
+    let log = |settings: &str, later: &str| {
+        let written = Written::default();
+        let to = written.clone();
+        let (filter, handle) =
+            tracing_subscriber::reload::Layer::new(tracing_subscriber::EnvFilter::try_new(settings).unwrap());
+        let lines = move || {
+            let to = to.clone();
+            tracing_subscriber::fmt::layer().with_ansi(false).with_writer(move || to.clone()).boxed()
+        };
+        let subscriber = tracing_subscriber::registry().with(logging::layers(lines, filter, settings));
+        tracing::subscriber::with_default(subscriber, || {
+            handle.reload(tracing_subscriber::EnvFilter::try_new(later).unwrap()).unwrap();
+            tracing::info!(target: "tidelake::audit", "one");
+            tracing::info!(target: "tidelake_ingest", "two");
+        });
+        let text = String::from_utf8(written.0.lock().clone()).unwrap();
+        (text.matches("one").count(), text.matches("two").count())
+    };
+    assert_eq!(log("info", "off,tidelake::audit=off"), (1, 0));
+    assert_eq!(log("info", "tidelake::audit=off"), (1, 0));
+    assert_eq!(log("off", "info"), (1, 1));
+    assert_eq!(log("info,tidelake::audit=off", "info,tidelake::audit=trace"), (0, 1));
+}
