@@ -37,11 +37,19 @@ pub struct Copied {
 /// The segments of the log that count and are in no file yet.
 ///
 /// # Errors
-/// [`Kind::Unavailable`]; as [`Root::refresh`].
+/// [`Kind::Corrupt`], naming the key, when one is missing below later ones of its writer; [`Kind::Unavailable`]; as
+/// [`Root::refresh`].
 pub async fn waiting(root: &Root) -> Result<Vec<Position>> {
-    let listing = Listing::read(root.store()).await?;
-    let catalog = root.refresh().await?;
-    Ok(listing.above(&catalog).into_iter().map(|pending| pending.position).collect())
+    for _ in 0..ATTEMPTS {
+        let listing = Listing::read(root.store()).await?;
+        let catalog = root.refresh().await?;
+        let Some((pending, damage)) = listing.above(&catalog).confirm(root, &catalog).await? else { continue };
+        if let Some(damage) = damage.first() {
+            return Err(damage.fault.to_error());
+        }
+        return Ok(pending.into_iter().map(|pending| pending.position).collect());
+    }
+    Err(Error::unavailable("the log changes faster than it can be read").with("attempts", ATTEMPTS))
 }
 
 /// Copies the newest version of a root, which has to hold the segments `folded`. What the other store has already by key

@@ -2,13 +2,16 @@
 
 mod fetch;
 mod fits;
+mod give_up;
+mod holes;
 mod listing;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-pub(crate) use fetch::{Fetched, VOID_MS, fetch, fetch_some};
+pub(crate) use fetch::{Fetched, VOID_MS, fetch};
+pub use give_up::{GivenUp, give_up};
 pub(crate) use listing::{Listing, Pending};
 
 use fits::fetch_within;
@@ -30,8 +33,8 @@ const fn retired_ms(watermark: &Watermark) -> i64 {
 /// A bulk ingest without an end is void this long after its first segment.
 const ABANDONED_MS: i64 = 86_400_000;
 
-/// A consistent cut of the log for folding: no segment outside it is older than one in it, except those of a
-/// writer that is held up by a missing number. A segment that cannot be decoded ends it, until that is quarantined.
+/// A consistent cut of the log for folding: no segment outside it is older than one in it. A segment that cannot be
+/// decoded, and a number that is missing below a later one, end it until they are quarantined.
 #[derive(Debug, Clone)]
 pub struct Cut {
     /// The base version: the fold applies only if the watermarks it starts from are unchanged.
@@ -43,7 +46,7 @@ pub struct Cut {
     /// Writers whose watermark may be forgotten: started over 3 days ago (17 with keys of queues), all folded, none in the
     /// log.
     pub retired: Vec<WriterId>,
-    /// Segments that cannot be decoded; the oldest holds up the log.
+    /// Segments that are missing or cannot be decoded; the oldest holds up the log.
     pub faults: Vec<Fault>,
     /// The store's clock before the log was listed.
     pub clock_ms: i64,
@@ -98,8 +101,8 @@ impl Cut {
     }
 }
 
-/// Takes a cut: segments older than `margin` before an object put now; of each writer up to its first missing
-/// number; the oldest first, `max_bytes` of them at most (but one segment, or one bulk ingest, where there is any).
+/// Takes a cut: segments older than `margin` before an object put now; the oldest first, `max_bytes` of them at most (but one
+/// segment, or one bulk ingest, where there is any).
 ///
 /// # Errors
 /// [`Kind::Unavailable`]; as [`Root::refresh`]. A segment that cannot be decoded is no error but a fault in the
@@ -132,16 +135,36 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64, memory_bytes: us
     let listing = Listing::read(store).await?;
     let catalog = root.refresh().await?;
     let before_ms = clock_ms.saturating_sub(i64::try_from(margin.as_millis()).unwrap_or(i64::MAX));
-    let mut pending = listing.above(&catalog);
+    let Some((mut pending, damage)) = listing.above(&catalog).confirm(root, &catalog).await? else {
+        return Err(Error::not_found("the log changed while it was read"));
+    };
     pending.truncate(pending.partition_point(|p| p.time_ms < before_ms));
     let all = pending.len();
     bound(&mut pending, max_bytes);
     let fetched = fetch_within(store, pending, (memory_bytes, max_bytes)).await?;
     let has_more = fetched.len() < all;
+    // The version was asked for after the list: it knows what the rows are of, or is not the newest there was.
+    if let Some(error) = fetched.iter().find_map(|(_, fetched)| match fetched {
+        Fetched::Segment(segment) => segment.is_after(&catalog).then(|| segment.version_missing(&catalog)),
+        _ => None,
+    }) {
+        return Err(error);
+    }
     let mut moved: BTreeMap<WriterId, Watermark> = BTreeMap::new();
     let mut faults = Vec::new();
     // What is younger than one that cannot be decoded waits: folded first, it would lie beneath older rows for good.
     let mut held_ms = i64::MAX;
+    for damage in &damage {
+        held_ms = held_ms.min(damage.held_ms());
+        faults.push(damage.fault.clone());
+        let writer = damage.hole.position.writer;
+        let known = catalog.watermark(writer).cloned();
+        let watermark = moved.entry(writer).or_insert_with(|| known.unwrap_or_else(|| damage.unfolded()));
+        // Beyond that it is no accident of single objects, and a person has to look.
+        if watermark.faulty.len() < holes::MOST_MISSING {
+            watermark.failed(damage.faulty(clock_ms));
+        }
+    }
     for (pending, fetched) in &fetched {
         let Fetched::Fault(fault) = fetched else { continue };
         held_ms = held_ms.min(pending.time_ms);
@@ -184,7 +207,7 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64, memory_bytes: us
     }
     segments.sort_by_key(|s| s.order());
     let is_retired = |(writer, w): &(WriterId, &Watermark)| {
-        clock_ms.saturating_sub(w.start_ms) > retired_ms(w) && !listing.has(*writer)
+        clock_ms.saturating_sub(w.start_ms) > retired_ms(w) && !listing.has(*writer) && !w.has_open_hole()
     };
     let mut retired: Vec<WriterId> = catalog.watermarks().filter(is_retired).map(|(writer, _)| writer).collect();
     if !retired.is_empty() {

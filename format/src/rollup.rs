@@ -20,7 +20,7 @@ use crate::{
     file::DataFile,
     ids::{ColumnId, DatabaseId, TableId},
     merge::ticks,
-    meta::FileEntry,
+    meta::{FileEntry, rollup_is},
     schema::{Column, Role, Supertable, field_with_id},
     store::Store,
     tags::Aggregate,
@@ -185,6 +185,9 @@ impl Rollup {
         }
         if row != rows {
             return Err(bad("another number of rows"));
+        }
+        if let Some(crc) = &said.crc {
+            rollup_is(key, "checksum", crc, &file.checksum())?;
         }
         this.first_row.push(row);
         this.first_bucket.resize(series + 1, this.starts.len() as u32);

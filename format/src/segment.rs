@@ -48,7 +48,8 @@ const QUEUE_KEYS: u16 = 1;
 
 /// The most blocks of a segment.
 const MAX_BLOCKS: usize = 1 << 20;
-const HEADER: usize = 56;
+/// The bytes of [`header`].
+pub const HEADER: usize = 56;
 const ENTRY: usize = 32;
 
 /// What a segment says of itself before its blocks.
@@ -136,9 +137,19 @@ pub fn tables(position: Position, bytes: &Bytes) -> Option<Vec<TableId>> {
     (found == position).then(|| (0..count).map(|i| Entry::at(bytes, HEADER + ENTRY * i).table).collect())
 }
 
-/// The stamp in the first bytes of a segment, which are not checked.
-pub(crate) fn stamp(bytes: &[u8]) -> Option<i64> {
-    (bytes.len() >= HEADER && &bytes[..8] == MAGIC).then(|| u64_at(bytes, 48) as i64)
+/// The header of a segment from its first [`HEADER`] bytes; `None` where they are not those of a segment. No checksum
+/// covers them alone.
+pub fn header(bytes: &[u8]) -> Option<SegmentHeader> {
+    check_start(bytes, MAGIC, (FORMAT_VERSION, QUEUE_KEYS), HEADER, "log segment").ok().map(|_| header_at(bytes))
+}
+
+fn header_at(bytes: &[u8]) -> SegmentHeader {
+    SegmentHeader {
+        position: Position { writer: WriterId(u128::from_le_bytes(array_at(bytes, 16))), seq: u64_at(bytes, 32) },
+        writer_start_ms: u64_at(bytes, 40) as i64,
+        stamp_ns: u64_at(bytes, 48) as i64,
+        queue_keys: u16::from_le_bytes(array_at(bytes, 10)) & QUEUE_KEYS != 0,
+    }
 }
 
 fn decode_inner(bytes: &Bytes) -> Result<Segment> {
@@ -150,12 +161,7 @@ fn decode_inner(bytes: &Bytes) -> Result<Segment> {
             .with("found", format!("{} bytes", bytes.len())));
     }
     check_crc("the header of a log segment", &bytes[..directory], u32_at(bytes, directory))?;
-    let header = SegmentHeader {
-        position: Position { writer: WriterId(u128::from_le_bytes(array_at(bytes, 16))), seq: u64_at(bytes, 32) },
-        writer_start_ms: u64_at(bytes, 40) as i64,
-        stamp_ns: u64_at(bytes, 48) as i64,
-        queue_keys: u16::from_le_bytes(array_at(bytes, 10)) & QUEUE_KEYS != 0,
-    };
+    let header = header_at(bytes);
     let mut blocks = Vec::with_capacity(count);
     let mut end = directory + 4;
     for i in 0..count {

@@ -53,6 +53,15 @@ impl TailSegment {
         self.columns.iter().any(|(table, end)| catalog.is_before(*table, *end))
     }
 
+    /// The error of a version that does not know what these rows are of, although it was asked for after they were put:
+    /// whoever wrote them went by a later version, which is not in the store any more.
+    pub(crate) fn version_missing(&self, catalog: &Catalog) -> Error {
+        Error::corrupt("the newest version is missing: the log has rows of a table or column that came after this one")
+            .with("key", layout::meta_key(catalog.version.next()))
+            .with("expected", "a later version")
+            .with("found", layout::log_key(self.position))
+    }
+
     /// The key by which segments are ordered, oldest first: (time, stamp, position).
     pub fn order(&self) -> (i64, i64, Position) {
         (self.modified_ms, self.segment.header.stamp_ns, self.position)
@@ -71,7 +80,7 @@ pub struct Snapshot {
     pub catalog: Arc<Catalog>,
     /// The segments above its watermarks, oldest first.
     pub tail: Vec<Arc<TailSegment>>,
-    /// Segments above its watermarks that could not be decoded; a query that may need them fails.
+    /// Segments above its watermarks that are missing or could not be decoded; a query that may need them fails.
     pub faults: Vec<Fault>,
     /// Segments that the log went on without; a query that may need them fails, unless that is allowed.
     pub quarantined: Vec<Fault>,
@@ -92,9 +101,11 @@ pub struct Fault {
 impl Fault {
     /// That of a segment in quarantine.
     pub(crate) fn quarantined(position: Position, faulty: &FaultySegment) -> Self {
-        let error = Error::corrupt("a log segment is quarantined: it could not be read")
-            .with("key", layout::log_key(position))
-            .with("found", &faulty.error);
+        let what = match faulty.missing {
+            true => "a log segment is missing below later ones of its writer, and the log went on without it",
+            false => "a log segment is quarantined: it could not be read",
+        };
+        let error = Error::corrupt(what).with("key", layout::log_key(position)).with("found", &faulty.error);
         Self { position, tables: faulty.tables.clone(), error: Arc::new(error) }
     }
 

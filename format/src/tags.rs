@@ -149,6 +149,11 @@ impl TagManifest {
     }
 }
 
+/// The checksum in the header of an encoded manifest, which covers that of the body; 0 where there is none.
+pub fn checksum(bytes: &[u8]) -> u32 {
+    bytes.get(28..32).and_then(|crc| crc.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
 /// The row where each series starts: the sum of the counts before it.
 fn first_rows(counts: &[u64]) -> Vec<u64> {
     counts.iter().scan(0u64, |row, n| Some(std::mem::replace(row, row.saturating_add(*n)))).collect()

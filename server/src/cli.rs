@@ -7,7 +7,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tidelake_format::access::Secret;
 
 use crate::{
-    access, backup, check, compact, demo, health, inspect, serve,
+    access, backup, check, compact, demo, give_up, health, inspect, serve,
     settings::{self, Layer, Settings},
     shell, transfer,
 };
@@ -46,6 +46,8 @@ enum Command {
     Inspect(inspect::InspectArgs),
     /// Verify every checksum, invariant and aggregate of a root; exit code 1 when something is wrong
     Check(check::CheckArgs),
+    /// Do without log segments that are missing or cannot be read: their rows are lost, queries go on
+    GiveUp(give_up::GiveUpArgs),
 }
 
 /// The command line. Its help shows no value of a variable: among them are keys, tokens and passwords.
@@ -182,6 +184,7 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Health(args) => health::run(args).await,
         Command::Inspect(args) => inspect::run(args).await,
         Command::Check(args) => check::run(args).await,
+        Command::GiveUp(args) => give_up::run(args).await,
     }
 }
 

@@ -20,7 +20,7 @@ use tidelake_format::{
     meta::{Catalog, FileEntry, Root},
     schema::{Database, Supertable},
     segment,
-    tags::{Aggregate, TagManifest},
+    tags::Aggregate,
     types::Precision,
 };
 
@@ -200,7 +200,7 @@ async fn tags(root: &Root, catalog: &Catalog, name: &str, id: FileId) -> anyhow:
     let files = entries(root, catalog, table).await?;
     let file = files.iter().find(|f| f.id == id).with_context(|| format!("{name} has no live file {id}"))?;
     let key = layout::tags_key(table.id, file.partition, file.tags.id);
-    let manifest = TagManifest::decode(&key, &root.store().get(&key).await?)?;
+    let manifest = file.tag_manifest(root.store(), table.id).await?;
     let mut columns: Vec<(String, ArrayRef)> = Vec::new();
     let series = manifest.series().batch();
     for (field, array) in series.schema().fields().iter().zip(series.columns()) {
@@ -235,6 +235,9 @@ async fn log(root: &Root, catalog: &Catalog) -> anyhow::Result<String> {
         let key = object.location.as_ref();
         let state = match layout::parse_log(key) {
             None => "not a segment".to_owned(),
+            Some(p) if catalog.watermark(p.writer).and_then(|w| w.faulty(p.seq)).is_some_and(|f| f.given_up) => {
+                "given up".to_owned()
+            }
             Some(p)
                 if catalog
                     .watermark(p.writer)

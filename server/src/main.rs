@@ -8,6 +8,7 @@ mod cli;
 mod client;
 mod compact;
 mod demo;
+mod give_up;
 mod health;
 mod inspect;
 mod memory;

@@ -139,6 +139,14 @@ async fn one(
 ) -> Result<()> {
     let (faults, notes, more) = (report.faults.len(), report.notes.len(), report.more);
     let checked = rows::check(root.store(), table, database, file, options, report).await?;
+    if report.faults.len() == faults {
+        // What readers look at before they believe an object.
+        let store = root.store();
+        let tags = layout::tags_key(table.id, file.partition, file.tags.id);
+        report.judge(&tags, file.tag_manifest(store, table.id).await)?;
+        let data = layout::data_key(table.id, file.partition, file.data.id);
+        report.judge(&data, file.data_file(store, table.id).await)?;
+    }
     if report.faults.len() > faults && !is_live(root, table.id, file).await? {
         // A compaction replaced it, and a collector took it, while it was looked at.
         report.faults.truncate(faults);

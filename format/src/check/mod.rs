@@ -121,7 +121,7 @@ pub struct CheckReport {
     pub bytes: u64,
     /// What is wrong.
     pub faults: Vec<Finding>,
-    /// What is not wrong but worth knowing: void segments, segments above a missing number, objects that nobody names.
+    /// What is not wrong but worth knowing: void segments, those that were given up, objects that nobody names.
     pub notes: Vec<Finding>,
     /// Faults and notes beyond the most that a report holds.
     pub more: u64,
@@ -181,7 +181,7 @@ pub async fn check(store: &Store, options: CheckOptions) -> Result<CheckReport> 
     report.version = catalog.version;
     catalog::check(&catalog, &mut report);
     files::check(&root, &catalog, options, &mut report).await?;
-    objects::log(&root, &catalog, &mut report).await?;
+    objects::log(&root, &mut report).await?;
     objects::unnamed(&root, &catalog, &mut report).await?;
     Ok(report)
 }

@@ -1,58 +1,75 @@
 //! The log, and objects that nobody names.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use crate::{
-    error::{Kind, Result},
-    ids::{FileId, Position, WriterId},
+    error::{Error, Kind, Result},
+    ids::FileId,
     layout::{self, Part},
-    log::VOID_MS,
+    log::{Listing, VOID_MS},
     meta::{Catalog, Root},
     segment,
+    snapshot::TailSegment,
 };
 
 use super::{CheckReport, Finding};
 
-/// Reads every segment of the log.
-pub(super) async fn log(root: &Root, catalog: &Catalog, report: &mut CheckReport) -> Result<()> {
+/// How often the log is listed because it changed.
+const ATTEMPTS: usize = 8;
+
+/// Reads every segment of the log, and finds those that are missing.
+pub(super) async fn log(root: &Root, report: &mut CheckReport) -> Result<()> {
     let store = root.store();
-    let mut writers: BTreeMap<WriterId, Vec<(u64, i64)>> = BTreeMap::new();
-    for meta in store.list_by_digit(layout::LOG).await? {
-        match layout::parse_log(meta.location.as_ref()) {
-            Some(p) => writers.entry(p.writer).or_default().push((p.seq, meta.last_modified.timestamp_millis())),
-            None => report.note(Finding::new(meta.location.as_ref(), "not an object of Tidelake")),
+    let (mut listed, mut catalog) = (Vec::new(), root.catalog());
+    for attempt in 0..ATTEMPTS {
+        listed = store.list_by_digit(layout::LOG).await?;
+        catalog = root.refresh().await?;
+        let listing = Listing::of(&listed);
+        if let Some((_, damage)) = listing.above(&catalog).confirm(root, &catalog).await? {
+            damage.iter().for_each(|d| report.fault(Finding::of("", &d.fault.error)));
+            listing.quarantined(&catalog).iter().filter(|f| !listing.holds(f.position)).for_each(|fault| {
+                report.fault(Finding::of("", &fault.error));
+            });
+            break;
+        }
+        if attempt + 1 == ATTEMPTS {
+            return Err(Error::unavailable("the log changes faster than it can be checked").with("attempts", ATTEMPTS));
         }
     }
-    for (writer, segments) in writers {
-        let watermark = catalog.watermark(writer).map_or(0, |w| w.next);
-        let mut expected = watermark;
-        for (seq, modified_ms) in segments {
-            let position = Position { writer, seq };
-            let key = layout::log_key(position);
-            let bytes = match store.get(&key).await {
-                Ok(bytes) => bytes,
-                Err(e) if e.kind() == Kind::NotFound => continue, // folded and collected since it was listed
-                Err(e) => return Err(e),
-            };
-            report.segments += 1;
-            report.bytes += bytes.len() as u64;
-            let Some(decoded) = report.judge(&key, segment::decode(&key, &bytes))? else {
-                expected = seq + 1;
-                continue;
-            };
-            if decoded.header.position != position {
-                let finding = Finding::new(&key, "a log segment under another's key");
-                report.fault(finding.expected(position).found(decoded.header.position));
-            }
-            if modified_ms.saturating_sub(decoded.header.writer_start_ms) > VOID_MS {
-                report.note(Finding::new(&key, "void: written more than two days after its writer started"));
-            }
-            let is_end = writer.is_bulk() && seq.checked_sub(Position::END) == Some(expected);
-            if seq >= watermark && seq != expected && !is_end {
-                let missing = layout::log_key(Position { writer, seq: expected });
-                report.note(Finding::new(&key, "above a missing number, so not read").expected(missing));
-            } else if seq >= watermark {
-                expected = seq + 1;
+    for meta in &listed {
+        let key = meta.location.as_ref();
+        let Some(position) = layout::parse_log(key) else {
+            report.note(Finding::new(key, "not an object of Tidelake"));
+            continue;
+        };
+        let bytes = match store.get(key).await {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == Kind::NotFound => continue, // folded and collected since it was listed
+            Err(e) => return Err(e),
+        };
+        report.segments += 1;
+        report.bytes += bytes.len() as u64;
+        let watermark = catalog.watermark(position.writer);
+        if watermark.and_then(|w| w.faulty(position.seq)).is_some_and(|f| f.given_up) {
+            report.note(Finding::new(key, "given up: its rows do not count"));
+            continue;
+        }
+        let Some(decoded) = report.judge(key, segment::decode(key, &bytes))? else { continue };
+        if decoded.header.position != position {
+            let finding = Finding::new(key, "a log segment under another's key");
+            report.fault(finding.expected(position).found(decoded.header.position));
+            continue;
+        }
+        if meta.last_modified.timestamp_millis().saturating_sub(decoded.header.writer_start_ms) > VOID_MS {
+            report.note(Finding::new(key, "void: written more than two days after its writer started"));
+            continue;
+        }
+        let segment = TailSegment::new(position, 0, meta.size, decoded);
+        if segment.is_after(&catalog) {
+            // The version may have come since.
+            catalog = root.newest().await?;
+            if segment.is_after(&catalog) {
+                report.fault(Finding::of(key, &segment.version_missing(&catalog)));
             }
         }
     }

@@ -67,7 +67,8 @@ pub(super) async fn compare(
         return Ok(());
     };
     let memory = Store::in_memory();
-    let rollup = entry.rollup.map(|r| RollupRef { bytes: found.bytes.len() as u64, width: found.width, ..r });
+    let rollup =
+        entry.rollup.map(|r| RollupRef { bytes: found.bytes.len() as u64, width: found.width, crc: None, ..r });
     memory.create(key, found.bytes).await?;
     let found = Rollup::open(&memory, key, &FileEntry { rollup, ..entry.clone() }).await?;
     let series = usize::try_from(entry.series).unwrap_or(usize::MAX);

@@ -60,10 +60,17 @@ fn checksum(index: &[u8], metadata: &[u8]) -> u32 {
     crc.finalize()
 }
 
+/// The checksum that the block of a whole file holds; `None` where there is no such block.
+pub(crate) fn held(file: &[u8]) -> Option<u32> {
+    let end = file.len().checked_sub(END)?;
+    let block = end.checked_sub(u32_at(file, end) as usize)?.checked_sub(BLOCK)?;
+    (&file[block..block + 8] == MAGIC).then(|| u32_at(file, block + 16))
+}
+
 /// What the end of a file shows.
 pub(super) enum Seen {
-    /// Page index, footer and checksum are whole.
-    Whole,
+    /// Page index, footer and checksum are whole; the checksum.
+    Whole(u32),
     /// This range, up to where `tail` starts, is needed too.
     Missing(Range<u64>),
 }
@@ -101,5 +108,5 @@ pub(super) fn check(tail: &Bytes, bytes: u64) -> Result<Seen> {
             .with("expected", format!("{expected:08x}"))
             .with("found", format!("{found:08x}")));
     }
-    Ok(Seen::Whole)
+    Ok(Seen::Whole(found))
 }

@@ -15,6 +15,7 @@ mod reader;
 mod scan;
 mod writer;
 
+pub(crate) use footer::held as checksum;
 pub use numbers::Times;
 pub use reader::DataFile;
 pub use scan::CodedBatch;

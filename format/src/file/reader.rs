@@ -46,6 +46,7 @@ pub struct DataFile {
     group_starts: Vec<u64>,
     /// All of it, where it was small enough to be read at once.
     held: Option<Bytes>,
+    checksum: u32,
 }
 
 impl DataFile {
@@ -65,10 +66,15 @@ impl DataFile {
         let parts = (start..bytes).step_by(PART_BYTES as usize).map(|at| at..bytes.min(at + PART_BYTES));
         let mut parts = try_join_all(parts.map(|part| store.get_range(key, part))).await?;
         let mut tail = if parts.len() == 1 { parts.remove(0) } else { parts.concat().into() };
-        while let Seen::Missing(range) = footer::check(&tail, bytes).map_err(|e| e.with("key", key))? {
-            let before = store.get_range(key, range).await?;
-            tail = [before, tail].concat().into();
-        }
+        let checksum = loop {
+            match footer::check(&tail, bytes).map_err(|e| e.with("key", key))? {
+                Seen::Whole(checksum) => break checksum,
+                Seen::Missing(range) => {
+                    let before = store.get_range(key, range).await?;
+                    tail = [before, tail].concat().into();
+                }
+            }
+        };
         let mut decoder = ParquetMetaDataPushDecoder::try_new(bytes)
             .map_err(corrupt)?
             .with_page_index_policy(PageIndexPolicy::Required);
@@ -77,7 +83,7 @@ impl DataFile {
         let DecodeResult::Data(metadata) = decoder.try_decode().map_err(corrupt)? else {
             return Err(Error::corrupt("the footer of a data file points outside of itself").with("key", key));
         };
-        Ok(Arc::new(Self { held, ..Self::from_metadata(key, bytes, metadata)? }))
+        Ok(Arc::new(Self { held, checksum, ..Self::from_metadata(key, bytes, metadata)? }))
     }
 
     fn from_metadata(key: &str, bytes: u64, metadata: ParquetMetaData) -> Result<Self> {
@@ -109,7 +115,7 @@ impl DataFile {
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let reader = ArrowReaderMetadata::try_new(Arc::new(metadata), options).map_err(|e| corrupt(key, e))?;
         let columns = column_ids(reader.schema());
-        Ok(Self { key: key.to_owned(), bytes, table, reader, columns, group_starts, held: None })
+        Ok(Self { key: key.to_owned(), bytes, table, reader, columns, group_starts, held: None, checksum: 0 })
     }
 
     /// A value of the Parquet metadata.
@@ -126,6 +132,11 @@ impl DataFile {
     /// The size of the object in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// The checksum of its page index and footer.
+    pub fn checksum(&self) -> u32 {
+        self.checksum
     }
 
     /// The table that the file was written for.

@@ -4,7 +4,7 @@ use super::{Fetched, Pending, fetch::fetch_some};
 use crate::{
     error::{Kind, Result},
     layout,
-    segment::stamp,
+    segment::header,
     store::Store,
 };
 
@@ -80,7 +80,7 @@ async fn stamp_of(store: &Store, pending: &Pending) -> Result<i64> {
         return Ok(i64::MIN);
     }
     match store.get_range(&layout::log_key(pending.position), 0..HEADER.min(pending.bytes)).await {
-        Ok(bytes) => Ok(stamp(&bytes).unwrap_or(i64::MIN)),
+        Ok(bytes) => Ok(header(&bytes).map_or(i64::MIN, |header| header.stamp_ns)),
         Err(e) if e.kind() == Kind::Corrupt => Ok(i64::MIN),
         Err(e) => Err(e),
     }

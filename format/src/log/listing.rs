@@ -1,8 +1,10 @@
-//! What lies in the log, and which of it counts: of each writer the segments from its watermark to the first
-//! number that is missing; of the writer of a bulk ingest all of them once its end is there, none before.
+//! What is in the log, and which of it counts: of each writer the segments from its watermark on; of the writer of a
+//! bulk ingest all of them once its end is there, none before. A number that is missing below one that exists is a
+//! [`Hole`].
 
 use std::collections::BTreeMap;
 
+use super::holes::{Above, Hole, MOST_MISSING};
 use crate::{
     error::{Error, Kind, Result},
     ids::{Position, WriterId},
@@ -25,7 +27,7 @@ impl From<&ObjectMeta> for Listed {
     }
 }
 
-/// A segment above its writer's watermark and without a missing number before it.
+/// A segment above its writer's watermark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pending {
     pub(crate) position: Position,
@@ -36,6 +38,8 @@ pub(crate) struct Pending {
     pub(crate) bytes: u64,
     /// Whether the version says that its rows do not count: it is void, or quarantined.
     pub(crate) is_void: bool,
+    /// Whether a number below it is missing, and nothing says why.
+    pub(crate) is_above_hole: bool,
 }
 
 impl Pending {
@@ -54,6 +58,8 @@ impl Pending {
             read_ms,
             tables: fault.tables.clone(),
             error: fault.error.to_string(),
+            missing: false,
+            given_up: false,
         }
     }
 }
@@ -67,13 +73,23 @@ pub(crate) struct Listing {
 impl Listing {
     /// Lists the whole log.
     pub(crate) async fn read(store: &Store) -> Result<Self> {
+        Ok(Self::of(&store.list_by_digit(layout::LOG).await?))
+    }
+
+    /// The segments among the objects of a list.
+    pub(crate) fn of(objects: &[ObjectMeta]) -> Self {
         let mut listing = Self::default();
-        for meta in store.list_by_digit(layout::LOG).await? {
+        for meta in objects {
             if let Some(position) = layout::parse_log(meta.location.as_ref()) {
-                listing.writers.entry(position.writer).or_default().insert(position.seq, Listed::from(&meta));
+                listing.writers.entry(position.writer).or_default().insert(position.seq, Listed::from(meta));
             }
         }
-        Ok(listing)
+        listing
+    }
+
+    /// Whether a segment is in it.
+    pub(crate) fn holds(&self, position: Position) -> bool {
+        self.writers.get(&position.writer).is_some_and(|segments| segments.contains_key(&position.seq))
     }
 
     /// Brings a listing of a directory up to date: reads the names under `log/`, lists the writers that are new
@@ -112,11 +128,15 @@ impl Listing {
             && let Some(segments) = self.writers.get_mut(&writer)
         {
             let mut seq = first_missing(segments, next);
-            while let Some(listed) = head(store, Position { writer, seq }).await? {
-                segments.insert(seq, listed);
-                seq += 1;
+            // Above a hole the next number is not known: the writer is listed.
+            let has_hole = watermark.is_some_and(|w| w.faulty.iter().any(|f| f.missing && f.seq >= next));
+            if !has_hole && segments.range(seq..).next().is_none() {
+                while let Some(listed) = head(store, Position { writer, seq }).await? {
+                    segments.insert(seq, listed);
+                    seq += 1;
+                }
+                return Ok(());
             }
-            return Ok(());
         }
         let listed = if is_done { Vec::new() } else { store.list(&layout::log_prefix(writer)).await? };
         let named = |m: &ObjectMeta| Some((layout::parse_log(m.location.as_ref())?.seq, Listed::from(m)));
@@ -132,7 +152,8 @@ impl Listing {
             let Some(watermark) = now.watermark(*writer) else { continue };
             if !writer.is_bulk() {
                 let asked = first_missing(segments, before.watermark(*writer).map_or(0, |w| w.next));
-                is_complete &= asked >= watermark.next;
+                // A writer with a hole was listed whole.
+                is_complete &= asked >= watermark.next || segments.range(asked..).next().is_some();
             }
             segments.retain(|seq, _| *seq >= watermark.next || watermark.faulty(*seq).is_some());
         }
@@ -157,16 +178,25 @@ impl Listing {
         self.writers.contains_key(&writer)
     }
 
-    /// The segments that the log went on without, as long as they are there.
+    /// The segments that the log went on without: those that cannot be read as long as they are there, and those that
+    /// are missing until somebody puts a copy in their place or gives them up.
     pub(crate) fn quarantined(&self, catalog: &Catalog) -> Vec<Fault> {
-        let of = |(writer, segments): (&WriterId, &BTreeMap<u64, Listed>)| {
-            let faulty = catalog.watermark(*writer).map_or(&[][..], |w| &w.faulty);
-            let is_there =
-                |f: &&FaultySegment| segments.get(&f.seq).is_some_and(|l| f.is_object(l.modified_ms, l.bytes));
-            let fault = |f: &FaultySegment| Fault::quarantined(Position { writer: *writer, seq: f.seq }, f);
-            faulty.iter().filter(|f| f.is_quarantined()).filter(is_there).map(fault).collect::<Vec<_>>()
+        let of = |(writer, watermark): (WriterId, &Watermark)| {
+            let segments = self.writers.get(&writer);
+            let is_open = |f: &&FaultySegment| match segments.and_then(|s| s.get(&f.seq)) {
+                Some(listed) => f.is_object(listed.modified_ms, listed.bytes),
+                None => f.missing,
+            };
+            let faulty = watermark.faulty.iter().filter(|f| f.is_quarantined() && !f.given_up);
+            let fault = |f: &FaultySegment| Fault::quarantined(Position { writer, seq: f.seq }, f);
+            faulty.filter(is_open).map(fault).collect::<Vec<_>>()
         };
-        self.writers.iter().flat_map(of).collect()
+        catalog.watermarks().filter(|(_, w)| !w.faulty.is_empty()).flat_map(of).collect()
+    }
+
+    /// The number of the end of a bulk ingest, where it is there.
+    pub(crate) fn end(&self, writer: WriterId) -> Option<u64> {
+        self.writers.get(&writer)?.range(Position::END..).next_back().map(|(seq, _)| *seq)
     }
 
     /// Every segment, by position.
@@ -178,32 +208,45 @@ impl Listing {
         self.writers.iter().flat_map(of)
     }
 
-    /// The segments that count on top of a version, by (time, writer, number).
-    pub(crate) fn above(&self, catalog: &Catalog) -> Vec<Pending> {
-        let mut pending = Vec::new();
+    /// The segments that count on top of a version, by (time, writer, number), and the numbers that are missing
+    /// below them.
+    pub(crate) fn above(&self, catalog: &Catalog) -> Above {
+        let mut above = Above::default();
         for (writer, segments) in &self.writers {
             let watermark = catalog.watermark(*writer);
-            pending.extend(replaced(*writer, segments, watermark));
+            above.pending.extend(replaced(*writer, segments, watermark));
             if writer.is_bulk() {
-                pending.extend(bulk(*writer, segments, watermark));
+                bulk(*writer, segments, watermark, &mut above);
                 continue;
             }
             let mut time_ms = watermark.map_or(i64::MIN, |w| w.time_ms);
-            let next = watermark.map_or(0, |w| w.next);
-            for ((seq, listed), expected) in segments.range(next..).zip(next..) {
-                if *seq != expected {
-                    break;
-                }
+            let mut expected = watermark.map_or(0, |w| w.next);
+            let mut missing = 0;
+            for (seq, listed) in segments.range(expected..) {
+                let below_ms = (time_ms > i64::MIN).then_some(time_ms);
                 time_ms = time_ms.max(listed.modified_ms);
-                let position = Position { writer: *writer, seq: *seq };
                 let Listed { modified_ms, bytes } = *listed;
                 let is_void = watermark.is_some_and(|w| w.is_void(*seq) || w.is_quarantined(*seq, modified_ms, bytes));
-                pending.push(Pending { position, modified_ms, time_ms, bytes, is_void });
+                let gap = (expected..*seq).filter(|n| !is_passed(watermark, *n));
+                let gap: Vec<u64> = gap.take(MOST_MISSING - missing).collect();
+                missing += gap.len();
+                let position = Position { writer: *writer, seq: *seq };
+                let is_above_hole = missing > 0;
+                let pending = Pending { position, modified_ms, time_ms, bytes, is_void, is_above_hole };
+                let hole = |seq| Hole { position: Position { writer: *writer, seq }, next: pending, below_ms };
+                above.holes.extend(gap.into_iter().map(hole));
+                above.pending.push(pending);
+                expected = seq + 1;
             }
         }
-        pending.sort_unstable_by_key(|p| (p.time_ms, p.position));
-        pending
+        above.pending.sort_unstable_by_key(|p| (p.time_ms, p.position));
+        above
     }
+}
+
+/// Whether the log goes on without a number, also when there is nothing at its place.
+fn is_passed(watermark: Option<&Watermark>, seq: u64) -> bool {
+    watermark.is_some_and(|w| w.is_void(seq) || w.faulty(seq).is_some_and(FaultySegment::is_quarantined))
 }
 
 /// The segments of a writer that are folded but for one object in their place that was quarantined, and that another
@@ -218,29 +261,36 @@ fn replaced(
         let counts = seq < watermark.next && !watermark.is_quarantined(seq, modified_ms, bytes);
         let position = Position { writer, seq };
         let time_ms = modified_ms.max(watermark.time_ms);
-        counts.then_some(Pending { position, modified_ms, time_ms, bytes, is_void: false })
+        counts.then_some(Pending { position, modified_ms, time_ms, bytes, is_void: false, is_above_hole: false })
     })
 }
 
 /// The segments of a bulk ingest, all at the place of its end; none without it, when it is folded, or void.
-fn bulk(writer: WriterId, segments: &BTreeMap<u64, Listed>, watermark: Option<&Watermark>) -> Vec<Pending> {
-    let Some((end, last)) = segments.range(Position::END..).next_back() else { return Vec::new() };
-    let is_over = watermark.is_some_and(|w| *end < w.next || w.is_void(*end));
-    let parts = segments.range(..Position::END);
-    // A list that is read page by page may hold the end and miss a part that was put while it was read.
-    let is_whole = parts.clone().count() as u64 == end - Position::END
-        && parts.clone().zip(0..).all(|((seq, _), expected)| *seq == expected);
-    if is_over || !is_whole {
-        return Vec::new();
+fn bulk(writer: WriterId, segments: &BTreeMap<u64, Listed>, watermark: Option<&Watermark>, above: &mut Above) {
+    let Some((end, last)) = segments.range(Position::END..).next_back() else { return };
+    if watermark.is_some_and(|w| *end < w.next || w.is_void(*end)) {
+        return;
     }
+    let parts = segments.range(..Position::END);
     let pending = |(seq, listed): (&u64, &Listed)| Pending {
         position: Position { writer, seq: *seq },
         modified_ms: last.modified_ms,
         time_ms: last.modified_ms,
         bytes: listed.bytes,
         is_void: watermark.is_some_and(|w| w.is_quarantined(*seq, listed.modified_ms, listed.bytes)),
+        is_above_hole: false,
     };
-    parts.chain([(end, last)]).map(pending).collect()
+    let count = end - Position::END;
+    let is_whole = parts.clone().count() as u64 == count && parts.clone().zip(0..).all(|((seq, _), n)| *seq == n);
+    if is_whole {
+        above.pending.extend(parts.chain([(end, last)]).map(pending));
+        return;
+    }
+    // The end is put after all parts: one that is absent was there, unless this list was read page by page meanwhile.
+    let is_missing = |seq: &u64| !segments.contains_key(seq) && !is_passed(watermark, *seq);
+    let next = Pending { is_above_hole: true, ..pending((end, last)) };
+    let hole = |seq| Hole { position: Position { writer, seq }, next, below_ms: None };
+    above.holes.extend((0..count).filter(is_missing).take(MOST_MISSING).map(hole));
 }
 
 async fn head(store: &Store, position: Position) -> Result<Option<Listed>> {

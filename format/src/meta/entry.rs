@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    file::EncodedFile,
+    file::{EncodedFile, checksum},
     ids::{FileId, TableId, Version},
+    tags,
 };
 
 /// One object under `data/`.
@@ -14,6 +15,10 @@ pub struct ObjectRef {
     pub id: FileId,
     /// Its size.
     pub bytes: u64,
+    /// Its checksum: of a data file that of its footer, of a tag manifest that of its header, which covers the one of its
+    /// body. `None` in files of older releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crc: Option<u32>,
 }
 
 /// The rollup of a data file.
@@ -27,6 +32,9 @@ pub struct RollupRef {
     /// goes by that rollup.
     #[serde(default)]
     pub width: i64,
+    /// The checksum of its footer; `None` in files of older releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crc: Option<u32>,
 }
 
 /// One live data file and its sidecars.
@@ -73,9 +81,14 @@ impl FileEntry {
             order: Version::default(),
             clean: Version::default(),
             written_ms,
-            data: ObjectRef { id: data, bytes: file.data.len() as u64 },
-            tags: ObjectRef { id: tags, bytes: file.tags.len() as u64 },
-            rollup: rollup.map(|r| RollupRef { id: fresh(), bytes: r.bytes.len() as u64, width: r.width }),
+            data: ObjectRef { id: data, bytes: file.data.len() as u64, crc: checksum(&file.data) },
+            tags: ObjectRef { id: tags, bytes: file.tags.len() as u64, crc: Some(tags::checksum(&file.tags)) },
+            rollup: rollup.map(|r| RollupRef {
+                id: fresh(),
+                bytes: r.bytes.len() as u64,
+                width: r.width,
+                crc: checksum(&r.bytes),
+            }),
             rows: file.rows,
             series: file.series,
             min_ts: file.min_ts,
@@ -144,9 +157,10 @@ pub struct Watermark {
     pub faulty: Vec<FaultySegment>,
 }
 
-/// A segment that folds could not read. It holds up the log until it is quarantined; then the log goes on without it.
+/// A segment that folds could not read, or that is missing below later ones of its writer. It holds up the log until it
+/// is quarantined; then the log goes on without it.
 ///
-/// It is one object: another one at its place, restored by hand or put again by its writer, counts.
+/// It is one object, or none: another one at its place, restored by hand or put again by its writer, counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultySegment {
     /// Its number.
@@ -164,6 +178,12 @@ pub struct FaultySegment {
     pub tables: Option<Vec<TableId>>,
     /// Why it could not be read.
     pub error: String,
+    /// Whether there is no object, although the writer has put later ones.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub missing: bool,
+    /// Whether a person decided that queries do without it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub given_up: bool,
 }
 
 impl FaultySegment {
@@ -172,6 +192,11 @@ impl FaultySegment {
     /// The time between two reads that count.
     pub const READS_APART_MS: i64 = 2 * 60_000;
 
+    /// A number at which there is nothing, found so once.
+    pub fn missing(seq: u64, read_ms: i64, tables: Option<Vec<TableId>>, error: String) -> Self {
+        Self { seq, modified_ms: 0, bytes: 0, reads: 1, read_ms, tables, error, missing: true, given_up: false }
+    }
+
     /// Whether the log goes on without it.
     pub fn is_quarantined(&self) -> bool {
         self.reads >= Self::READS
@@ -179,7 +204,11 @@ impl FaultySegment {
 
     /// Whether this is the object that could not be read, and not another one at its place.
     pub fn is_object(&self, modified_ms: i64, bytes: u64) -> bool {
-        (self.modified_ms, self.bytes) == (modified_ms, bytes)
+        !self.missing && (self.modified_ms, self.bytes) == (modified_ms, bytes)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        (self.missing, self.modified_ms, self.bytes) == (other.missing, other.modified_ms, other.bytes)
     }
 }
 
@@ -199,18 +228,45 @@ impl Watermark {
         self.faulty.iter().find(|f| f.seq == seq)
     }
 
+    /// Whether a number of the writer is missing: nobody puts a later one under this id any more.
+    pub fn has_hole(&self) -> bool {
+        self.faulty.iter().any(|f| f.missing)
+    }
+
+    /// Whether queries fail for a number that is missing.
+    pub fn has_open_hole(&self) -> bool {
+        self.faulty.iter().any(|f| f.missing && !f.given_up)
+    }
+
     /// Whether the log goes on without this object.
     pub fn is_quarantined(&self, seq: u64, modified_ms: i64, bytes: u64) -> bool {
         self.faulty(seq).is_some_and(|f| f.is_quarantined() && f.is_object(modified_ms, bytes))
+    }
+
+    /// Gives a number up: the log goes on without what is at its place, and queries do not fail for it.
+    pub(crate) fn give_up(&mut self, faulty: FaultySegment) {
+        let given_up = FaultySegment { reads: FaultySegment::READS, given_up: true, ..faulty };
+        let at = self.faulty.partition_point(|f| f.seq < given_up.seq);
+        match self.faulty.get_mut(at).filter(|f| f.seq == given_up.seq) {
+            Some(known) => *known = given_up,
+            None => self.faulty.insert(at, given_up),
+        }
+    }
+
+    /// Makes the rows of a number void.
+    pub(crate) fn void(&mut self, seq: Option<u64>) {
+        if let Some((seq, Err(at))) = seq.map(|seq| (seq, self.voids.binary_search(&seq))) {
+            self.voids.insert(at, seq);
+        }
     }
 
     /// Takes down that a segment could not be read. A read that follows another too soon tells nothing new.
     pub(crate) fn failed(&mut self, read: FaultySegment) {
         let at = self.faulty.partition_point(|f| f.seq < read.seq);
         match self.faulty.get_mut(at).filter(|f| f.seq == read.seq) {
-            Some(known) if known.is_object(read.modified_ms, read.bytes) => {
+            Some(known) if known.is_same(&read) => {
                 if read.read_ms.saturating_sub(known.read_ms) >= FaultySegment::READS_APART_MS {
-                    *known = FaultySegment { reads: known.reads + 1, ..read };
+                    *known = FaultySegment { reads: known.reads + 1, given_up: known.given_up, ..read };
                 }
             }
             Some(known) => *known = read,

@@ -158,7 +158,8 @@ impl Collector {
     async fn late_segments(&self, newest: &Catalog) -> Result<u64> {
         let store = self.root.store();
         let listing = Listing::read(store).await?;
-        let next: HashSet<Position> = listing.above(newest).into_iter().map(|p| p.position).collect();
+        let above = listing.above(newest).pending.into_iter();
+        let next: HashSet<Position> = above.filter(|p| !p.is_above_hole).map(|p| p.position).collect();
         let blocked = listing
             .positions()
             .filter(|p| !next.contains(p) && newest.watermark(p.writer).is_none_or(|w| p.seq >= w.next));

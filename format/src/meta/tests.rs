@@ -47,7 +47,7 @@ pub(crate) async fn root_with_table(store: Store) -> (Root, TableId) {
 
 pub(crate) fn file(root: &Root, partition: i64, order: Version) -> FileEntry {
     let id = FileId(root.store().ambient().random_id());
-    let object = |bytes| ObjectRef { id, bytes };
+    let object = |bytes| ObjectRef { id, bytes, crc: None };
     FileEntry {
         id,
         partition,

@@ -183,33 +183,43 @@ impl Inner {
         reading: &mut Reading,
         mut looked: Option<(Listing, Arc<Catalog>)>,
     ) -> Result<(Arc<Snapshot>, Listing)> {
-        let mut vanished = None;
+        let mut failed = None;
         for _ in 0..ATTEMPTS {
             let found = match looked.take() {
                 Some(found) => Some(found),
                 None => self.look(reading).await?,
             };
             let Some((listing, catalog)) = found else { continue };
-            let pending = listing.above(&catalog);
+            let Some((pending, damage)) = listing.above(&catalog).confirm(&self.root, &catalog).await? else {
+                reading.listing = None;
+                continue;
+            };
             match self.tail(reading, &pending).await {
                 // The version was asked for beside the log, and is older than what these rows are of: of a request
                 // with a new column one would see the others only.
-                Ok((tail, _)) if tail.iter().any(|t| t.is_after(&catalog)) => {}
-                Ok((tail, faults)) => {
+                Ok((tail, _)) if tail.iter().any(|t| t.is_after(&catalog)) => {
+                    failed = tail.iter().find(|t| t.is_after(&catalog)).map(|t| t.version_missing(&catalog));
+                }
+                Ok((tail, mut faults)) => {
+                    faults.extend(damage.into_iter().map(|damage| damage.fault));
                     let quarantined = if self.allow_quarantined { Vec::new() } else { listing.quarantined(&catalog) };
                     let snapshot = Snapshot { catalog, tail, faults, quarantined };
                     return Ok((self.last_if_same(snapshot), listing));
                 }
-                // Folded and collected since it was listed: the newest version has its rows.
-                Err(e) if e.kind() == Kind::NotFound => vanished = Some(e),
+                // Folded and collected since it was listed: the newest version has its rows. Or somebody deleted it,
+                // which what is remembered of a directory does not tell.
+                Err(e) if e.kind() == Kind::NotFound => {
+                    reading.listing = None;
+                    let error = Error::unavailable("the log moves faster than it can be read");
+                    let error = error.with("attempts", ATTEMPTS).with("key", e.context("key").unwrap_or_default());
+                    failed = Some(error.source(e));
+                }
                 Err(e) => return Err(e),
             }
         }
-        let error = Error::unavailable("the log moves faster than it can be read").with("attempts", ATTEMPTS);
-        Err(match vanished {
-            Some(e) => error.with("key", e.context("key").unwrap_or_default()).source(e),
-            None => error,
-        })
+        Err(failed.unwrap_or_else(|| {
+            Error::unavailable("the log moves faster than it can be read").with("attempts", ATTEMPTS)
+        }))
     }
 
     /// The log, and a version asked for after it; `None` where the log has to be looked at again.

@@ -50,16 +50,19 @@ async fn a_snapshot_orders_the_tail_by_time_stamp_and_place() {
 }
 
 #[tokio::test]
-async fn a_missing_number_stops_its_writer_until_it_comes() {
+async fn a_missing_number_fails_queries_until_it_is_there_again() {
     let place = Place::new().await;
     let reader = reader(&place);
     let a0 = place.put(A, 0, 0, 0).await;
     reader.snapshot(&[]).await.unwrap();
     let a2 = place.put(A, 2, 0, 0).await;
     let b1 = place.put(B, 1, 0, 0).await;
-    assert_eq!(positions(&reader.snapshot(&[]).await.unwrap()), [a0]);
-    let e = reader.snapshot(&[Token::Position(a2)]).await.unwrap_err();
-    assert_eq!(e.kind(), Kind::Unavailable);
+    // Of A the next number is asked for, which is not there; the segments of B are listed.
+    let snapshot = reader.snapshot(&[]).await.unwrap();
+    assert_eq!((positions(&snapshot), snapshot.faults.len()), (vec![a0, b1], 1));
+    let fresh = self::reader(&place).snapshot(&[Token::Position(a2)]).await.unwrap();
+    assert_eq!((positions(&fresh), fresh.faults.len()), (vec![a0, a2, b1], 2));
+    assert_eq!(fresh.blocks(place.table).err().unwrap().kind(), Kind::Corrupt);
     let a1 = place.put(A, 1, 0, 0).await;
     let b0 = place.put(B, 0, 0, 0).await;
     assert_eq!(positions(&reader.snapshot(&[Token::Position(a2)]).await.unwrap()), [a0, a1, a2, b0, b1]);

@@ -40,6 +40,7 @@ use super::{
     journal::{self, JOURNAL, Journal, Settled},
     modes,
     naming::{path_in, publish},
+    stamps::{STAMPS, Stamps},
 };
 use crate::layout::{CLOCK, DATA, IDEM, LOG, META, RESULTS};
 
@@ -70,6 +71,7 @@ struct Inner {
     staged: AtomicU64,
     writer: FileWriter,
     journal: Journal,
+    stamps: Stamps,
     /// Inode by directory whose whole chain up to the root is known to be synced.
     synced: Mutex<HashMap<PathBuf, u64>>,
 }
@@ -95,6 +97,7 @@ impl Directory {
         narrow(&root, is_shared);
         let inner = Inner {
             journal: Journal::new(&root, run),
+            stamps: Stamps::new(&root.join(STAGING)),
             root,
             run,
             is_shared,
@@ -121,6 +124,11 @@ impl Directory {
             if path.exists() { inner.sync_chain(&path) } else { Ok(()) }
         };
         blocking(sync).await
+    }
+
+    /// The next stamp of all processes of this directory, at least `least`.
+    pub(super) fn stamp(&self, least: i64) -> i64 {
+        self.inner.stamps.next(least)
     }
 
     /// The object of the smallest name in one directory.
@@ -173,7 +181,7 @@ impl Inner {
         for entry in entries.flatten() {
             let modified = entry.metadata().and_then(|m| m.modified());
             let age = modified.ok().and_then(|m| SystemTime::now().duration_since(m).ok());
-            if age.is_some_and(|age| age > STAGING_AGE) {
+            if age.is_some_and(|age| age > STAGING_AGE) && entry.file_name() != STAMPS {
                 // Another process may collect it at the same time.
                 let _ = fs::remove_file(entry.path());
             }

@@ -25,6 +25,7 @@ mod modes;
 mod naming;
 mod open;
 mod retry;
+mod stamps;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -56,6 +57,12 @@ pub trait Durable: fmt::Debug + Send + Sync {
     /// # Errors
     /// Those of the store.
     async fn sync(&self, prefix: &Path) -> object_store::Result<()>;
+
+    /// The next stamp of a segment, at least `least`: where processes share one machine, more than every one that any of
+    /// them has taken.
+    fn stamp(&self, least: i64) -> i64 {
+        least
+    }
 }
 
 /// An object store under a prefix. Cheap to clone.
@@ -157,6 +164,16 @@ impl Store {
     /// Whether asking this store costs microseconds and no money: a directory or memory.
     pub fn is_local(&self) -> bool {
         self.is_directory() || self.shared.in_memory
+    }
+
+    /// The next stamp of a segment, at least `least`. On a directory it is more than every one that any process has taken
+    /// there, so that of two writes, one begun after the other was answered, the later one has the larger stamp.
+    pub fn stamp(&self, least: i64) -> i64 {
+        match (&self.shared.directory, &self.shared.durable) {
+            (Some(directory), _) => directory.stamp(least),
+            (None, Some(durable)) => durable.stamp(least),
+            (None, None) => least,
+        }
     }
 
     /// The URL without secrets.

@@ -10,10 +10,8 @@ use parking_lot::Mutex;
 use tidelake_format::{
     Error, Kind, Result,
     ids::{FileId, TableId},
-    layout::tags_key,
     meta::{Catalog, Draft, FileEntry},
     schema::{Covers, Supertable, Tombstone},
-    tags::TagManifest,
 };
 
 use super::{Inner, plan::Extent};
@@ -61,8 +59,7 @@ impl Inner {
         if let Some(known) = self.touched.0.lock().get(&asked) {
             return Ok(*known);
         }
-        let key = tags_key(table, file.partition, file.tags.id);
-        let manifest = TagManifest::decode(&key, &self.root.store().get(&key).await?)?;
+        let manifest = file.tag_manifest(self.root.store(), table).await?;
         let names: Option<hashbrown::HashSet<&str>> =
             tombstone.series.as_ref().map(|names| names.iter().map(String::as_str).collect());
         let touches = manifest.series().names().iter().flatten().enumerate().any(|(i, name)| {

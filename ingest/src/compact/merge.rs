@@ -14,7 +14,6 @@ use tidelake_format::{
     Error, Kind, Result,
     file::{DataFile, EncodedFile},
     ids::{ColumnId, FileId, TableId, Version},
-    layout::{data_key, tags_key},
     merge::{Deletes, Dropped, content_hash, series_of, series_order},
     meta::{Catalog, Draft, FileEntry},
     offload::offload_by,
@@ -270,12 +269,9 @@ async fn open(
     limits: Limits,
 ) -> Result<(Vec<Input>, Plan)> {
     let opened = files.iter().map(|file| {
-        let (data, tags) =
-            (data_key(table.id, file.partition, file.data.id), tags_key(table.id, file.partition, file.tags.id));
+        let id = table.id;
         async move {
-            let (data, manifest) = tokio::join!(DataFile::open(store, &data, file.data.bytes), async {
-                TagManifest::decode(&tags, &store.get(&tags).await?)
-            });
+            let (data, manifest) = tokio::join!(file.data_file(store, id), file.tag_manifest(store, id));
             Ok::<_, Error>((data?, manifest?))
         }
     });

@@ -31,7 +31,7 @@ use tidelake_format::{
     ids::Position,
     layout::{self, parse_log},
     meta::{
-        Catalog, Root,
+        Catalog, Root, Watermark,
         garbage::{Collected, Sweep, collect},
     },
     rows::Block,
@@ -131,8 +131,8 @@ impl CompactReport {
 const FULL_SWEEP_EVERY: Duration = Duration::from_secs(3_600);
 /// A merge that somebody else overtook is tried again this often.
 const ATTEMPTS: usize = 10;
-/// The longest that an on-demand fold waits for segments to be older than the margin, for missing numbers, and for its
-/// turn beside others that fold.
+/// The longest that an on-demand fold waits for segments to be older than the margin, and for its turn beside others
+/// that fold.
 const FOLD_WAIT: Duration = Duration::from_secs(30);
 
 /// Folds and merges one root; in one process, one fold and one merge at a time. Cheap to clone.
@@ -369,8 +369,11 @@ impl Inner {
                 Err(error) if error.kind() == Kind::Conflict && !late => (self.root.refresh().await?, false),
                 Err(error) => return Err(error),
             };
-            wanted.retain(|p| catalog.watermark(p.writer).is_none_or(|w| p.seq >= w.next));
-            // What is left in the end lies above a missing number.
+            // A bulk ingest that misses a part waits for it, for as long as that takes.
+            let waits = |p: &Position, w: &Watermark| {
+                p.seq >= w.next && !(p.writer.is_bulk() && (w.is_void(p.seq) || w.has_hole()))
+            };
+            wanted.retain(|p| catalog.watermark(p.writer).is_none_or(|w| waits(p, w)));
             if wanted.is_empty() || (late && !folded) {
                 return Ok(report);
             }

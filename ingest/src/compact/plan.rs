@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     fn file(order: u64, megabytes: u64) -> FileEntry {
-        let object = |id| ObjectRef { id: FileId(id), bytes: megabytes << 19 };
+        let object = |id| ObjectRef { id: FileId(id), bytes: megabytes << 19, crc: None };
         FileEntry {
             id: FileId(u128::from(order)),
             partition: 0,

@@ -17,12 +17,10 @@ use parking_lot::Mutex;
 use tidelake_format::{
     Error, Result,
     ids::{ColumnId, FileId, TableId, Version},
-    layout::tags_key,
     merge::{Deletes, SeriesOrder, series_order},
     meta::{Catalog, Draft, FileEntry},
     rows::SeriesSet,
     schema::{Covers, Database, Role, Supertable},
-    tags::TagManifest,
     types::{Scalar, Type},
 };
 use xxhash_rust::xxh3::xxh3_64;
@@ -188,8 +186,7 @@ impl Inner {
 
     /// The series of a file that exist.
     async fn series_of(&self, table: &Supertable, file: &FileEntry) -> Result<SeriesSet> {
-        let key = tags_key(table.id, file.partition, file.tags.id);
-        let manifest = TagManifest::decode(&key, &self.root.store().get(&key).await?)?;
+        let manifest = file.tag_manifest(self.root.store(), table.id).await?;
         match Deletes::of_file(table, file.clean).gone(manifest.series()) {
             None => Ok(manifest.series().clone()),
             Some(gone) => pick(manifest.series(), |row, _| !gone.value(row)),

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::json;
-use tidelake_format::{Error, Kind, access::refused_as, nearest::unknown_parameter, rows::RowCounts};
+use tidelake_format::{Error, Kind, access::refused_as, ids::Token, nearest::unknown_parameter, rows::RowCounts};
 use uuid::Uuid;
 
 use super::{KEY_HEADER, NOTICE_HEADER, REPLAYED_HEADER, TOKEN_HEADER};
@@ -78,19 +78,28 @@ pub(super) fn json(status: StatusCode, body: &serde_json::Value) -> Response {
     response
 }
 
-/// The handle for a request with these headers: under its idempotency key, where it has one, and with its own rule for
-/// implausible times.
+/// The handle for a request with these headers: under its idempotency key, where it has one, newer than the writes whose
+/// tokens it brings, and with its own rule for implausible times.
 pub(super) fn keyed<'a>(ingest: &'a Ingest, headers: &HeaderMap) -> Result<Cow<'a, Ingest>, Error> {
+    let mut ingest = Cow::Borrowed(ingest);
     if let Some(rule) = headers.get(IMPLAUSIBLE_HEADER) {
         let rule = String::from_utf8_lossy(rule.as_bytes()).parse();
-        let ingest = ingest.with_implausible(rule.map_err(|e: Error| e.with("header", IMPLAUSIBLE_HEADER))?);
-        let mut rest = headers.clone();
-        rest.remove(IMPLAUSIBLE_HEADER);
-        return Ok(Cow::Owned(keyed(&ingest, &rest)?.into_owned()));
+        ingest = Cow::Owned(ingest.with_implausible(rule.map_err(|e: Error| e.with("header", IMPLAUSIBLE_HEADER))?));
     }
-    let Some(value) = headers.get(KEY_HEADER) else { return Ok(Cow::Borrowed(ingest)) };
-    let text = value.to_str().map_err(|e| Error::invalid("an idempotency key is ASCII text").source(e))?;
-    Ok(Cow::Owned(ingest.with_key(Some(IdempotencyKey::new(text)?))))
+    let mut tokens: Vec<Token> = Vec::new();
+    for value in headers.get_all(TOKEN_HEADER) {
+        let list = value.to_str().map_err(|e| Error::invalid("a token is ASCII text").source(e))?;
+        let listed = list.split(',').map(str::trim).filter(|token| !token.is_empty());
+        tokens.extend(listed.map(str::parse::<Token>).collect::<Result<Vec<_>, _>>()?);
+    }
+    if !tokens.is_empty() {
+        ingest = Cow::Owned(ingest.after(&tokens));
+    }
+    if let Some(value) = headers.get(KEY_HEADER) {
+        let text = value.to_str().map_err(|e| Error::invalid("an idempotency key is ASCII text").source(e))?;
+        ingest = Cow::Owned(ingest.with_key(Some(IdempotencyKey::new(text)?)));
+    }
+    Ok(ingest)
 }
 
 /// Adds what became of the rows of a request.

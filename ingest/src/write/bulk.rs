@@ -48,7 +48,7 @@ impl Bulk {
             writer: WriterId::bulk(ambient.random()),
             started: Moment::now(ambient.as_ref()),
             start_ms: ambient.wall_ms(),
-            stamp_ns: ingest.shared.stamps.next(ambient.wall_ns()),
+            stamp_ns: ingest.shared.stamps.next(ingest.shared.root.store()),
             parts: 0,
         }
     }

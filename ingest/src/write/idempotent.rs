@@ -170,11 +170,12 @@ impl Claim {
 }
 
 impl Ingest {
-    /// Looks at what is known of the handle's key; `None` for a handle without one.
+    /// Looks at what is known of the handle's key, before its rows are taken; `None` for a handle without one.
     ///
     /// # Errors
     /// Invalid when the key was used for another request; Unavailable while another copy may still be at it.
     pub(crate) async fn known(&self, digest: u128) -> Result<Option<Known>> {
+        self.catch_up().await?;
         match &self.key {
             None => Ok(None),
             // The key of one user is nothing to another, who might not be allowed what was done under it.
@@ -333,7 +334,18 @@ async fn look_at(root: &Root, record: &Record, claimed_ms: i64) -> Result<Look> 
         // In time: every copy that gives up looks later than this, and sees it.
         (_, Some(ms)) if ms.saturating_sub(claimed_ms) < GIVE_UP_MS => Look::There,
         (_, Some(_)) => Look::Late,
-        (_, None) => Look::Absent,
+        (_, None) => {
+            // A writer puts a number once the one before is durable: this one was, with the rows of others as well.
+            let next = log_key(Position { writer, seq: seq.saturating_add(1) });
+            match root.store().head(&next).await {
+                Err(e) if e.kind() == Kind::NotFound => Look::Absent,
+                Err(e) => return Err(e),
+                Ok(_) => {
+                    let error = Error::corrupt("the log segment with the rows of an idempotency key is missing");
+                    return Err(error.with("key", log_key(record.position)).with("found", next));
+                }
+            }
+        }
     })
 }
 

@@ -1,13 +1,6 @@
 //! A writer of the log: one id, numbers without holes, one PUT in flight.
 
-use std::{
-    collections::HashSet,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use arrow::datatypes::{FieldRef, Fields};
 use futures::future::join_all;
@@ -16,7 +9,7 @@ use tidelake_format::{
     Error, Result,
     ids::{Position, TableId, Version, WriterId},
     layout::log_key,
-    meta::{Catalog, PROBE_AGE, Probe, Root},
+    meta::{Catalog, PROBE_AGE, Probe, Root, Watermark},
     offload::offload,
     rows::Block,
     schema::field_id,
@@ -31,6 +24,7 @@ use super::{
     idempotent::{ACKNOWLEDGE_WITHIN, Claim},
     queue::{Entry, Queue, Takes},
     series::was_dropped,
+    stamps::Stamps,
 };
 use crate::{
     config::IngestConfig,
@@ -47,20 +41,6 @@ const PROBE_EARLY: Duration = PROBE_AGE;
 const ENCODE_INLINE: usize = 256 << 10;
 /// The longest wait between two attempts at an uncertain PUT.
 const RETRY_MAX: Duration = Duration::from_secs(5);
-
-/// The stamps of one process: each is more than all before it, so that of two writes of one client the later one is the
-/// newer, whichever writers they take and however coarse or unsteady the clocks are.
-#[derive(Debug, Default)]
-pub(crate) struct Stamps(AtomicI64);
-
-impl Stamps {
-    /// The next one: the wall clock, unless that has been used.
-    pub(crate) fn next(&self, wall_ns: i64) -> i64 {
-        let later = |last: i64| Some(wall_ns.max(last.saturating_add(1)));
-        let last = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
-        wall_ns.max(last.unwrap_or_default().saturating_add(1))
-    }
-}
 
 /// Takes groups from a queue and puts them, one after another.
 #[derive(Debug)]
@@ -83,6 +63,7 @@ impl Lane {
         let start_ms = store.ambient().wall_ms();
         let started = Moment::now(store.ambient().as_ref());
         let id = WriterId(store.ambient().random_id());
+        stamps.own(id);
         Self { root, store, probe, id, next: 0, started, start_ms, stamps, queue: None }
     }
 
@@ -136,7 +117,7 @@ impl Lane {
     /// The position of a claim holds the rows of all who claimed it or nothing: whatever goes wrong in between, this
     /// writer takes a new id and never uses it.
     async fn write_claiming(&mut self, group: Vec<Entry>) {
-        if self.started.age(self.store.ambient().as_ref()) > ID_LIFE {
+        if self.is_over() {
             self.renew();
         }
         // A copy that finds rows in the log answers that they are written: none may be for what was gone before.
@@ -217,7 +198,7 @@ impl Lane {
     async fn put_blocks(&mut self, blocks: Vec<Block>, bytes: usize) -> Result<Position> {
         let blocks = Arc::new(blocking(bytes, move || segment::concat_blocks(blocks)).await?);
         loop {
-            if self.started.age(self.store.ambient().as_ref()) > ID_LIFE {
+            if self.is_over() {
                 self.renew();
             }
             let position = Position { writer: self.id, seq: self.next };
@@ -233,7 +214,7 @@ impl Lane {
     /// of no use any more: the number holds something else, or the segment is void by its writer's age.
     async fn put_next(&mut self, blocks: &Arc<Vec<Block>>, bytes: usize, queue_keys: bool) -> Result<bool> {
         let position = Position { writer: self.id, seq: self.next };
-        let stamp_ns = self.stamps.next(self.store.ambient().wall_ns());
+        let stamp_ns = self.stamps.next(&self.store);
         let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ns, queue_keys };
         let (shared, compression) = (blocks.clone(), Compression::of(&self.store));
         let encoded = blocking(bytes, move || segment::encode(&header, &shared, compression)).await?;
@@ -254,8 +235,16 @@ impl Lane {
         Ok(true)
     }
 
+    /// Whether what follows needs another id: this one is old, or a fold found a number of it missing in the store, and
+    /// what is above waits for a person.
+    fn is_over(&self) -> bool {
+        let has_hole = self.root.catalog().watermark(self.id).is_some_and(Watermark::has_hole);
+        has_hole || self.started.age(self.store.ambient().as_ref()) > ID_LIFE
+    }
+
     fn renew(&mut self) {
         self.id = WriterId(self.store.ambient().random_id());
+        self.stamps.own(self.id);
         self.next = 0;
         self.started = Moment::now(self.store.ambient().as_ref());
         self.start_ms = self.store.ambient().wall_ms();
@@ -423,15 +412,4 @@ pub(super) async fn blocking<T: Send + 'static>(
         return work();
     }
     offload(work).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stamps_grow_even_when_the_clock_stands_still_or_goes_back() {
-        let stamps = Stamps::default();
-        assert_eq!([10, 10, 3, 20].map(|wall_ns| stamps.next(wall_ns)), [10, 11, 12, 20]);
-    }
 }

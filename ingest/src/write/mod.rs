@@ -20,6 +20,7 @@ mod rows;
 mod schema;
 mod series;
 mod staged;
+mod stamps;
 mod statement;
 #[cfg(test)]
 mod tests;
@@ -33,7 +34,7 @@ use parking_lot::Mutex;
 use tidelake_format::{
     Error, Result,
     access::{Principal, Secret},
-    ids::Token,
+    ids::{Position, Token},
     meta::{Probe, Root},
     rows::RowCounts,
     snapshot::{SnapshotOptions, SnapshotReader},
@@ -146,6 +147,8 @@ pub struct Ingest {
     place: Option<Arc<Place>>,
     /// When its requests were sent, in nanoseconds since the epoch; `None` is now.
     sent_ns: Option<i64>,
+    /// Writes that its own come after.
+    after: Vec<Position>,
     tasks: Arc<Tasks>,
 }
 
@@ -158,7 +161,7 @@ pub(crate) struct Shared {
     shares: Shares,
     queue: Arc<Queue>,
     probe: Probe,
-    stamps: Arc<lane::Stamps>,
+    stamps: Arc<stamps::Stamps>,
     schema: SchemaChanges,
     directory: Arc<SeriesDirectory>,
     compactor: Compactor,
@@ -289,6 +292,7 @@ impl Ingest {
             implausible,
             place: None,
             sent_ns: None,
+            after: Vec::new(),
             tasks: Arc::new(tasks),
         })
     }

@@ -13,13 +13,11 @@ use tidelake_format::{
     Error, Kind, Result,
     access::{Principal, Privilege},
     ids::{ColumnId, DatabaseId, FileId, Position, TableId, Version},
-    layout::tags_key,
     merge::Deletes,
     meta::{Catalog, FileEntry},
     rows::{Block, SeriesSet},
     schema::{Covers, Database, Supertable, Tombstone, field_id},
     snapshot::{Snapshot, SnapshotReader},
-    tags::TagManifest,
     types::Scalar,
 };
 use xxhash_rust::xxh3::xxh3_64;
@@ -267,9 +265,7 @@ impl SeriesDirectory {
                 (table, set, catalog.table_by_id(table).map(|t| Deletes::of_segment(t, position)))
             }
             Place::File(table, file) => {
-                let key = tags_key(table, file.partition, file.tags.id);
-                let bytes = self.reader.root().store().get(&key).await?;
-                let set = TagManifest::decode(&key, &bytes)?.series().clone();
+                let set = file.tag_manifest(self.reader.root().store(), table).await?.series().clone();
                 (table, set, catalog.table_by_id(table).map(|t| Deletes::of_file(t, file.clean)))
             }
         };

@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod evolution;
+mod holes;
+mod order;
 mod staged;
 mod widen;
 

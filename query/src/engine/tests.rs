@@ -5,6 +5,7 @@
 mod random;
 mod requests;
 mod shapes;
+mod swaps;
 mod world;
 
 use std::{sync::Arc, time::Duration};

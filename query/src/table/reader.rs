@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
-use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use tidelake_format::{
     Error, Result,
@@ -152,15 +151,7 @@ impl Reader {
     /// The tag manifest of a file.
     async fn manifest(&self, table: TableId, file: &FileEntry) -> Result<Arc<TagManifest>> {
         let load = async || {
-            let key = layout::tags_key(table, file.partition, file.tags.id);
-            let bytes: Bytes = self.store().get(&key).await?;
-            let manifest = TagManifest::decode(&key, &bytes)?;
-            if manifest.row_count().iter().sum::<u64>() != file.rows {
-                return Err(Error::corrupt("a tag manifest has another number of rows than its data file")
-                    .with("key", key)
-                    .with("expected", file.rows)
-                    .with("found", manifest.row_count().iter().sum::<u64>()));
-            }
+            let manifest = file.tag_manifest(self.store(), table).await?;
             let weight = manifest.memory_bytes();
             Ok((manifest, weight))
         };
@@ -173,7 +164,7 @@ impl Reader {
     /// Those of the store; Corrupt or Unsupported, naming the key.
     pub(crate) async fn data_file(&self, store: &Store, file: &FileSource) -> Result<Arc<DataFile>> {
         let load = async || {
-            let opened = DataFile::open(store, &file.key, file.entry.data.bytes).await?;
+            let opened = file.entry.data_file(store, file.table).await?;
             let weight = opened.memory_bytes();
             Ok((opened, weight))
         };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidelake_format::{layout, meta::FileEntry, schema::Supertable, tags::TagManifest};
+use tidelake_format::{ids::TableId, layout, meta::FileEntry, schema::Supertable, tags::TagManifest};
 
 use super::{filters::TimeRange, series::Ranks, tail::SortedBlock};
 
@@ -40,8 +40,8 @@ pub(crate) enum Origin {
 pub(crate) struct FileSource {
     /// Its entry in the chain.
     pub(crate) entry: FileEntry,
-    /// The key of the data file.
-    pub(crate) key: String,
+    /// The table.
+    pub(crate) table: TableId,
     /// The key of its rollup, where it has one.
     pub(crate) rollup_key: Option<String>,
     /// Its series.
@@ -64,9 +64,8 @@ pub(crate) struct Index<'a> {
 impl FileSource {
     /// A file of a table.
     pub(crate) fn new(table: &Supertable, entry: FileEntry, manifest: Arc<TagManifest>) -> Self {
-        let key = layout::data_key(table.id, entry.partition, entry.data.id);
         let rollup_key = entry.rollup.map(|r| layout::rollup_key(table.id, entry.partition, r.id));
-        Self { entry, key, rollup_key, manifest }
+        Self { entry, table: table.id, rollup_key, manifest }
     }
 }
 

@@ -61,7 +61,8 @@ impl Writer for IngestWriter {
             ingest = ingest.with_implausible(rule.parse()?);
         }
         let ingest = ingest.in_time_zone(session.time_zone).with_double_quotes(quotes);
-        Ok(Arc::new(Self::new(ingest.with_key(key).for_principal(session.principal.clone()))))
+        let ingest = ingest.with_key(key).after(&session.tokens);
+        Ok(Arc::new(Self::new(ingest.for_principal(session.principal.clone()))))
     }
 
     async fn ingest(

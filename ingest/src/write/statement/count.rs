@@ -12,9 +12,7 @@ use arrow::{
 use futures::{StreamExt, TryStreamExt, stream};
 use tidelake_format::{
     Error, Result,
-    file::DataFile,
     ids::Position,
-    layout::{data_key, tags_key},
     merge::{Deletes, series_order, ticks},
     meta::FileEntry,
     rows::{Block, SeriesSet, series_field},
@@ -154,8 +152,7 @@ impl Ingest {
         }
         files.sort_by_key(|f| (f.order, f.id));
         let load = |file: FileEntry| async move {
-            let key = tags_key(table.id, file.partition, file.tags.id);
-            let manifest = TagManifest::decode(&key, &root.store().get(&key).await?)?;
+            let manifest = file.tag_manifest(root.store(), table.id).await?;
             let (deletes, set) = (Deletes::of_file(table, file.clean), manifest.series().clone());
             Ok::<_, Error>(Source { deletes, set, origin: Origin::File(Box::new(file), Box::new(manifest)) })
         };
@@ -267,11 +264,11 @@ impl Source<'_> {
             }
             Ok(())
         };
-        let (file, key) = match &self.origin {
+        let file = match &self.origin {
             Origin::Block(_, block) => return add(&block.rows.project(&[0, 1])?),
-            Origin::File(file, _) => (file, data_key(table.id, file.partition, file.data.id)),
+            Origin::File(file, _) => file,
         };
-        let data = DataFile::open(root.store(), &key, file.data.bytes).await?;
+        let data = file.data_file(root.store(), table.id).await?;
         let columns: [FieldRef; 1] = [table.time().field(database.precision)];
         let schema = Arc::new(Schema::new(vec![series_field(), columns[0].clone()]));
         let ranges = chunks.iter().map(|c| c.rows.clone()).collect();
@@ -281,9 +278,8 @@ impl Source<'_> {
             let mut series = Vec::with_capacity(batch.num_rows());
             while series.len() < batch.num_rows() {
                 let Some(chunk) = chunks.get(at) else {
-                    return Err(
-                        Error::corrupt("a data file gives more rows than its tag manifest says").with("key", key)
-                    );
+                    return Err(Error::corrupt("a data file gives more rows than its tag manifest says")
+                        .with("key", data.key()));
                 };
                 let left = (chunk.rows.end - chunk.rows.start) - done;
                 let n = left.min((batch.num_rows() - series.len()) as u64);

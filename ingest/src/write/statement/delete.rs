@@ -9,12 +9,10 @@ use arrow::{
 use tidelake_format::{
     Error, Kind, Result,
     ids::{Position, TableId, Token, Version},
-    layout::tags_key,
     meta::{Catalog, Draft},
     rows::Block,
     schema::{Covers, Tombstone},
     snapshot::Snapshot,
-    tags::TagManifest,
 };
 use tokio::time::Instant;
 
@@ -184,8 +182,7 @@ impl Ingest {
         let root = &self.shared.root;
         for (partition, _) in catalog.partitions(reach.table) {
             for file in root.files(catalog, reach.table, partition).await?.iter().filter(|f| f.clean >= dropped) {
-                let key = tags_key(reach.table, partition, file.tags.id);
-                let manifest = TagManifest::decode(&key, &root.store().get(&key).await?)?;
+                let manifest = file.tag_manifest(root.store(), reach.table).await?;
                 let wanted = |name: &str| reach.series.iter().flatten().any(|n| n == name);
                 if manifest.series().names().iter().flatten().any(wanted) {
                     return Ok(true);

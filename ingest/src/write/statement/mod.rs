@@ -166,6 +166,7 @@ impl Ingest {
         start: Instant,
     ) -> Result<Executed> {
         let digest = statement_digest(database, sql, None);
+        self.catch_up().await?;
         let claim = match self.mark {
             None => None,
             // It makes no commit: its series are put as rows are.

@@ -88,6 +88,20 @@ impl World {
         Self::regular_with(1.0).await
     }
 
+    /// [`World::rolled`] with a second table `u`, with the same series and times and other values.
+    pub(super) async fn two_tables() -> World {
+        let mut world = Self::rolled().await;
+        let columns = world.supertable().columns.iter().map(|c| (c.name.clone(), c.role, c.ty)).collect::<Vec<_>>();
+        let (database, first) = (world.database.id, world.table);
+        let create = world.root.commit(&[], |draft| Ok(draft.create_table(database, "u", columns.clone())?.id));
+        world.table = create.await.unwrap().0;
+        let row = |series, step| (series, START + step * 1_000, (Some(step as i32 + 7), Some(step as f64), None));
+        let rows = (0..SERIES).flat_map(|series| (0..STEPS).map(move |step| row(series, step))).collect();
+        world.write_files(&mut StdRng::seed_from_u64(1), rows).await;
+        world.table = first;
+        world
+    }
+
     async fn regular_with(rolled: f64) -> World {
         let mut rng = StdRng::seed_from_u64(0);
         let mut world = Self { rolled, ..Self::empty(&mut rng).await };

@@ -1,0 +1,119 @@
+//! Giving up a segment that is missing or cannot be read: a person's decision, as a commit.
+
+use super::{
+    Listing,
+    holes::{Damage, is_there},
+};
+use crate::{
+    error::{Error, Kind, Result},
+    ids::{Position, Version},
+    layout,
+    meta::{Draft, FaultySegment, Root, Watermark},
+    segment,
+};
+
+/// How often the log is looked at again because it changed.
+const ATTEMPTS: usize = 8;
+
+/// What was given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GivenUp {
+    /// The version in which it is.
+    pub version: Version,
+    /// Whether there was no object at the place.
+    pub missing: bool,
+}
+
+/// Gives up the rows of a segment: the log goes on above it and queries do not fail for it any more. A good copy at its
+/// place counts all the same. Of a bulk ingest all rows are given up.
+///
+/// # Errors
+/// [`Kind::Invalid`] for a segment that can be read, or whose rows are in files; [`Kind::NotFound`] where nothing says
+/// that there ever was one; [`Kind::Conflict`] when folds go on meanwhile; [`Kind::Unavailable`].
+pub async fn give_up(root: &Root, position: Position) -> Result<GivenUp> {
+    let mut attempts = 0;
+    loop {
+        match attempt(root, position).await {
+            Err(e) if e.kind() == Kind::Conflict && attempts < ATTEMPTS => attempts += 1,
+            Err(e) if e.context("key").is_none() => return Err(e.with("key", layout::log_key(position))),
+            other => return other,
+        }
+    }
+}
+
+async fn attempt(root: &Root, position: Position) -> Result<GivenUp> {
+    let Wrong { faulty, start_ms, end, before } = what_is_wrong(root, position).await?;
+    let change = |draft: &mut Draft| {
+        let known = draft.catalog().watermark(position.writer).cloned();
+        if known != before {
+            return Err(Error::conflict("the log of this writer was folded meanwhile; try again"));
+        }
+        let mut watermark = known.unwrap_or_else(|| Watermark::unfolded(start_ms));
+        watermark.give_up(faulty.clone());
+        watermark.void(end);
+        draft.set_watermark(position.writer, watermark);
+        Ok(())
+    };
+    let (_, catalog) = root.commit(&[], change).await?;
+    Ok(GivenUp { version: catalog.version, missing: faulty.missing })
+}
+
+/// What is to be given up.
+struct Wrong {
+    faulty: FaultySegment,
+    /// When its writer started.
+    start_ms: i64,
+    /// The end of the bulk ingest that misses it.
+    end: Option<u64>,
+    /// The watermark that all this was found with.
+    before: Option<Watermark>,
+}
+
+async fn what_is_wrong(root: &Root, position: Position) -> Result<Wrong> {
+    let (store, key) = (root.store(), layout::log_key(position));
+    let read_ms = store.clock_ms().await?;
+    for _ in 0..ATTEMPTS {
+        let listing = Listing::read(store).await?;
+        let catalog = root.refresh().await?;
+        if catalog.is_folded(position) {
+            return Err(Error::invalid("the rows of this segment are in data files: nothing is to be given up"));
+        }
+        let before = catalog.watermark(position.writer).cloned();
+        let end = position.is_part().then(|| listing.end(position.writer)).flatten();
+        if is_there(store, position).await? {
+            let (bytes, meta) = match store.get_with_meta(&key).await {
+                Err(e) if e.kind() == Kind::NotFound => continue,
+                other => other?,
+            };
+            let error = match segment::decode(&key, &bytes) {
+                Ok(segment) if segment.header.position == position => {
+                    return Err(Error::invalid("this segment can be read: nothing is to be given up"));
+                }
+                Ok(segment) => super::listing::misplaced(&key, position, segment.header.position),
+                Err(e) => e,
+            };
+            let modified_ms = meta.last_modified.timestamp_millis();
+            let faulty = FaultySegment {
+                modified_ms,
+                bytes: meta.size,
+                missing: false,
+                ..FaultySegment::missing(position.seq, read_ms, segment::tables(position, &bytes), error.to_string())
+            };
+            return Ok(Wrong { faulty, start_ms: modified_ms, end: None, before });
+        }
+        if let Some(known) = before.as_ref().and_then(|w| w.faulty(position.seq)) {
+            let start_ms = before.as_ref().map_or(0, |w| w.start_ms);
+            let faulty = FaultySegment { missing: true, modified_ms: 0, bytes: 0, ..known.clone() };
+            return Ok(Wrong { faulty, start_ms, end, before });
+        }
+        let Some((_, damage)) = listing.above(&catalog).confirm(root, &catalog).await? else { continue };
+        return match damage.iter().find(|d| d.hole.position == position) {
+            Some(damage) => {
+                let start_ms = Damage::unfolded(damage).start_ms;
+                Ok(Wrong { faulty: damage.faulty(read_ms), start_ms, end, before })
+            }
+            None => Err(Error::not_found("no later segment of its writer says that this one existed")),
+        };
+    }
+    Err(Error::unavailable("the log changes faster than it can be read").with("attempts", ATTEMPTS))
+}

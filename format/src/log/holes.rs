@@ -1,0 +1,155 @@
+//! Numbers that are missing in the log of a writer.
+//!
+//! A writer puts its numbers one after another and begins a number only after the one before is durable. So a number
+//! below one that exists was there: it is missing because somebody deleted it, or because the list was read while both
+//! were put. A request for the missing key and the newest version tell the two apart.
+
+use futures::{StreamExt, TryStreamExt};
+
+use super::{Pending, VOID_MS};
+use crate::{
+    error::{Error, Kind, Result},
+    ids::Position,
+    layout,
+    meta::{Catalog, FaultySegment, Root, Watermark},
+    segment,
+    snapshot::Fault,
+    store::Store,
+};
+
+/// The most missing numbers of one writer that one look at the log tells of.
+pub(crate) const MOST_MISSING: usize = 1_000;
+/// How many missing keys are asked for at once.
+const PARALLEL: usize = 16;
+
+/// A number that is missing although its writer has put a later one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Hole {
+    /// The place where nothing is.
+    pub(crate) position: Position,
+    /// The first segment above it that exists; the end, for a bulk ingest.
+    pub(crate) next: Pending,
+    /// The time of the segment below it, where there is one.
+    pub(crate) below_ms: Option<i64>,
+}
+
+/// What is above the watermarks of a version.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Above {
+    /// The segments that count, by (time, writer, number), those above a hole as well.
+    pub(crate) pending: Vec<Pending>,
+    /// The numbers that are missing in this list.
+    pub(crate) holes: Vec<Hole>,
+}
+
+/// A hole that is none of the list but of the store.
+#[derive(Debug, Clone)]
+pub(crate) struct Damage {
+    pub(crate) hole: Hole,
+    /// When its writer started, as far as that is known.
+    start_ms: i64,
+    /// What queries are answered.
+    pub(crate) fault: Fault,
+}
+
+impl Damage {
+    /// What a fold commits of it.
+    pub(crate) fn faulty(&self, read_ms: i64) -> FaultySegment {
+        let Fault { position, tables, error } = &self.fault;
+        FaultySegment::missing(position.seq, read_ms, tables.clone(), error.to_string())
+    }
+
+    /// The watermark of its writer where there is none yet.
+    pub(crate) fn unfolded(&self) -> Watermark {
+        Watermark::unfolded(self.start_ms)
+    }
+
+    /// Nothing of this time or later may be folded before the hole is quarantined: it may be younger.
+    pub(crate) fn held_ms(&self) -> i64 {
+        let next_ms = self.hole.next.time_ms;
+        self.hole.below_ms.map_or(next_ms, |below_ms| next_ms.min(below_ms.saturating_add(1)))
+    }
+}
+
+impl Above {
+    /// The segments that count, and the numbers that are missing in the store. `None` where the log or the version
+    /// has changed since the list: look again.
+    ///
+    /// # Errors
+    /// [`Kind::Unavailable`]; as [`Root::refresh`].
+    pub(crate) async fn confirm(self, root: &Root, catalog: &Catalog) -> Result<Option<(Vec<Pending>, Vec<Damage>)>> {
+        let Self { mut pending, holes } = self;
+        if holes.is_empty() {
+            return Ok(Some((pending, Vec::new())));
+        }
+        let store = root.store();
+        let places: Vec<Position> = holes.iter().map(|hole| hole.position).collect();
+        let asked = places.into_iter().map(|position| async move { is_there(store, position).await });
+        let there: Vec<bool> = futures::stream::iter(asked).buffered(PARALLEL).try_collect().await?;
+        if there.contains(&true) {
+            return Ok(None);
+        }
+        // Folded and collected since the list: the newest version knows.
+        let now = root.refresh().await?;
+        if holes.iter().any(|hole| changed(catalog, &now, hole.position)) {
+            return Ok(None);
+        }
+        let mut damage: Vec<Damage> = Vec::new();
+        let mut late = Vec::new();
+        for hole in holes {
+            let Position { writer, .. } = hole.position;
+            if late.contains(&writer) {
+                continue;
+            }
+            let watermark = catalog.watermark(writer);
+            let known = watermark
+                .map(|w| w.start_ms)
+                .or(damage.last().filter(|d| d.hole.position.writer == writer).map(|d| d.start_ms));
+            let start_ms = match known {
+                Some(start_ms) => Some(start_ms),
+                None => started(store, hole.next.position).await?,
+            };
+            // What was put so late is void, above the numbers of a writer that is forgotten.
+            if start_ms.is_some_and(|start_ms| hole.next.modified_ms.saturating_sub(start_ms) > VOID_MS) {
+                late.push(writer);
+                continue;
+            }
+            let tables = watermark.and_then(|w| w.faulty(hole.position.seq)).and_then(|f| f.tables.clone());
+            let fault = Fault { position: hole.position, tables, error: error(&hole).into() };
+            damage.push(Damage { hole, start_ms: start_ms.unwrap_or(hole.next.modified_ms), fault });
+        }
+        pending.retain(|p| !(p.is_above_hole && late.contains(&p.position.writer)));
+        Ok(Some((pending, damage)))
+    }
+}
+
+/// The error that names a hole.
+fn error(hole: &Hole) -> Error {
+    Error::corrupt(
+        "a log segment is missing below later ones of its writer; put it back, or give it up with `tidelake give-up`",
+    )
+    .with("key", layout::log_key(hole.position))
+    .with("found", layout::log_key(hole.next.position))
+}
+
+/// Whether a segment exists.
+pub(super) async fn is_there(store: &Store, position: Position) -> Result<bool> {
+    match store.head(&layout::log_key(position)).await {
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == Kind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+fn changed(before: &Catalog, now: &Catalog, position: Position) -> bool {
+    before.watermark(position.writer) != now.watermark(position.writer)
+}
+
+/// When the writer of a segment started, where its header can be read.
+async fn started(store: &Store, position: Position) -> Result<Option<i64>> {
+    match store.get_range(&layout::log_key(position), 0..segment::HEADER as u64).await {
+        Ok(bytes) => Ok(segment::header(&bytes).filter(|h| h.position == position).map(|h| h.writer_start_ms)),
+        Err(e) if matches!(e.kind(), Kind::Unavailable) => Err(e),
+        Err(_) => Ok(None),
+    }
+}

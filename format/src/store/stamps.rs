@@ -1,0 +1,136 @@
+//! The last stamp that any process has taken for a segment of a directory.
+//!
+//! Segments of one millisecond of the file system's clock are ordered by their stamps. Clocks of processes disagree, so
+//! each process takes the next stamp from a file that all of them share, under its lock: a write that begins after
+//! another one was answered has the larger stamp, whatever the clocks say. The file is never synced: after a loss of
+//! power the times of segments differ by more than a millisecond.
+
+use std::{
+    fs::{File, TryLockError},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
+
+/// Its name among the staging files.
+pub(super) const STAMPS: &str = "stamps";
+/// How often the lock is tried, for a second together. Whoever holds it needs microseconds, unless its process was stopped
+/// meanwhile.
+const ATTEMPTS: u32 = 110;
+/// The first wait between two attempts, which doubles up to the longest one.
+const WAIT: Duration = Duration::from_micros(50);
+const LONGEST_WAIT: Duration = Duration::from_millis(10);
+
+#[derive(Debug)]
+pub(super) struct Stamps {
+    path: PathBuf,
+    /// Whether the file was of no use the last time: its lock is tried once then.
+    is_lost: AtomicBool,
+}
+
+impl Stamps {
+    pub(super) fn new(staging: &Path) -> Self {
+        Self { path: staging.join(STAMPS), is_lost: AtomicBool::new(false) }
+    }
+
+    /// The next stamp: at least `least` and more than all before it. Without the file, or its lock, `least` itself.
+    pub(super) fn next(&self, least: i64) -> i64 {
+        match self.take(least) {
+            Ok(stamp) => {
+                self.is_lost.store(false, Relaxed);
+                stamp
+            }
+            Err(error) => {
+                if !self.is_lost.swap(true, Relaxed) {
+                    let path = self.path.display();
+                    tracing::warn!(%error, %path, "writes of several processes in one millisecond are ordered by their clocks");
+                }
+                least
+            }
+        }
+    }
+
+    fn take(&self, least: i64) -> io::Result<i64> {
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(&self.path)?;
+        let mut left = if self.is_lost.load(Relaxed) { 0 } else { ATTEMPTS };
+        let mut wait = WAIT;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if left > 0 => left -= 1,
+                Err(TryLockError::WouldBlock) => return Err(io::Error::other("another process holds its lock")),
+                Err(TryLockError::Error(e)) => return Err(e),
+            }
+            std::thread::sleep(wait);
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+        // The lock goes with the file's handle.
+        let mut bytes = [0; 16];
+        let last = match file.read_exact_at(&mut bytes, 0) {
+            Ok(()) => decode(bytes),
+            Err(_) => None,
+        };
+        let stamp = last.map_or(least, |last| least.max(last.saturating_add(1)));
+        file.write_all_at(&encode(stamp), 0)?;
+        Ok(stamp)
+    }
+}
+
+/// A stamp and its complement.
+fn encode(stamp: i64) -> [u8; 16] {
+    (u128::from(stamp.cast_unsigned()) << 64 | u128::from(!stamp.cast_unsigned())).to_be_bytes()
+}
+
+/// `None` for what was never written, or is damaged.
+fn decode(bytes: [u8; 16]) -> Option<i64> {
+    let both = u128::from_be_bytes(bytes);
+    let (stamp, complement) = ((both >> 64) as u64, both as u64);
+    (stamp == !complement).then_some(stamp.cast_signed())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn processes_of_one_directory_take_stamps_in_one_order_whatever_their_clocks_say() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ahead, behind) = (Stamps::new(dir.path()), Stamps::new(dir.path()));
+        assert_eq!(
+            [ahead.next(1_000), behind.next(5), ahead.next(1_000), behind.next(6)],
+            [1_000, 1_001, 1_002, 1_003]
+        );
+        assert_eq!(behind.next(9_000), 9_000);
+        // Damaged, it begins anew.
+        std::fs::write(dir.path().join(STAMPS), [7; 16]).unwrap();
+        assert_eq!([ahead.next(10), behind.next(3)], [10, 11]);
+    }
+
+    #[test]
+    fn threads_at_once_get_different_stamps() {
+        let dir = tempfile::tempdir().unwrap();
+        let take = |n: i64| {
+            let stamps = Stamps::new(dir.path());
+            move || (0..50).map(|_| stamps.next(n)).collect::<Vec<i64>>()
+        };
+        let threads: Vec<_> = (0..3).map(|n| std::thread::spawn(take(n))).collect();
+        let mut all: Vec<i64> = threads.into_iter().flat_map(|t| t.join().unwrap()).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 150);
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_with_the_lock_stops_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let stamps = Stamps::new(dir.path());
+        assert_eq!(stamps.next(1), 1);
+        let held = File::open(dir.path().join(STAMPS)).unwrap();
+        held.try_lock().unwrap();
+        assert_eq!(stamps.next(7), 7);
+    }
+}

@@ -1,0 +1,139 @@
+//! The stamps of a process: what orders segments of one tick of the store's clock.
+
+use std::{
+    collections::HashSet,
+    sync::atomic::{AtomicI64, Ordering},
+};
+
+use parking_lot::Mutex;
+use tidelake_format::{
+    Error, Kind, Result,
+    ids::{Position, Token, WriterId},
+    layout::log_key,
+    segment,
+    store::Store,
+};
+
+use super::Ingest;
+
+/// Positions whose stamps are remembered as passed.
+const MOST_PASSED: usize = 1_024;
+/// The most writes of others that one write may name: each costs a request.
+const MOST_TOKENS: usize = 64;
+
+/// The stamps of one process: each is more than all before it, so that of two writes of one client the later one is the
+/// newer, whichever writers they take and however coarse or unsteady the clocks are. On a directory it is also more than
+/// those of other processes.
+#[derive(Debug, Default)]
+pub(crate) struct Stamps {
+    last: AtomicI64,
+    /// The writers of this process.
+    own: Mutex<HashSet<WriterId>>,
+    /// Positions of others that every stamp to come is above.
+    passed: Mutex<HashSet<Position>>,
+}
+
+impl Stamps {
+    /// The next one: the wall clock, unless that has been used.
+    pub(crate) fn next(&self, store: &Store) -> i64 {
+        let wall_ns = store.ambient().wall_ns();
+        let later = |last: i64| Some(wall_ns.max(last.saturating_add(1)));
+        let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
+        let stamp = store.stamp(wall_ns.max(last.unwrap_or_default().saturating_add(1)));
+        self.raise(stamp);
+        stamp
+    }
+
+    /// Every later one is more than this.
+    fn raise(&self, stamp: i64) {
+        self.last.fetch_max(stamp, Ordering::Relaxed);
+    }
+
+    /// Takes down a writer of this process.
+    pub(crate) fn own(&self, writer: WriterId) {
+        self.own.lock().insert(writer);
+    }
+
+    fn is_passed(&self, position: &Position) -> bool {
+        self.own.lock().contains(&position.writer) || self.passed.lock().contains(position)
+    }
+}
+
+impl Ingest {
+    /// The same handle, for a write that is newer than those that these tokens stand for, whichever process they came
+    /// from.
+    #[must_use]
+    pub fn after(&self, tokens: &[Token]) -> Self {
+        let positions = tokens.iter().filter_map(|token| match token {
+            Token::Position(position) => Some(*position),
+            Token::Version(_) => None,
+        });
+        Self { after: positions.collect(), ..self.clone() }
+    }
+
+    /// Makes every stamp to come larger than those of the segments that this write is to come after.
+    ///
+    /// # Errors
+    /// Invalid for too many tokens; Unavailable when the store does not answer.
+    pub(crate) async fn catch_up(&self) -> Result<()> {
+        if self.after.len() > MOST_TOKENS {
+            let error = Error::invalid("too many tokens of earlier writes: send the last one of each client");
+            return Err(error.with("limit", MOST_TOKENS).with("found", self.after.len()));
+        }
+        let stamps = &self.shared.stamps;
+        for position in self.after.iter().filter(|position| !stamps.is_passed(position)) {
+            let key = log_key(*position);
+            match self.shared.root.store().get_range(&key, 0..segment::HEADER as u64).await {
+                Ok(bytes) => {
+                    let header = segment::header(&bytes).filter(|header| header.position == *position);
+                    header.iter().for_each(|header| stamps.raise(header.stamp_ns));
+                }
+                // Its rows are in files, which everything in the log is newer than.
+                Err(e) if e.kind() == Kind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+            let mut passed = stamps.passed.lock();
+            if passed.len() >= MOST_PASSED {
+                passed.clear();
+            }
+            passed.insert(*position);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+
+    use tidelake_format::store::{Ambient, System};
+
+    use super::*;
+
+    /// A wall clock that a test sets, in nanoseconds.
+    #[derive(Debug, Default)]
+    struct Set(AtomicI64);
+
+    impl Ambient for Set {
+        fn wall_ns(&self) -> i64 {
+            self.0.load(Ordering::SeqCst)
+        }
+
+        fn random(&self) -> u64 {
+            System.random()
+        }
+    }
+
+    #[test]
+    fn stamps_grow_even_when_the_clock_stands_still_or_goes_back() {
+        let clock = Arc::new(Set::default());
+        let (stamps, store) = (Stamps::default(), Store::in_memory().with_ambient(clock.clone()));
+        let next = |wall_ns| {
+            clock.0.store(wall_ns, Ordering::SeqCst);
+            stamps.next(&store)
+        };
+        assert_eq!([10, 10, 3, 20].map(next), [10, 11, 12, 20]);
+    }
+}
