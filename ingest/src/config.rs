@@ -39,6 +39,11 @@ pub struct IngestConfig {
     /// Longest that a request waits for the store to confirm its rows, in milliseconds. Default 20 000; then it is
     /// answered [`Kind::Unavailable`](crate::Kind::Unavailable), its outcome unknown.
     pub confirm_ms: u64,
+    /// Most bytes of decoded rows that this process has put and that are yet to be folded, where it folds in the background;
+    /// a request beyond it waits for 2 s and is refused with [`Kind::Unavailable`](crate::Kind::Unavailable) then. Default 1 GiB.
+    pub backlog_bytes: usize,
+    /// Most bytes of decoded log segments that statements of this process read at once. Default: no limit.
+    pub tail_bytes: usize,
     /// Largest request body after decompression, in bytes. Default 100 MiB; a larger one is answered 413.
     pub body_bytes: usize,
     /// Most bytes of decoded rows of one bulk ingest (Flight DoPut). Default 1 GiB; a larger one is refused whole. Its
@@ -81,6 +86,8 @@ impl Default for IngestConfig {
             no_sync: true,
             no_sync_ms: 10,
             confirm_ms: 20_000,
+            backlog_bytes: 1 << 30,
+            tail_bytes: usize::MAX,
             body_bytes: 100 << 20,
             bulk_bytes: 1 << 30,
             bulk_segment_bytes: 32 << 20,

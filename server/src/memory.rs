@@ -5,22 +5,44 @@ use std::path::Path;
 /// A machine that does not say how much memory it has, has this.
 const UNKNOWN: usize = 4 << 30;
 /// No share is less.
-const LEAST: usize = 64 << 20;
+const LEAST: usize = 8 << 20;
+/// What the program takes by itself, its threads and what the allocator keeps: up to a third of a small machine.
+const PROGRAM: usize = 96 << 20;
+/// Machines of as much memory and more have shares of all of it.
+const LARGE: usize = 2 << 30;
+/// Memory that a query needs for what it reads ahead, at least.
+const PER_QUERY: usize = 64 << 20;
+/// Queries that run at once where memory is not short.
+const QUERIES: usize = 16;
 
 /// Bytes of memory that this process may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limit(usize);
 
 impl Limit {
-    /// `numerator / denominator` of it, between 64 MiB and `most`.
+    pub(crate) fn of(bytes: usize) -> Self {
+        Self(bytes)
+    }
+
+    /// `numerator / denominator` of it, between 8 MiB and `most`. On small machines it is of what the program leaves, of which
+    /// all shares together take two thirds: each of them is exceeded for a moment.
     pub(crate) fn share(self, numerator: usize, denominator: usize, most: usize) -> usize {
-        (self.0 / denominator).saturating_mul(numerator).clamp(LEAST.min(most), most)
+        let shared = match self.0 {
+            large if large >= LARGE => large,
+            small => small.saturating_sub(PROGRAM.min(small / 3)) / 3 * 2,
+        };
+        (shared / denominator).saturating_mul(numerator).clamp(LEAST.min(most), most)
+    }
+
+    /// Queries that run at once.
+    pub(crate) fn queries(self) -> usize {
+        (self.0 / PER_QUERY).clamp(2, QUERIES)
     }
 }
 
-/// What the system says.
-pub(crate) fn limit() -> Limit {
-    limit_under(Path::new("/"))
+/// What the system says, in bytes.
+pub(crate) fn found() -> usize {
+    limit_under(Path::new("/")).0
 }
 
 /// The smallest limit of the control groups that this process is in (version 2 or 1) and the machine's memory.
@@ -85,9 +107,20 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_bounded_on_both_sides() {
+    fn shares_are_bounded_on_both_sides_and_leave_room_for_the_program() {
         assert_eq!(Limit(8 << 30).share(3, 8, usize::MAX), 3 << 30);
         assert_eq!(Limit(8 << 30).share(1, 8, 256 << 20), 256 << 20);
-        assert_eq!(Limit(128 << 20).share(1, 8, 256 << 20), LEAST);
+        assert_eq!(Limit(16 << 20).share(1, 8, 256 << 20), LEAST);
+        assert_eq!(Limit(1 << 30).queries(), 16);
+        for megabytes in [256, 400, 512, 1_024, 1_500] {
+            let limit = Limit(megabytes << 20);
+            // Queries and what they keep, ingest and statement buffers, tail cache and tail, compaction.
+            let query = limit.share(3, 8, usize::MAX);
+            let all =
+                query + query / 4 + query / 16 + 3 * limit.share(1, 8, usize::MAX) + limit.share(1, 4, usize::MAX);
+            let all = all + limit.share(1, 4, usize::MAX).max(64 << 20);
+            assert!(all < limit.0, "{megabytes}: {all}");
+            assert!(limit.queries() <= 16 && limit.queries() >= 2);
+        }
     }
 }

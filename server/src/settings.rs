@@ -89,7 +89,8 @@ pub(crate) struct Layer {
     /// The longest line of line protocol [default: 1MiB]
     #[arg(long, env = "TIDELAKE_MAX_LINE", value_name = "SIZE")]
     pub(crate) max_line: Option<Text>,
-    /// Decoded rows of one bulk ingest, which becomes visible whole [default: 1GiB]
+    /// Decoded rows of one bulk ingest, which becomes visible whole [default: an eighth of the
+    /// memory, at most 1GiB]
     #[arg(long, env = "TIDELAKE_MAX_BULK", value_name = "SIZE")]
     pub(crate) max_bulk: Option<Text>,
     /// Tables of a database beyond which rows create no more [default: 10000]
@@ -120,6 +121,10 @@ pub(crate) struct Layer {
     /// How long a client may pause while it sends a body [default: 30s]
     #[arg(long, env = "TIDELAKE_BODY_TIMEOUT", value_name = "DURATION")]
     pub(crate) body_timeout: Option<Text>,
+    /// Memory of this process, which the other settings of memory are shares of [default: the smallest limit of the control
+    /// groups that it is in, else that of the machine]
+    #[arg(long, env = "TIDELAKE_MEMORY", value_name = "SIZE")]
+    pub(crate) memory: Option<Text>,
     /// Rows that wait to be stored, at most; beyond it writers are told to come back [default: an eighth of the memory,
     /// at most 256MiB]
     #[arg(long, env = "TIDELAKE_INGEST_BUFFER", value_name = "SIZE")]
@@ -141,7 +146,7 @@ pub(crate) struct Layer {
     /// The longest a query may take [default: 5m]
     #[arg(long, env = "TIDELAKE_QUERY_TIMEOUT", value_name = "DURATION")]
     pub(crate) query_timeout: Option<Text>,
-    /// Queries that run at once; more wait [default: 16]
+    /// Queries that run at once; more wait [default: 16, less where memory is below 1GiB]
     #[arg(long, env = "TIDELAKE_QUERY_CONCURRENCY", value_name = "COUNT")]
     pub(crate) query_concurrency: Option<Text>,
     /// Queries that wait for their turn; more are told to come back [default: 160]
@@ -153,6 +158,13 @@ pub(crate) struct Layer {
     /// Decoded log segments kept in memory [default: an eighth of the memory, at most 256MiB]
     #[arg(long, env = "TIDELAKE_TAIL_CACHE", value_name = "SIZE")]
     pub(crate) tail_cache: Option<Text>,
+    /// Decoded log segments that one query may read; beyond it queries are refused until more is folded [default: a quarter of
+    /// the memory]
+    #[arg(long, env = "TIDELAKE_TAIL_MEMORY", value_name = "SIZE")]
+    pub(crate) tail_memory: Option<Text>,
+    /// Memory of folds and merges together, at least 64MiB [default: a quarter of the memory]
+    #[arg(long, env = "TIDELAKE_COMPACT_MEMORY", value_name = "SIZE")]
+    pub(crate) compact_memory: Option<Text>,
     /// How old the state may be that a query without a token sees [default: 0s on a directory, 1s elsewhere]
     #[arg(long, env = "TIDELAKE_MAX_STALENESS", value_name = "DURATION")]
     pub(crate) max_staleness: Option<Text>,
@@ -270,6 +282,7 @@ pub(crate) struct Settings {
     pub(crate) max_header: usize,
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
+    pub(crate) memory: usize,
     pub(crate) ingest_buffer: usize,
     pub(crate) statement_buffer: usize,
     pub(crate) flush_interval: Option<Duration>,
@@ -280,6 +293,8 @@ pub(crate) struct Settings {
     pub(crate) query_queue: usize,
     pub(crate) slow_query: Duration,
     pub(crate) tail_cache: usize,
+    pub(crate) tail_memory: usize,
+    pub(crate) compact_memory: usize,
     pub(crate) max_staleness: Option<Duration>,
     pub(crate) allow_quarantined: bool,
     pub(crate) log_format: LogFormat,
@@ -373,13 +388,14 @@ impl Settings {
                 Err(found) => check.fault("store-option", "name=value", found),
             }
         }
-        let memory = memory::limit();
         /// The value of the flag, else of the file, else the default.
         macro_rules! setting {
             ($name:ident, $default:expr, $parse:expr) => {
                 check.or(stringify!($name), pick(&flags.$name, &below.$name), $default, $parse)
             };
         }
+        let memory_bytes = setting!(memory, &memory::found().to_string(), units::size);
+        let memory = memory::Limit::of(memory_bytes);
         let mut max_columns = setting!(max_columns, "1024", count);
         if !(3..=4_096).contains(&max_columns) {
             check.fault("max_columns", "3 to 4096", &max_columns.to_string());
@@ -435,7 +451,8 @@ impl Settings {
             max_columns,
             max_header,
             max_line: setting!(max_line, "1MiB", units::size),
-            max_bulk: setting!(max_bulk, "1GiB", units::size),
+            memory: memory_bytes,
+            max_bulk: setting!(max_bulk, &memory.share(1, 8, 1 << 30).to_string(), units::size),
             max_tables: setting!(max_tables, "10000", count),
             max_connections,
             max_client_connections,
@@ -466,8 +483,14 @@ impl Settings {
             flush_interval,
             fold_interval: setting!(fold_interval, "5s", units::duration),
             query_memory: setting!(query_memory, &memory.share(3, 8, usize::MAX).to_string(), units::size),
+            tail_memory: setting!(tail_memory, &memory.share(1, 4, usize::MAX).to_string(), units::size),
+            compact_memory: setting!(
+                compact_memory,
+                &memory.share(1, 4, usize::MAX).max(64 << 20).to_string(),
+                units::size
+            ),
             query_timeout: setting!(query_timeout, "5m", units::duration),
-            query_concurrency: setting!(query_concurrency, "16", count),
+            query_concurrency: setting!(query_concurrency, &memory.queries().to_string(), count),
             tail_cache: setting!(tail_cache, &memory.share(1, 8, 256 << 20).to_string(), units::size),
             max_staleness: pick(&flags.max_staleness, &below.max_staleness)
                 .map(|v| check.or("max_staleness", Some(v), "0s", units::duration)),
@@ -514,6 +537,7 @@ impl Settings {
             max_header,
             header_timeout,
             body_timeout,
+            memory,
             ingest_buffer,
             statement_buffer,
             flush_interval,
@@ -524,6 +548,8 @@ impl Settings {
             query_queue,
             slow_query,
             tail_cache,
+            tail_memory,
+            compact_memory,
             max_staleness,
             allow_quarantined,
             log_format,

@@ -47,19 +47,11 @@ impl Fetched {
     }
 }
 
-/// Reads segments, in the order asked for.
-///
-/// # Errors
-/// [`Kind::NotFound`] when one is gone (folded and collected since it was listed); [`Kind::Unavailable`].
-pub(crate) async fn fetch(store: &Store, wanted: Vec<Pending>) -> Result<Vec<(Pending, Fetched)>> {
-    fetch_some(store, &wanted, usize::MAX).await
-}
-
 /// Reads segments, in the order asked for, until those read take more than `memory_bytes`: the last one that is returned
 /// is the one that does not fit any more. Those that are read meanwhile take about as much again at most.
 ///
 /// # Errors
-/// As [`fetch`].
+/// [`Kind::NotFound`] when one is gone (folded and collected since it was listed); [`Kind::Unavailable`].
 pub(crate) async fn fetch_some(
     store: &Store,
     wanted: &[Pending],

@@ -10,7 +10,7 @@ use crate::{
     error::{Error, Kind, Result},
     ids::{Position, Token},
     layout,
-    log::{Fetched, Listing, Pending, fetch},
+    log::{Fetched, Listing, Pending, fetch_some},
     meta::{Catalog, Root},
     step,
     steps::stepped,
@@ -33,13 +33,16 @@ pub struct SnapshotOptions {
     /// Decoded segments kept between snapshots, in bytes; default 256 MiB. A tail beyond it is read again by every
     /// snapshot.
     pub tail_cache_bytes: usize,
+    /// Most bytes of decoded segments in one snapshot; default: no limit. While the log holds more that is not folded yet,
+    /// there is no snapshot.
+    pub tail_bytes: usize,
     /// Whether queries go on without segments that are quarantined, and do not fail.
     pub allow_quarantined: bool,
 }
 
 impl Default for SnapshotOptions {
     fn default() -> Self {
-        Self { max_staleness: None, tail_cache_bytes: 256 << 20, allow_quarantined: false }
+        Self { max_staleness: None, tail_cache_bytes: 256 << 20, tail_bytes: usize::MAX, allow_quarantined: false }
     }
 }
 
@@ -54,6 +57,7 @@ struct Inner {
     root: Root,
     max_staleness: Duration,
     tail_cache_bytes: usize,
+    tail_bytes: usize,
     allow_quarantined: bool,
     current: Mutex<Option<Current>>,
     /// Held by the one who asks the store.
@@ -74,6 +78,8 @@ struct Reading {
     /// On a directory: the log as known, brought up to date by each read.
     listing: Option<(Listing, Arc<Catalog>)>,
     kept: HashMap<Position, Kept>,
+    /// The bytes of objects of a log that was too large once decoded: one of as many is not read again.
+    too_large: Option<u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -91,6 +97,7 @@ impl SnapshotReader {
         let inner = Inner {
             max_staleness: options.max_staleness.unwrap_or(default),
             tail_cache_bytes: options.tail_cache_bytes,
+            tail_bytes: options.tail_bytes,
             allow_quarantined: options.allow_quarantined,
             current: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
@@ -255,7 +262,7 @@ impl Inner {
         let pending: Vec<Pending> = pending.iter().filter(|p| !p.is_void).copied().collect();
         let wanted: Vec<Pending> =
             pending.iter().filter(|p| !is_kept(reading.kept.get(&p.position), p)).copied().collect();
-        let fetched = if wanted.is_empty() { Vec::new() } else { fetch(self.root.store(), wanted).await? };
+        let fetched = self.fetch(reading, &pending, &wanted).await?;
         for (pending, fetched) in fetched {
             let kept = match fetched {
                 Fetched::Segment(segment) => Kept::Segment(segment),
@@ -286,6 +293,40 @@ impl Inner {
         }
         reading.kept = kept;
         Ok((tail, faults))
+    }
+
+    /// Reads the segments that are not kept.
+    ///
+    /// # Errors
+    /// [`Kind::Unavailable`] where those and the ones that are kept are too large for memory.
+    async fn fetch(
+        &self,
+        reading: &mut Reading,
+        pending: &[Pending],
+        wanted: &[Pending],
+    ) -> Result<Vec<(Pending, Fetched)>> {
+        let stored = pending.iter().map(|p| p.bytes).fold(0, u64::saturating_add);
+        let memory = |p: &Pending| match reading.kept.get(&p.position) {
+            Some(Kept::Segment(segment)) => segment.memory_bytes(),
+            _ => 0,
+        };
+        let kept = pending.iter().map(memory).fold(0, usize::saturating_add);
+        let too_large = || {
+            Error::unavailable("the log that is not folded yet does not fit into memory; try again once more is folded")
+                .with("limit_bytes", self.tail_bytes)
+                .with("stored_bytes", stored)
+        };
+        if kept > self.tail_bytes || reading.too_large.is_some_and(|known| stored >= known) {
+            return Err(too_large());
+        }
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let room = self.tail_bytes - kept;
+        let fetched = fetch_some(self.root.store(), wanted, room).await?;
+        let read = fetched.iter().map(|(_, f)| f.memory_bytes()).fold(0, usize::saturating_add);
+        reading.too_large = (read > room).then_some(stored);
+        if read > room { Err(too_large()) } else { Ok(fetched) }
     }
 
     /// The last snapshot again where it is the same one.

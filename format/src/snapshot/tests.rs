@@ -151,6 +151,35 @@ async fn a_small_cache_changes_what_is_read_again_and_not_what_is_seen() {
 }
 
 #[tokio::test]
+async fn a_log_that_does_not_fit_into_memory_is_refused_without_being_read_again_until_more_is_folded() {
+    let place = Place::new().await;
+    let one = {
+        place.put(A, 0, 0, 0).await;
+        reader(&place).snapshot(&[]).await.unwrap().tail[0].memory_bytes()
+    };
+    let options = SnapshotOptions { tail_bytes: 3 * one, ..SnapshotOptions::default() };
+    let small = SnapshotReader::new(place.root.clone(), options);
+    for seq in 1..3 {
+        place.put(A, seq, 0, 0).await;
+    }
+    assert_eq!(small.snapshot(&[]).await.unwrap().tail.len(), 3);
+    for seq in 3..8 {
+        place.put(A, seq, 0, 0).await;
+    }
+    for expected in [1, 0] {
+        let before = place.store().counters();
+        assert_eq!(small.snapshot(&[]).await.unwrap_err().kind(), Kind::Unavailable);
+        let segments = place.store().counters().since(&before).get - 1;
+        assert!(segments <= 5 * expected, "{segments}");
+    }
+    let cut = crate::log::cut(&place.root, Duration::ZERO, u64::MAX).await.unwrap();
+    place.root.commit(&[], |d| cut.apply(d)).await.unwrap();
+    assert_eq!(small.snapshot(&[]).await.unwrap().tail.len(), 0);
+    place.put(A, 8, 0, 0).await;
+    assert_eq!(small.snapshot(&[]).await.unwrap().tail.len(), 1);
+}
+
+#[tokio::test]
 async fn a_corrupt_segment_fails_the_query_that_needs_it_by_name() {
     let place = Place::new().await;
     let reader = reader(&place);

@@ -47,6 +47,7 @@ pub fn compaction(memory: usize) -> CompactConfig {
         window_bytes: share(64, 2 << 20, 16 << 20),
         ..CompactConfig::default()
     }
+    .within(memory)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
 };
 
 use arrow::{array::RecordBatch, buffer::BooleanBuffer};
@@ -28,10 +29,12 @@ use super::{
     rewrite::Limits,
     tags::{Kept, Named, named, set_overrides},
 };
+use tokio::time::Instant;
+
 use crate::metrics::{DUPLICATE_ROWS, EXPIRED_ROWS, FOLD_ROWS, FOLDS};
 
 /// A fold or merge that takes longer starts afresh.
-pub(super) const LONGEST: std::time::Duration = std::time::Duration::from_secs(30 * 60);
+pub(super) const LONGEST: Duration = Duration::from_secs(30 * 60);
 
 impl Inner {
     /// Folds one cut of the log; nothing to fold is no error.
@@ -45,6 +48,7 @@ impl Inner {
 
     async fn fold_cut(&self) -> Result<CompactReport> {
         let started = Moment::now(self.root.store().ambient().as_ref());
+        let looked = Instant::now();
         let (most, memory) = (self.config.fold_max_bytes, self.config.fold_memory_bytes);
         let cut = Arc::new(cut_within(&self.root, self.margin(), most, memory).await?);
         for fault in &cut.faults {
@@ -87,6 +91,11 @@ impl Inner {
         counter!(FOLD_ROWS).increment(report.folded_rows);
         counter!(DUPLICATE_ROWS).increment(report.duplicates);
         counter!(EXPIRED_ROWS).increment(report.expired_rows);
+        match cut.has_more {
+            true => self.backlog.folded(cut.segments.iter().map(|s| s.memory_bytes()).sum()),
+            // The store's clock, by which the margin counts, may be as coarse as a second.
+            false => self.backlog.folded_until(looked - self.margin() - Duration::from_secs(1)),
+        }
         tracing::info!(?report, "folded");
         held.map_or(Ok(report), Err)
     }

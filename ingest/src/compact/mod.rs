@@ -4,6 +4,7 @@
 //! merge; `publish` puts the files; `retain` drops partitions beyond KEEP; `tags` lets a series keep the tags that it has. Each commits on its own and applies only if nothing it rests on has changed, so
 //! that any number of processes may compact one root.
 
+mod backlog;
 mod deletes;
 mod fold;
 mod folding;
@@ -24,6 +25,7 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use backlog::Backlog;
 use metrics::counter;
 pub(crate) use publish::Published;
 use tidelake_format::{
@@ -150,6 +152,7 @@ struct Inner {
     folded: Notify,
     /// Whether the last fold left what it could have taken.
     is_late: AtomicBool,
+    backlog: Arc<Backlog>,
     touched: deletes::Touched,
     established: tags::Established,
 }
@@ -157,12 +160,19 @@ struct Inner {
 impl Compactor {
     /// A compactor that does nothing by itself.
     pub fn new(root: Root, config: CompactConfig) -> Self {
-        let (folding, merging, folded, is_late, touched, established) = Default::default();
-        Self { inner: Arc::new(Inner { root, config, folding, merging, folded, is_late, touched, established }) }
+        let (folding, merging, folded, is_late, backlog, touched, established) = Default::default();
+        let inner = Inner { root, config, folding, merging, folded, is_late, backlog, touched, established };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// What this process has put and nobody has folded yet.
+    pub(crate) fn backlog(&self) -> &Arc<Backlog> {
+        &self.inner.backlog
     }
 
     /// Starts folding, merging and collecting in the background; abort the tasks to end it.
     pub(crate) fn spawn(&self) -> Vec<JoinHandle<()>> {
+        self.inner.backlog.count();
         let (fold, merge, sweep) = (self.inner.clone(), self.inner.clone(), self.inner.clone());
         vec![
             tokio::spawn(async move { fold.fold_forever().await }),
@@ -299,7 +309,9 @@ impl Inner {
             }
             (looked, put) = (Instant::now(), put_bytes());
             let step = async {
+                let looked = Instant::now();
                 if !self.has_unfolded().await? {
+                    self.backlog.folded_until(looked);
                     return Ok(false);
                 }
                 let _one = self.folding.lock().await;

@@ -172,6 +172,7 @@ impl Bulk {
         }
         counter!(SEGMENTS).increment(1);
         counter!(SEGMENT_BYTES).increment(size);
+        ingest.shared.compactor.backlog().add(bytes);
         counter!(ROWS).increment(rows);
         Ok(())
     }

@@ -27,6 +27,7 @@ use super::{
     stamps::Stamps,
 };
 use crate::{
+    compact::Backlog,
     config::IngestConfig,
     metrics::{LOST_ROWS, PUT_SECONDS, ROWS, SEGMENT_BYTES, SEGMENTS},
 };
@@ -55,6 +56,7 @@ pub(crate) struct Lane {
     stamps: Arc<Stamps>,
     /// Where it takes anything from, to be told when senders are about to be answered.
     queue: Option<Arc<Queue>>,
+    backlog: Arc<Backlog>,
 }
 
 impl Lane {
@@ -64,7 +66,12 @@ impl Lane {
         let started = Moment::now(store.ambient().as_ref());
         let id = WriterId(store.ambient().random_id());
         stamps.own(id);
-        Self { root, store, probe, id, next: 0, started, start_ms, stamps, queue: None }
+        Self { root, store, probe, id, next: 0, started, start_ms, stamps, queue: None, backlog: Arc::default() }
+    }
+
+    /// Counts what it puts as what is yet to be folded.
+    pub(crate) fn counts_for(&mut self, backlog: Arc<Backlog>) {
+        self.backlog = backlog;
     }
 
     /// Writes groups until the queue is closed and empty.
@@ -232,6 +239,7 @@ impl Lane {
         }
         counter!(SEGMENTS).increment(1);
         counter!(SEGMENT_BYTES).increment(size);
+        self.backlog.add(bytes);
         Ok(true)
     }
 

@@ -194,7 +194,8 @@ impl Drop for Tasks {
 /// One lane after another: a panic costs the group that met it, which nobody acknowledges, and no more.
 async fn write_forever(shared: Arc<Shared>, takes: Takes) {
     loop {
-        let lane = Lane::new(shared.root.clone(), shared.probe.clone(), shared.stamps.clone());
+        let mut lane = Lane::new(shared.root.clone(), shared.probe.clone(), shared.stamps.clone());
+        lane.counts_for(shared.compactor.backlog().clone());
         let run = lane.run(takes, shared.queue.clone(), shared.config.clone());
         if AssertUnwindSafe(run).catch_unwind().await.is_ok() {
             return;
@@ -246,7 +247,8 @@ impl Ingest {
         let config = Arc::new(config);
         let options = SnapshotOptions {
             max_staleness: Some(std::time::Duration::ZERO),
-            tail_cache_bytes: TAIL_CACHE,
+            tail_cache_bytes: TAIL_CACHE.min(config.tail_bytes / 4),
+            tail_bytes: config.tail_bytes,
             ..SnapshotOptions::default()
         };
         let reader = SnapshotReader::new(root.clone(), options);

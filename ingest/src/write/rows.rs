@@ -111,7 +111,11 @@ impl Ingest {
         mut reservation: Reservation,
     ) -> Result<Option<Reservation>> {
         let shared = &self.shared;
-        if durability == Durability::Stored || self.key.is_some() || body.len() > GATHERED.min(shared.config.line_bytes)
+        let is_behind = shared.compactor.backlog().is_above(shared.config.backlog_bytes);
+        if durability == Durability::Stored
+            || self.key.is_some()
+            || is_behind
+            || body.len() > GATHERED.min(shared.config.line_bytes)
         {
             return Ok(Some(reservation));
         }
@@ -290,6 +294,7 @@ impl Ingest {
             return Ok(None);
         }
         let bytes = blocks.iter().map(block_bytes).sum();
+        self.shared.compactor.backlog().wait(self.shared.config.backlog_bytes).await?;
         self.shared.budget.grow(&mut reservation, bytes).await?;
         let is_waited_for = durability == Durability::Stored || claim.is_some();
         if let Some(place) = &self.place {

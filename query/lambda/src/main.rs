@@ -71,6 +71,7 @@ async fn serve() -> Result<(), lambda_runtime::Error> {
             .text("TIDELAKE_MAX_STALENESS")
             .map(|_| variables.duration("TIDELAKE_MAX_STALENESS", "1s")),
         tail_cache_bytes: variables.size("TIDELAKE_TAIL_CACHE", (memory / 8).min(256 << 20)),
+        tail_bytes: memory / 3,
         allow_quarantined: variables.boolean("TIDELAKE_ALLOW_QUARANTINED", false),
     };
     let sends = variables.parsed("TIDELAKE_RESPONSE", "buffered", |text| match text {

@@ -115,6 +115,7 @@ impl Server {
         let options = SnapshotOptions {
             max_staleness: settings.max_staleness,
             tail_cache_bytes: settings.tail_cache,
+            tail_bytes: settings.tail_memory,
             allow_quarantined: settings.allow_quarantined,
         };
         let snapshots = SnapshotReader::open(store, options).await;
@@ -301,7 +302,14 @@ pub(crate) fn ingest_config(settings: &Settings) -> IngestConfig {
         flush_interval_ms: settings.flush_interval.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
         ..IngestConfig::default()
     };
-    config.group_bytes = config.group_bytes.min(config.buffer_bytes);
+    // Half of what a query may read: the segments that are too young to be folded come on top.
+    config.backlog_bytes = settings.tail_memory / 2;
+    config.tail_bytes = settings.tail_memory;
+    // A fold takes whole segments, and begins before the log is as large as that.
+    config.compact = config.compact.within(settings.compact_memory);
+    config.group_bytes = config.group_bytes.min(config.compact.fold_memory_bytes).min(config.buffer_bytes);
+    config.bulk_segment_bytes = config.bulk_segment_bytes.min(config.compact.fold_memory_bytes);
+    config.compact.fold_bytes = config.compact.fold_bytes.min(settings.tail_memory as u64 / 16).max(1 << 20);
     // A body is held in the buffer, and while it arrives in its user's half of that.
     let most = if settings.asks_who() { config.buffer_bytes / 2 } else { config.buffer_bytes };
     config.body_bytes = config.body_bytes.min(most);
