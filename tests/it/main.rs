@@ -14,6 +14,7 @@ mod functions;
 mod layering;
 mod limits;
 mod loadtest;
+mod modes;
 mod operations;
 mod queries;
 mod soak;
