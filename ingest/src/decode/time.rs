@@ -69,13 +69,17 @@ const THIS_ERA: std::ops::Range<i64> = 1_262_304_000..2_208_988_800;
 /// people write who mean 1970.
 #[inline]
 pub fn seems_to_count(value: i64, unit_nanos: i64) -> Option<i64> {
-    if value < THIS_ERA.start || value >= THIS_ERA.end * 1_000_000 {
-        return None; // nearly every time
+    if !(THIS_ERA.start..THIS_ERA.end * 1_000_000).contains(&value) {
+        return None; // a small number, or nanoseconds of now
     }
-    [1_000_000_000, 1_000_000, 1_000].into_iter().find(|nanos| {
-        let a_second = 1_000_000_000 / nanos;
-        *nanos > unit_nanos && THIS_ERA.contains(&(value / a_second)) && value % (1_000_000 * a_second) != 0
-    })
+    // The units, and how many of each a second has: nothing is divided until one of them fits.
+    for (nanos, a_second) in [(1_000_000_000, 1), (1_000_000, 1_000), (1_000, 1_000_000)] {
+        let is_now = (THIS_ERA.start * a_second..THIS_ERA.end * a_second).contains(&value);
+        if is_now && nanos > unit_nanos && value % (1_000_000 * a_second) != 0 {
+            return Some(nanos);
+        }
+    }
+    None
 }
 
 /// Says that a time seems to be in another unit; `None` where it does not.
