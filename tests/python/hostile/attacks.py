@@ -26,14 +26,25 @@ class Field:
 
     def __init__(self, binary, directory, mode):
         self.binary, self.directory, self.mode = binary, directory, mode
-        self.numbers, self.shared = itertools.count(), None
+        self.numbers, self.shared, self.made = itertools.count(), None, None
 
     @contextlib.contextmanager
-    def server(self, *options, mode=None, **more):
+    def server(self, *options, **more):
         """A new server with these options."""
         name = f"{self.mode}{next(self.numbers)}"
-        with Node(self.binary, self.directory, mode or self.mode, name, *options, **more) as node:
+        with Node(self.binary, self.directory, self.mode, name, *options, **({"template": self.template()} | more)) as node:
             yield node
+
+    def template(self):
+        """A root with the users: a change of users or rights is answered after two seconds, so all servers copy the same root."""
+        if self.mode == "off":
+            return None
+        if not self.made:
+            node = Node(self.binary, self.directory, self.mode, f"{self.mode}-template")
+            with node:
+                node.stop()
+            self.made = node.root
+        return self.made
 
     @property
     def node(self):
@@ -41,7 +52,8 @@ class Field:
         if self.shared and not alive(self.shared):
             self.close()
         if not self.shared:
-            self.shared = Node(self.binary, self.directory, self.mode, f"{self.mode}-shared")
+            name = f"{self.mode}-shared{next(self.numbers)}"
+            self.shared = Node(self.binary, self.directory, self.mode, name, template=self.template())
             self.shared.__enter__()
         return self.shared
 

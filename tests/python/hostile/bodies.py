@@ -83,7 +83,7 @@ def bodies_that_do_not_come_of_a_user_who_may_write_stop_no_writes(field):
     return attacked(field, "writer", WRITES)
 
 
-@attack(alone=True)
+@attack()
 def bodies_that_come_but_for_their_end_stop_no_writes(field):
     """One user's bytes do not fill the whole buffer."""
     body = b"m v=1\n" * (6 << 20)

@@ -78,7 +78,7 @@ def zeros(size, rows=1):
     return pyarrow.record_batch([pyarrow.Array.from_buffers(pyarrow.large_string(), rows, buffers)], names=["1"])
 
 
-@attack("on", "off", alone=True)
+@attack("on", alone=True)
 def packed_parameters_take_no_more_than_they_may(field):
     """29 KB that decompress to 900 MB, bound to a statement that every user may prepare."""
     holes = Holes()
@@ -116,7 +116,7 @@ def packed_parameters_take_no_more_than_they_may(field):
     return holes.end()
 
 
-@attack("on", "off")
+@attack("off", alone=True)
 def packed_rows_of_an_ingest_take_no_more_than_they_may(field):
     holes = Holes()
     with field.server(*OPTIONS, "--max-bulk", "64MiB") as node:
@@ -154,7 +154,7 @@ def packed_rows_of_an_ingest_take_no_more_than_they_may(field):
     return holes.end()
 
 
-@attack("on", "off", alone=True)
+@attack("off", alone=True)
 def packed_statements_of_tickets_take_no_more_than_they_may(field):
     """A handle of a few KB holds a statement of 40 MiB; thirty are executed at once."""
     holes = Holes()

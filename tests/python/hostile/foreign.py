@@ -86,7 +86,7 @@ def a_foreign_page_cannot_write_rows(field):
             holes.check(is_refused(reply) and rows == 0, f"{door} of {what}: {reply}{', and it is written' if rows else ''}")
         reply = node.ask("POST", path.replace("{}", victim), body.replace("{}", victim), node.admin, TEXT)
         expect(reply.status < 300, f"control: {door}: {reply}")
-        expect(node.do(f"select count(*) from {victim}.m")[0][0] == 1, f"control: {door} wrote nothing: {reply}")
+        expect(node.do(f"select count(*) from {victim}.m")[0][0] >= 1, f"control: {door} wrote nothing: {reply}")
     return holes.end()
 
 

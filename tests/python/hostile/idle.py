@@ -33,7 +33,7 @@ class Idle(http2.Client):
         self.call(b"".join(http2.literal(*pair) for pair in headers))
 
 
-@attack(alone=True)
+@attack()
 def idle_connections_of_one_address_keep_nobody_out(field):
     """As many connections as the server allows, each of which sent one request."""
     with field.server(*options(field)) as node:

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import threading
@@ -70,7 +71,7 @@ class Node(Server):
 
     With authentication the users above exist. In mode `proxy` requests go through the load balancer."""
 
-    def __init__(self, binary, directory, mode, name, *options, umask=0o22, environment=None):
+    def __init__(self, binary, directory, mode, name, *options, umask=0o22, environment=None, template=None):
         super().__init__(binary, directory, name)
         self.binary, self.mode, self.asks, self.umask = binary, mode, mode != "off", umask
         self.root = os.path.join(directory, f"{name}.root")
@@ -78,7 +79,7 @@ class Node(Server):
         for flag, value in (("--log", "info"), ("--log-format", "json"), ("--auth", "on" if self.asks else "auto")):
             if flag not in chosen:
                 chosen += [flag, value]
-        self.proxy, self.protocol = None, None
+        self.proxy, self.protocol, self.template = None, None, template
         if mode == "proxy":
             self.protocol = setting(binary, r"proxy-protocol.*", r".*proxy.*")
             if self.protocol and f"--{self.protocol}" not in chosen:
@@ -87,6 +88,8 @@ class Node(Server):
         self.environment = {"TIDELAKE_ADMIN_PASSWORD": PASSWORD} | (environment or {})
 
     def start(self):
+        if self.template and not os.path.exists(self.root):
+            shutil.copytree(self.template, self.root)
         super().start()
         self.direct = self.port
         if self.mode == "proxy":
@@ -94,16 +97,15 @@ class Node(Server):
             self.port = self.proxy.port
         self.watching = threading.Thread(target=self.watch, daemon=True)
         self.watching.start()
-        if self.asks:
+        if self.asks and not self.template:
             self.make_users()
 
     def start_again(self):
         """Restarts the server over the same root: the new process remembers no recent logins."""
         self.kill()
         self.close_proxy()
-        asks, self.asks = self.asks, False
+        self.template = self.template or self.root
         self.start()
-        self.asks = asks
 
     def close_proxy(self):
         if self.proxy:

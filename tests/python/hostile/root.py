@@ -117,7 +117,7 @@ def what_lies_in_the_root_lets_nobody_in(field):
 def nobody_else_reads_a_root_that_is_a_directory(field):
     holes = Holes()
     for umask in (0o022, 0o000):
-        with field.server("--fold-interval", "1s", umask=umask) as node:
+        with field.server("--fold-interval", "1s", umask=umask, template=None) as node:
             for number in range(3):
                 expect(node.write("kept", f"t{number}", node.admin).status == 204, "control: a write")
             node.ask("POST", "/api/v1/compact?until=full", who=node.admin, seconds=60)

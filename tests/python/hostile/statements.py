@@ -30,7 +30,7 @@ FREEZING = [
 ]
 
 
-@attack("on", "off", alone=True)
+@attack("on", alone=True)
 def constants_are_not_computed_on_the_threads_that_answer(field):
     """Three of each at once: /health is answered meanwhile, and each ends by the query timeout."""
     holes = Holes()
@@ -93,7 +93,7 @@ GROWING = [
 ]
 
 
-@attack("on", "off", alone=True)
+@attack("off", alone=True)
 def texts_and_lists_stay_within_the_memory_of_queries(field):
     """The results of all functions count against the limit."""
     holes, most = Holes(), 0
@@ -120,7 +120,7 @@ def texts_and_lists_stay_within_the_memory_of_queries(field):
     return f"{holes.end()}, at most {most} MiB"
 
 
-@attack("on", "off")
+@attack("off")
 def a_large_constant_in_an_aggregate_panics_nothing(field):
     holes = Holes()
     with field.server(*OPTIONS) as node:
