@@ -165,7 +165,7 @@ impl HttpFunction {
         let left = time_left(&context);
         // Boxed: the compiler gives up on futures that are nested too deeply.
         let answer = tokio::time::timeout(left, Box::pin(self.routed(request, left)));
-        let response = match answer.instrument(span.clone()).await {
+        let mut response = match answer.instrument(span.clone()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => {
                 span.in_scope(|| tracing::warn!(kind = ?error.kind(), %error, "a request was not routed"));
@@ -177,6 +177,8 @@ impl HttpFunction {
                 refused(&error)
             }
         };
+        // What a body holds is what its Content-Type says: no browser takes text for a script or a page.
+        response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         if response.status().is_server_error() {
             self.telemetry.failed();
         }

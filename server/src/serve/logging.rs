@@ -139,7 +139,7 @@ mod tests {
         for (wrong, words) in [
             ("verbose", "not a level of the log (found: verbose,"),
             ("inof", "nearest: info"),
-            ("info,degub", "nearest: debug"),
+            ("info,debgu", "nearest: debug"),
             ("tidelake_ingest", "target=level"),
             ("info,", "not a level"),
             ("tidelake_ingest=loud", "not a filter"),

@@ -52,6 +52,7 @@ fn function(open: impl Fn() -> Result<Routes> + Send + Sync + Clone + 'static) -
 async fn answer(function: &HttpFunction, request: lambda_http::Request) -> (StatusCode, String) {
     let response = function.answer(request).await;
     let status = response.status();
+    assert_eq!(response.headers()["x-content-type-options"], "nosniff");
     let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
@@ -200,4 +201,23 @@ async fn users_of_the_root_are_let_in_by_their_names_from_wherever_the_platform_
     let (parts, _) = event(None).into_parts();
     assert_eq!(peer_of(&parts).unwrap().0.to_string(), "1.2.3.4");
     assert!(Admits::of(&mut Variables::default()).open().is_ok());
+}
+
+#[test]
+fn the_address_in_an_event_is_believed_unless_everybody_may_write_events() {
+    let has_sources = |value: Option<&str>| {
+        let get = |name: &str| match name {
+            "TIDELAKE_AUTH" => Some("users".to_owned()),
+            "TIDELAKE_SOURCE_ADDRESS" => value.map(str::to_owned),
+            _ => None,
+        };
+        let mut variables = Variables::new(get);
+        let admits = Admits::of(&mut variables).open().unwrap();
+        let Admits::Users { has_sources } = admits else { panic!("it asks for users") };
+        variables.finish().map(|()| has_sources).ok()
+    };
+    assert_eq!(has_sources(None), Some(true));
+    assert_eq!(has_sources(Some("trusted")), Some(true));
+    assert_eq!(has_sources(Some("ignored")), Some(false));
+    assert_eq!(has_sources(Some("no")), None);
 }
