@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     net::IpAddr,
-    sync::Arc,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
@@ -39,6 +39,9 @@ const MOST_WAITING: usize = 1_000;
 #[derive(Debug, Clone)]
 pub struct Authenticator(Arc<Inner>);
 
+/// Held by the one request that has a password looked at.
+type Gate = tokio::sync::Mutex<()>;
+
 #[derive(Debug)]
 struct Inner {
     probe: Probe,
@@ -46,6 +49,8 @@ struct Inner {
     waiting: Semaphore,
     /// Passwords that were right lately, by a keyed hash of user and password: the hash that they were right for.
     known: Mutex<HashMap<[u8; 32], (Instant, String)>>,
+    /// Passwords that are being looked at.
+    gates: Mutex<HashMap<[u8; 32], Weak<Gate>>>,
     key: hmac::Key,
     /// Whose a token is, by its id, and of which users that is so.
     owners: Mutex<(Arc<Users>, HashMap<String, String>)>,
@@ -93,7 +98,19 @@ impl Authenticator {
         let (probe, failures, known) = (Probe::new(root), Failures::default(), Mutex::default());
         let (owners, signer, signatures) = (Mutex::default(), tokio::sync::Mutex::default(), Signatures::default());
         let waiting = Semaphore::new(MOST_WAITING);
-        Ok(Self(Arc::new(Inner { probe, failures, waiting, known, key, owners, signer, signatures, begins_sessions })))
+        let gates = Mutex::default();
+        Ok(Self(Arc::new(Inner {
+            probe,
+            failures,
+            waiting,
+            known,
+            gates,
+            key,
+            owners,
+            signer,
+            signatures,
+            begins_sessions,
+        })))
     }
 
     /// Who brings these credentials; `peer` is where from.
@@ -254,28 +271,51 @@ impl Authenticator {
         told.update(&[0]);
         told.update(password.as_bytes());
         let key: [u8; 32] = told.sign().as_ref().try_into().expect("SHA-256 has 32 bytes");
-        let is_known = {
-            let mut known = self.0.known.lock();
-            let found = known.get_mut(&key);
-            let found = found.filter(|(at, right)| at.elapsed() < KNOWN && Some(&*right) == hash.as_ref());
-            found.map(|(at, _)| *at = Instant::now()).is_some()
-        };
-        // Who was right lately need not wait for those who guess.
-        if !is_known {
-            self.check_password(name, password, hash.clone(), peer).await?;
-        }
-        let (Some(user), Some(hash)) = (user, hash) else { return Err(wrong()) };
-        if !is_known {
-            let mut known = self.0.known.lock();
-            if known.len() >= MOST_KNOWN {
-                known.retain(|_, (at, _)| at.elapsed() < KNOWN);
+        if !self.is_known(&key, hash.as_ref()) {
+            let gate = self.gate(key);
+            // Of requests that bring the same password at once, one has it looked at: the others know it then. Those that
+            // bring the same wrong one do not wait for ever.
+            let _alone = tokio::time::timeout(LONGEST, gate.lock()).await;
+            if !self.is_known(&key, hash.as_ref()) {
+                self.check_password(name, password, hash.clone(), peer).await?;
+                self.remember(key, hash.clone());
             }
-            if known.len() >= MOST_KNOWN {
-                known.clear();
-            }
-            known.insert(key, (Instant::now(), hash));
         }
+        let user = user.ok_or_else(wrong)?;
         admitted(name, user)
+    }
+
+    /// Whether a password was right lately, for the hash that its user has now.
+    fn is_known(&self, key: &[u8; 32], hash: Option<&String>) -> bool {
+        let mut known = self.0.known.lock();
+        let found = known.get_mut(key).filter(|(at, right)| at.elapsed() < KNOWN && Some(&*right) == hash);
+        found.map(|(at, _)| *at = Instant::now()).is_some()
+    }
+
+    fn remember(&self, key: [u8; 32], hash: Option<String>) {
+        let Some(hash) = hash else { return };
+        let mut known = self.0.known.lock();
+        if known.len() >= MOST_KNOWN {
+            known.retain(|_, (at, _)| at.elapsed() < KNOWN);
+        }
+        if known.len() >= MOST_KNOWN {
+            known.clear();
+        }
+        known.insert(key, (Instant::now(), hash));
+    }
+
+    /// What requests with the same password wait for each other at.
+    fn gate(&self, key: [u8; 32]) -> Arc<Gate> {
+        let mut gates = self.0.gates.lock();
+        if let Some(gate) = gates.get(&key).and_then(Weak::upgrade) {
+            return gate;
+        }
+        if gates.len() >= MOST_WAITING {
+            gates.retain(|_, gate| gate.strong_count() > 0);
+        }
+        let gate = Arc::default();
+        gates.insert(key, Arc::downgrade(&gate));
+        gate
     }
 
     /// Makes the hash of a password and compares it. After many wrong ones it waits for its turn first.

@@ -210,6 +210,15 @@ async fn after_many_wrong_passwords_the_right_one_is_looked_at_in_its_turn_and_t
     assert!(place.authenticator.authenticate(&bob, elsewhere).await.is_ok());
 }
 
+#[tokio::test]
+async fn many_requests_with_the_right_password_at_once_are_all_let_in() {
+    let place = Place::new().await;
+    let all = futures::future::join_all((0..40).map(|_| place.log_in("bob", "battery staple"))).await;
+    assert!(all.iter().all(Result::is_ok), "{all:?}");
+    let again = place.log_in("bob", "battery staples").await;
+    assert_eq!(refused(again), "wrong user, password or token", "nothing was counted");
+}
+
 #[test]
 fn tries_take_turns_after_many_failures_and_those_are_forgiven_one_by_one() {
     let (failures, start) = (Failures::default(), Instant::now());
