@@ -92,6 +92,8 @@ impl fmt::Debug for Signer {
 }
 
 impl Signer {
+    /// A new key, which signs from now on.
+    ///
     /// # Errors
     /// [`Kind::Unavailable`](crate::Kind::Unavailable) without random bytes.
     pub(super) fn new(now_ms: i64) -> Result<Self> {

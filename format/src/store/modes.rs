@@ -62,7 +62,7 @@ pub(super) fn set(path: &Path, mode: u32) -> io::Result<()> {
     if found & 0o077 == mode & 0o077 {
         return Ok(());
     }
-    fs::set_permissions(path, Permissions::from_mode(found & !0o077 | mode & 0o077))
+    fs::set_permissions(path, Permissions::from_mode((found & !0o077) | (mode & 0o077)))
 }
 
 #[cfg(test)]
