@@ -18,11 +18,13 @@ from .node import ADMIN, expect
 
 # The first bytes of a zstd frame.
 ZSTD = b"\x28\xb5\x2f\xfd"
+# Marks the generation of a user among the texts: part of what a session's signature covers.
+GENERATION = "generation "
 YEARS_MS = 31 * 365 * 86_400_000
 
 
 def texts(node):
-    """All JSON strings and numbers in all versions of the chain, decompressed."""
+    """All JSON strings in all versions of the chain, decompressed."""
     found = set()
     for place, _, names in os.walk(os.path.join(node.root, "meta")):
         for name in names:
@@ -54,7 +56,7 @@ def unpacked(data):
 
 
 def strings(data):
-    """The strings and numbers of a JSON document, member names included."""
+    """The strings of a JSON document, member names included, and the generations of users."""
     try:
         value, _ = json.JSONDecoder().raw_decode(data.decode(errors="replace"))
     except ValueError:
@@ -64,12 +66,11 @@ def strings(data):
         match left.pop():
             case str(text):
                 found.add(text)
-            case int(number):
-                found.add(str(number))
             case list(items):
                 left += items
             case dict(pairs):
                 left += [*pairs, *pairs.values()]
+                found |= {f"{GENERATION}{value}" for name, value in pairs.items() if name == "generation"}
     return found
 
 
@@ -96,7 +97,7 @@ def what_lies_in_the_root_lets_nobody_in(field):
     told = {text for text in found if 8 <= len(text) <= 512 and text.isascii() and text.isprintable()}
     keys = [text for text in told if re.fullmatch(r"[A-Za-z0-9_=+/-]{22,90}", text)]
     until = int(time.time() * 1000)
-    generations = sorted({*range(3), *(int(text) for text in found if text.isdigit() and len(text) < 6)})
+    generations = {0, 1, *(int(text[len(GENERATION) :]) for text in found if text.startswith(GENERATION))}
     for key in keys:
         for generation in generations:
             for lasts in (3_600_000, YEARS_MS):
