@@ -10,7 +10,7 @@ pub(crate) mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-pub(crate) use fetch::{Fetched, VOID_MS, fetch, fetch_some};
+pub(crate) use fetch::{Fetched, VOID_MS, fetch_some};
 pub use give_up::{GivenUp, give_up};
 pub(crate) use listing::{Listing, Pending};
 

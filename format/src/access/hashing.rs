@@ -1,15 +1,12 @@
 //! Hashes of passwords, few at a time: each takes a core for tens of milliseconds, and 19 MiB.
 
-use std::{
-    sync::LazyLock,
-    time::{Duration, Instant},
-};
+use std::{sync::LazyLock, time::Duration};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{
     MAX_PASSWORD, Secret,
-    failures::Failures,
+    failures::{Failures, Turn},
     secret::{hash_password, is_password},
 };
 use crate::{
@@ -52,8 +49,12 @@ pub async fn confirm_password(user: &str, password: Secret, hash: Option<String>
     if password.expose().len() > MAX_PASSWORD {
         return Err(wrong());
     }
-    if let Some(wait) = TRIES.begin(None, user, Instant::now()) {
-        return Err(Error::forbidden("too many wrong passwords; wait").with("seconds", wait.as_secs().max(1)));
+    match TRIES.begin(None, user, tokio::time::Instant::now().into_std()) {
+        Turn::In(wait) if wait.is_zero() => {}
+        Turn::In(wait) => tokio::time::sleep(wait).await,
+        Turn::Never(wait) => {
+            return Err(Error::forbidden("too many wrong passwords; wait").with("seconds", wait.as_secs().max(1)));
+        }
     }
     let is_right = verify_in_turn(password.expose().to_owned(), hash).await;
     if !matches!(is_right, Ok(false)) {

@@ -8,7 +8,6 @@ use tidelake_format::{
     Error, Result,
     file::DataFile,
     ids::{ColumnId, FileId, Position, TableId},
-    layout,
     merge::Deletes,
     meta::{FileEntry, Root},
     rollup::{Rollup, Totals},

@@ -58,6 +58,7 @@ impl AccessStatement {
             AccessStatement::Revoke { user, .. } => ("REVOKE", user),
             AccessStatement::CreateToken { name, .. } => ("CREATE TOKEN", name),
             AccessStatement::DropToken { name, .. } => ("DROP TOKEN", name),
+            AccessStatement::RotateSessions { user } => ("ROTATE SESSIONS", user.as_deref().unwrap_or("*")),
         }
     }
 }
