@@ -117,7 +117,7 @@ async fn nobody_makes_a_session_from_what_the_root_holds() {
     assert!(kept("$argon2id$") && forger.texts.len() > 15, "it reads the section: {:?}", forger.texts);
     assert!(!kept(&session) && !kept(text.expose()));
     let tokens = forger.tokens("ada", place.clock.wall_ms());
-    assert!(tokens.len() > 1_000, "{}", tokens.len());
+    assert!(tokens.len() > 500 && forger.generations.len() > 1, "{}", tokens.len());
     for token in &tokens {
         refused(place.by_token(token).await);
     }
