@@ -87,6 +87,8 @@ impl Removal {
 struct Event {
     /// Who sent it first.
     process: u64,
+    /// The writes whose tokens it brought.
+    after: Vec<usize>,
     begun: u64,
     end: End,
     /// The processes that may still bring it about.
@@ -145,7 +147,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// A model of a run that begins at this time, of a store whose clock ticks so often.
+    /// A model of a run that begins at this time, of a store in which writes of one process after another are ordered if
+    /// there is so much time between them.
     pub fn new(begins_ms: i64, tick_ms: u64) -> Self {
         Self {
             begins_ms,
@@ -176,6 +179,11 @@ impl Model {
         id
     }
 
+    /// The client brings the tokens of other writes with a write.
+    pub fn brings(&mut self, id: usize, tokens: &[usize]) {
+        self.events[id].after.extend(tokens);
+    }
+
     /// A client sends a batch again under its idempotency key: it is the same write.
     pub fn write_again(&mut self, id: usize, process: u64) {
         self.events[id].open.push(process);
@@ -196,7 +204,8 @@ impl Model {
     }
 
     fn event(&mut self, process: u64, begun: u64) -> usize {
-        self.events.push(Event { process, begun, end: End::Open, open: vec![process], until: 0 });
+        let after = Vec::new();
+        self.events.push(Event { process, after, begun, end: End::Open, open: vec![process], until: 0 });
         self.events.len() - 1
     }
 

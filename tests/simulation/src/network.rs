@@ -77,6 +77,7 @@ impl Network {
                     let _ = work(&server, &course);
                     fails("torn")
                 }
+                Some(Fault::Full) => fails("no space left"),
                 Some(Fault::Late | Fault::Truncated) | None => work(&server, &course),
             };
             let outcome = match (&done, course.fault) {
@@ -126,6 +127,10 @@ impl Durable for Network {
         self.gate.pass().await;
         self.server.sync(prefix.as_ref());
         Ok(())
+    }
+
+    fn stamp(&self, least: i64) -> i64 {
+        self.server.stamp(least)
     }
 }
 

@@ -112,6 +112,11 @@ impl Hands {
         self.skew_ms.fetch_add(by_ms, Relaxed);
     }
 
+    /// Sets how much the wall clock is off.
+    pub fn set_skew(&self, by_ms: i64) {
+        self.skew_ms.store(by_ms, Relaxed);
+    }
+
     /// Stops the monotonic clock.
     pub fn stand_still(&self) {
         *self.still.lock() = Some(Instant::now());

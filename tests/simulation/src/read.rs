@@ -14,14 +14,12 @@ use arrow::{
 use futures::TryStreamExt;
 use tidelake_format::{
     Error, Result,
-    file::DataFile,
     ids::WriterId,
-    layout::{data_key, tags_key},
+    layout::data_key,
     meta::Root,
     rows::{Block, SeriesSet},
     schema::{Supertable, Tombstone, field_id},
     snapshot::Snapshot,
-    tags::TagManifest,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -56,10 +54,9 @@ pub async fn content(root: &Root, snapshot: &Snapshot, table: &str) -> Result<Co
     }
     files.sort_by_key(|f| f.order);
     for entry in files {
-        let key = tags_key(table.id, entry.partition, entry.tags.id);
-        let manifest = TagManifest::decode(&key, &store.get(&key).await?)?;
+        let manifest = entry.tag_manifest(store, table.id).await?;
         let key = data_key(table.id, entry.partition, entry.data.id);
-        let file = DataFile::open(store, &key, entry.data.bytes).await?;
+        let file = entry.data_file(store, table.id).await?;
         let of: Vec<usize> =
             (0..manifest.len()).flat_map(|i| std::iter::repeat_n(i, manifest.row_count()[i] as usize)).collect();
         if file.rows() != entry.rows || of.len() as u64 != entry.rows {

@@ -14,7 +14,7 @@ use tidelake_ingest::{compact::CompactRequest, write::Ingest};
 use tokio::time::sleep;
 
 use crate::{
-    actors::{Asker, Role, live, misfortune, open, repair, strikes},
+    actors::{Asker, Role, live, misfortune, mistakes, open, repair, strikes},
     model::Seen,
     process::Process,
     read::{Content, DATABASE, content},
@@ -80,6 +80,7 @@ async fn play(world: &Arc<World>) {
     tasks.push(tokio::spawn(misfortune(world.clone())));
     let aide = tokio::spawn(strikes(world.clone()));
     tasks.push(tokio::spawn(repair(world.clone())));
+    tasks.push(tokio::spawn(mistakes(world.clone())));
     for task in tasks {
         if let Err(e) = task.await {
             world.violation(format!("the simulation itself panicked: {e}"));

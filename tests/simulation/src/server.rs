@@ -54,6 +54,8 @@ pub enum Fault {
     Truncated,
     /// A put leaves a part of the object at its key, and fails.
     Torn,
+    /// A put finds no room in the store.
+    Full,
 }
 
 impl Fault {
@@ -68,6 +70,7 @@ impl Fault {
             Fault::Late => "late request",
             Fault::Truncated => "truncated read",
             Fault::Torn => "torn object",
+            Fault::Full => "put into a full store",
         }
     }
 }
@@ -153,6 +156,12 @@ struct State {
     /// The put that leaves a torn object, counted down; of the objects that matter only.
     puts_to_tear: Option<u64>,
     torn: Vec<String>,
+    /// Keys at which a person put something else, or nothing, for a while.
+    spoiled: BTreeMap<String, Object>,
+    /// Whether the store has no room.
+    is_full: bool,
+    /// The last stamp of a segment that processes of the directory took.
+    stamp: i64,
     struck: Vec<(u64, Place, Life)>,
     is_cut: bool,
     outages: u64,
@@ -206,6 +215,9 @@ impl Server {
             weather: Weather { latency_ms: 20, ..Weather::default() },
             puts_to_tear: None,
             torn: Vec::new(),
+            spoiled: BTreeMap::new(),
+            is_full: false,
+            stamp: i64::MIN,
             struck: Vec::new(),
             is_cut: false,
             outages: 0,
@@ -322,6 +334,9 @@ impl Server {
                 None => {}
             }
         }
+        if operation == Operation::Put && state.is_full {
+            fault = Some(Fault::Full);
+        }
         if fault == Some(Fault::Late) {
             there = Duration::from_millis(rng.random_range(1_000..LONGEST_FLIGHT.as_millis() as u64));
         }
@@ -409,6 +424,75 @@ impl Server {
         self.state.lock().torn.clone()
     }
 
+    /// The keys at which something else is or was, or nothing, for a while.
+    pub fn spoiled(&self) -> Vec<String> {
+        self.state.lock().spoiled.keys().cloned().collect()
+    }
+
+    /// From now on the store has room, or none.
+    pub fn set_full(&self, is_full: bool) {
+        self.state.lock().is_full = is_full;
+    }
+
+    /// The next stamp of all processes of a directory.
+    pub fn stamp(&self, least: i64) -> i64 {
+        if !self.is_directory {
+            return least;
+        }
+        let mut state = self.state.lock();
+        state.stamp = least.max(state.stamp.saturating_add(1));
+        state.stamp
+    }
+
+    /// Takes away what is at a key, as a person does by mistake; false where nothing durable is there.
+    pub fn take_away(&self, key: &str) -> bool {
+        let mut state = self.state.lock();
+        let Some(object) = state.objects.get(key).filter(|object| object.is_synced && !object.is_torn).cloned() else {
+            return false;
+        };
+        state.objects.remove(key);
+        state.spoiled.insert(key.to_owned(), object);
+        state.change(key);
+        true
+    }
+
+    /// Puts back what was taken away, as it was.
+    pub fn put_back(&self, key: &str) {
+        let mut state = self.state.lock();
+        if let Some(object) = state.spoiled.get(key).cloned() {
+            state.objects.insert(key.to_owned(), object);
+            state.change(key);
+        }
+    }
+
+    /// Puts each of two objects into the place of the other, as a person does by mistake; false where one is not there.
+    pub fn swap(&self, a: &str, b: &str) -> bool {
+        let mut state = self.state.lock();
+        let is_there = |state: &State, key: &str| state.objects.get(key).filter(|o| o.is_synced && !o.is_torn).cloned();
+        let (Some(of_a), Some(of_b)) = (is_there(&state, a), is_there(&state, b)) else { return false };
+        for (key, own, other) in [(a, &of_a, &of_b), (b, &of_b, &of_a)] {
+            state.objects.insert(key.to_owned(), Object { bytes: other.bytes.clone(), ..own.clone() });
+            state.spoiled.insert(key.to_owned(), own.clone());
+            state.change(key);
+        }
+        true
+    }
+
+    /// Puts the own object back at a key where another one is, unless it was deleted meanwhile.
+    pub fn swap_back(&self, key: &str) {
+        let mut state = self.state.lock();
+        if let Some(own) = state.spoiled.get(key).cloned() {
+            // What a loss of power may bring back is its own, too.
+            if let Some(deleted) = state.deleted.get_mut(key) {
+                *deleted = own.clone();
+            }
+            if let Some(object) = state.objects.get_mut(key) {
+                *object = own;
+            }
+            state.change(key);
+        }
+    }
+
     /// An object.
     ///
     /// # Errors
@@ -464,6 +548,7 @@ impl Server {
         let mut state = self.state.lock();
         let state = &mut *state;
         state.outages += 1;
+        state.stamp = i64::MIN;
         let unsynced: Vec<String> =
             state.objects.iter().filter(|(_, o)| !o.is_synced).map(|(key, _)| key.clone()).collect();
         for key in unsynced {

@@ -53,6 +53,14 @@ pub struct Plan {
     pub is_directory: bool,
     /// After how many puts of objects one is torn.
     pub tears: Option<u64>,
+    /// Whether writers' clocks are off by a millisecond to hours.
+    pub skews: bool,
+    /// Whether people take segments away, and bring them back.
+    pub holes: bool,
+    /// Whether people put objects into each other's place, and undo it.
+    pub swaps: bool,
+    /// Whether the store has no room now and then.
+    pub fills: bool,
     /// When the true time is midnight, and the oldest rows of the third table expire.
     pub midnight_ms: i64,
 }
@@ -64,11 +72,23 @@ impl Plan {
         let truncates = rng.random_bool(0.25);
         let is_directory = rng.random_bool(0.3);
         let tears = rng.random_bool(0.1).then(|| rng.random_range(50..400));
+        // Drawn apart, so that what a seed draws beside them stays as it was.
+        let mut later = StdRng::seed_from_u64(seed ^ 0x1a7e);
+        let (skews, holes) = (later.random_bool(0.5), later.random_bool(0.3));
+        let (swaps, fills) = (later.random_bool(0.3), later.random_bool(0.2));
+        let directory_tick_ms = [1, 1, 4, 1_000][later.random_range(0..4)];
         Self {
+            skews,
+            holes,
+            swaps,
+            fills,
             is_directory,
             tears,
             seed,
-            tick_ms: if !is_directory && rng.random_bool(0.9) { 1_000 } else { 1 },
+            tick_ms: match is_directory {
+                true => directory_tick_ms,
+                false => [1, 1_000][usize::from(rng.random_bool(0.9))],
+            },
             page: [3, 10, 1_000][rng.random_range(0..3)],
             actors: (rng.random_range(3..=5), rng.random_range(2..=3), rng.random_range(2..=3)),
             operations: rng.random_range(200..260),
@@ -125,6 +145,8 @@ pub struct World {
     contents: Mutex<BTreeMap<(String, String), u64>>,
     violations: Mutex<Vec<String>>,
     rng: Mutex<StdRng>,
+    /// What is drawn for skews, tokens of writes and people's mistakes.
+    later: Mutex<StdRng>,
     left: AtomicU64,
     /// Until when writers are in a hurry, and what tells them so.
     hurry: (AtomicU64, Notify),
@@ -139,7 +161,9 @@ impl World {
         let seed = plan.seed ^ 0x5e1f;
         let begins_ms = MIDNIGHT_MS - plan.midnight_ms;
         let server = Server::new(seed, begins_ms, plan.tick_ms, plan.page, plan.is_directory, keeps_lines);
-        let mut model = Model::new(begins_ms, plan.tick_ms.unsigned_abs());
+        // Processes of one directory share their stamps.
+        let apart_ms = if plan.is_directory { 0 } else { plan.tick_ms.unsigned_abs() };
+        let mut model = Model::new(begins_ms, apart_ms);
         model.keep(TABLES[2], AGING_KEEP_MS);
         Arc::new(Self {
             model: Mutex::new(model),
@@ -149,6 +173,7 @@ impl World {
             contents: Mutex::default(),
             violations: Mutex::default(),
             rng: Mutex::new(StdRng::seed_from_u64(plan.seed ^ 0xac70)),
+            later: Mutex::new(StdRng::seed_from_u64(plan.seed ^ 0x1a7e_ac70)),
             left: AtomicU64::new(plan.operations),
             processes: AtomicU64::new(0),
             values: AtomicU64::new(0),
@@ -162,6 +187,11 @@ impl World {
     /// Draws from the run's own randomness.
     pub fn draw<T>(&self, draw: impl FnOnce(&mut StdRng) -> T) -> T {
         draw(&mut self.rng.lock())
+    }
+
+    /// Draws what came later to the simulation, so that the other draws of a seed stay as they were.
+    pub fn draw_later<T>(&self, draw: impl FnOnce(&mut StdRng) -> T) -> T {
+        draw(&mut self.later.lock())
     }
 
     /// Takes one of the operations that are left; waits as an actor does between two of them.
@@ -228,6 +258,20 @@ impl World {
             self.server.count("clock skew of minutes");
         }
         Process::new(&self.server, number, self.plan.seed, skew_ms)
+    }
+
+    /// A new process in a role. What expires is decided by clocks of minutes; those of writers may be off by more.
+    pub fn process_of(&self, role: Role) -> Process {
+        let process = self.process();
+        if self.plan.skews && role == Role::Writer {
+            let skew_ms = self.draw_later(|rng| {
+                let most: i64 = [10, 1_000, 60_000, 4 * 3_600_000][rng.random_range(0..4)];
+                rng.random_range(-most..=most)
+            });
+            self.server.count("clock of a writer off by a millisecond to hours");
+            process.hands.set_skew(skew_ms);
+        }
+        process
     }
 
     /// A value that was never written.
@@ -308,10 +352,11 @@ impl World {
         }
     }
 
-    /// Whether an error names an object that was torn.
+    /// Whether an error names an object that was torn, taken away or put into the place of another.
     pub fn is_of_torn(&self, error: &Error) -> bool {
         let said = format!("{error:?}");
-        self.server.torn().iter().any(|key| said.contains(key))
+        let mut spoiled = self.server.torn().into_iter().chain(self.server.spoiled());
+        spoiled.any(|key| said.contains(&key))
     }
 
     /// Judges what was seen of a table.

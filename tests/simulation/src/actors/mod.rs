@@ -2,6 +2,7 @@
 
 mod compactor;
 mod misfortune;
+mod mistake;
 mod query;
 mod reader;
 mod request;
@@ -15,6 +16,7 @@ use tidelake_format::{Result, meta::Root};
 use tokio::time::sleep;
 
 pub use misfortune::{misfortune, repair, strikes};
+pub use mistake::mistakes;
 pub use query::Asker;
 pub use request::Request;
 
@@ -34,7 +36,7 @@ pub enum Role {
 /// One process after another in a role, until no operation is left.
 pub async fn live(world: Arc<World>, role: Role) {
     while world.goes_on() {
-        let process = world.process();
+        let process = world.process_of(role);
         world.server.note(&format!("p{} starts as {role:?}", process.number));
         let (shared, inside) = (world.clone(), process.clone());
         let task = tokio::spawn(async move {

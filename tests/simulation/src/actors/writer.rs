@@ -1,6 +1,7 @@
 //! A client and the write path of its process.
 
 use rand::{Rng, seq::IndexedRandom};
+use tidelake_format::ids::Token;
 use tidelake_ingest::write::{IdempotencyKey, Ingest};
 
 use super::{
@@ -56,9 +57,22 @@ async fn rows(world: &World, process: &Process, ingest: &Ingest, request: Reques
     if !prepare(world, ingest, &request).await {
         return;
     }
+    let (earlier, tokens): (Vec<usize>, Vec<Token>) = brought(world).into_iter().unzip();
     let id = world.model.lock().write(process.number, world.server.elapsed_ms(), request.batch());
-    world.server.note(&format!("p{} event {id} writes {request:?}", process.number));
-    told(world, process, id, send(world, ingest, &request).await);
+    world.model.lock().brings(id, &earlier);
+    world.server.note(&format!("p{} event {id} after {earlier:?} writes {request:?}", process.number));
+    told(world, process, id, send(world, &ingest.after(&tokens), &request).await);
+}
+
+/// The writes whose tokens a client brings: now and then the last ones that it was answered, through whatever process.
+fn brought(world: &World) -> Vec<(usize, Token)> {
+    if !world.plan.skews || world.draw_later(|rng| rng.random_bool(0.5)) {
+        return Vec::new();
+    }
+    world.server.count_deed("write with tokens of earlier ones");
+    let mut known = world.model.lock().acknowledged();
+    known.retain(|(_, token)| matches!(token, Token::Position(_)));
+    known[known.len().saturating_sub(2)..].to_vec()
 }
 
 /// A batch that was sent before, by whoever it was, without a key: a write of its own.

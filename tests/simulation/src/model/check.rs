@@ -40,7 +40,7 @@ impl Model {
         {
             return p.seq < q.seq;
         }
-        a.latest().is_some_and(|latest| latest + self.tick_ms < b.begun)
+        b.after.contains(&first) || a.latest().is_some_and(|latest| latest + self.tick_ms < b.begun)
     }
 
     /// Whether a removal may have taken effect after another event and before the end of a read.
