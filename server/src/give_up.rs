@@ -1,8 +1,13 @@
 //! `tidelake give-up`: does without log segments that are missing or cannot be read, by a person's decision.
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use clap::Args;
-use tidelake_format::{ids::Position, layout, log::give_up};
+use tidelake_format::{
+    access::{Deed, Principal},
+    ids::Position,
+    layout,
+    log::give_up,
+};
 
 use crate::{cli::StoreArgs, serve};
 
@@ -28,11 +33,12 @@ fn position(key: &str) -> Result<Position, String> {
 pub(crate) async fn run(args: GiveUpArgs) -> anyhow::Result<()> {
     let settings = args.store.settings()?;
     serve::logging::start(&settings)?;
-    let root = serve::open_root(&settings).await?;
-    ensure!(root.catalog().version.0 > 0, "there is no root with data in {}", root.store().describe());
+    let root = serve::open_existing_root(&settings).await?;
     for position in args.positions {
         let key = layout::log_key(position);
-        let done = give_up(&root, position).await.with_context(|| format!("cannot give up {key}"))?;
+        let done = give_up(&root, position).await;
+        Deed::new("GIVE UP", &key).record(&Principal::PROCESS, &done);
+        let done = done.with_context(|| format!("cannot give up {key}"))?;
         let what = if done.missing { "it is missing" } else { "it cannot be read" };
         println!("gave up {key} ({what}) in version {}: the log goes on above it", done.version);
     }
