@@ -3,7 +3,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use lambda_http::RequestExt as _;
 use tidelake_format::{
     access::{Authenticator, Right, User, hash_password},
-    meta::Draft,
+    meta::{Draft, Root},
     store::Store,
 };
 
@@ -44,7 +44,7 @@ fn echo() -> Routes {
 fn function(open: impl Fn() -> Result<Routes> + Send + Sync + Clone + 'static) -> HttpFunction {
     let open: Open = Box::new(move || {
         let open = open.clone();
-        Box::pin(async move { Ok((open()?, Root::open(Store::in_memory()).await?)) })
+        Box::pin(async move { Ok((open()?, Authenticator::new(Root::open(Store::in_memory()).await?)?)) })
     });
     HttpFunction::new(open, Admits::Anyone, silent())
 }
