@@ -169,6 +169,21 @@ run "all_that_can_be_asked_for" {
   }
 }
 
+run "a_server_that_asks_nobody_answers_for_its_own_names" {
+  module {
+    source = "./modules/flight"
+  }
+
+  variables {
+    auth = "off"
+  }
+
+  assert {
+    condition     = output.environment.TIDELAKE_ALLOWED_HOSTS == "flight.example.com,mock.elb.us-east-1.amazonaws.com,tidelake-flight.tidelake.internal"
+    error_message = "Clients connect by the name of the certificate, of the load balancer or of the tasks."
+  }
+}
+
 run "the_whole_internet_is_refused_where_everybody_is_let_in" {
   command = plan
 

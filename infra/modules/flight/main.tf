@@ -17,10 +17,14 @@ locals {
   disk      = "/var/lib/tidelake/disk"
   log_group = "/ecs/${var.name}"
 
+  # Where nobody is asked who they are, the server answers for the names that clients connect to, and for no others.
+  names = [var.hostname, aws_lb.this.dns_name, var.namespace == null ? "" : "${var.name}.${var.namespace}"]
+
   environment = {
     for name, value in merge(
       {
         AWS_REGION               = local.region
+        TIDELAKE_ALLOWED_HOSTS   = var.auth == "off" ? join(",", compact(local.names)) : null
         TIDELAKE_AUTH            = var.auth
         TIDELAKE_STORE           = var.store.url
         TIDELAKE_LISTEN          = "0.0.0.0:${local.port}"
