@@ -4,13 +4,17 @@ mod admission;
 mod config;
 mod guard;
 mod memory;
+mod planners;
 mod plans;
 mod prepared;
-mod spans;
 mod state;
 mod template;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use arrow::array::RecordBatch;
 use datafusion::{
@@ -19,9 +23,10 @@ use datafusion::{
     logical_expr::LogicalPlan,
     physical_plan::{execute_stream, execution_plan::reset_plan_states},
 };
+use futures::FutureExt;
 use metrics::counter;
 use tidelake_format::{
-    Error, Result,
+    Error, Kind, Result,
     access::{Deed, Privilege},
     meta::Root,
     snapshot::{Snapshot, SnapshotReader},
@@ -32,17 +37,19 @@ use tidelake_format::{
 pub use self::{
     config::EngineConfig,
     prepared::{Outcome, Prepared, Statement},
-    spans::keep_spans,
     template::{Plan, Template},
 };
+pub use crate::budget::keep_spans;
 
 use self::{
     admission::{Admission, Permit, Who},
     memory::Shares,
+    planners::{Planners, panicked},
     plans::{Executable, Plans},
     prepared::{QueryText, Text},
 };
 use crate::{
+    budget::{self, Budget, Phase, Within, too_long},
     dialect::{self, Kill, Parsed, Shape, StatementKind},
     error::from_datafusion,
     metrics::REFUSED,
@@ -72,6 +79,7 @@ struct Inner {
     /// Functions, rules and the runtime, shared by every statement's own state.
     base: SessionState,
     plans: Plans,
+    planners: Planners,
     system: System,
     admission: Admission,
     stalled: guard::Stalled,
@@ -89,6 +97,7 @@ struct Place {
 impl Engine {
     /// An engine over a root.
     pub fn new(root: Root, snapshots: Arc<SnapshotReader>, writer: Arc<dyn Writer>, config: EngineConfig) -> Self {
+        budget::inherit();
         let base = state::base(&config);
         let reader = Arc::new(Reader::new(root, config.memory_bytes / 4));
         let plans = Plans::new(config.memory_bytes / PLANS_SHARE);
@@ -103,6 +112,7 @@ impl Engine {
                 config,
                 base,
                 plans,
+                planners: Planners::new(),
                 system,
                 admission,
                 stalled,
@@ -155,7 +165,7 @@ impl Engine {
     pub async fn prepare(&self, session: &Session, sql: &str) -> Result<Arc<Prepared>> {
         let timeout = self.timeout(session);
         let prepared = tokio::time::timeout(timeout, self.prepare_at_last(session, sql));
-        prepared.await.map_err(|_| guard::too_long(timeout))?
+        prepared.await.map_err(|_| too_long(timeout))?
     }
 
     async fn prepare_at_last(&self, session: &Session, sql: &str) -> Result<Arc<Prepared>> {
@@ -167,7 +177,18 @@ impl Engine {
                 return Ok(Arc::new(Prepared::update(sql, dialect::column_fields(&types))));
             }
         };
-        self.plan(session, sql, text, &self.snapshot(session).await?).await
+        let snapshot = self.snapshot(session).await?;
+        let text = match self.planned_already(session, sql, text, &snapshot) {
+            Ok(prepared) => return Ok(prepared),
+            Err(text) => text,
+        };
+        // To plan is to compute: it has its place among the queries, and ends by KILL and at the deadline.
+        let underway = self.inner.system.queries.begin(session, sql);
+        underway.only_prepares();
+        let _permit = underway.unless_killed(self.permit(session, sql)).await?;
+        underway.runs();
+        let budget = self.budget(session, &underway);
+        underway.unless_killed(self.plan(session, sql, text, &snapshot, &budget)).await
     }
 
     /// Runs a prepared statement, once per row of `parameters` when it writes; with at most one row when it reads.
@@ -190,17 +211,19 @@ impl Engine {
         let permit = underway.unless_killed(self.permit(session, &statement.sql)).await?;
         underway.runs();
         let snapshot = underway.unless_killed(self.snapshot(session)).await?;
+        let budget = self.budget(session, &underway);
         let place = Place { underway, permit: Some(permit) };
         if snapshot.catalog.version == statement.version && session.principal == statement.principal {
-            return self.execute(session, snapshot, statement, parameters, place).await;
+            return self.execute(session, snapshot, statement, parameters, place, budget).await;
         }
         let Text::Query(text) = self.read(session, &statement.sql)? else {
             return Err(Error::internal("a statement that reads was read as one that writes"));
         };
-        let again = self.plan(session, &statement.sql, text, &snapshot).await?;
+        let again = self.plan(session, &statement.sql, text, &snapshot, &budget);
+        let again = budget.in_time(place.underway.unless_killed(again)).await?;
         match &again.kind {
             Statement::Query { schema: new, .. } if new == schema => {
-                self.execute(session, snapshot, &again, parameters, place).await
+                self.execute(session, snapshot, &again, parameters, place, budget).await
             }
             _ => Err(Error::conflict("a table of this statement was changed: prepare it again")),
         }
@@ -219,9 +242,11 @@ impl Engine {
         let permit = underway.unless_killed(self.permit(session, sql)).await?;
         underway.runs();
         let snapshot = underway.unless_killed(self.snapshot(session)).await?;
-        let prepared = underway.unless_killed(self.plan(session, sql, text, &snapshot)).await?;
-        let outcome =
-            self.execute(session, snapshot, &prepared, None, Place { underway, permit: Some(permit) }).await?;
+        let budget = self.budget(session, &underway);
+        let prepared = underway.unless_killed(self.plan(session, sql, text, &snapshot, &budget));
+        let prepared = budget.in_time(prepared).await?;
+        let place = Place { underway, permit: Some(permit) };
+        let outcome = self.execute(session, snapshot, &prepared, None, place, budget).await?;
         Ok((prepared, outcome))
     }
 
@@ -245,7 +270,9 @@ impl Engine {
                 return Ok(Outcome::Updated(WriteOutcome { affected_rows: 1, ..WriteOutcome::default() }));
             }
             StatementKind::Reads | StatementKind::Writes => {
-                let outcome = self.writer(session)?.execute(session.database.as_deref(), sql, parameters).await?;
+                let writer = self.writer(session)?;
+                let write = AssertUnwindSafe(writer.execute(session.database.as_deref(), sql, parameters));
+                let outcome = write.catch_unwind().await.map_err(|panic| fault(panic.as_ref()))??;
                 return Ok(Outcome::Updated(outcome));
             }
         };
@@ -278,6 +305,43 @@ impl Engine {
         })
     }
 
+    /// The plan of a statement for the catalog of this snapshot, where it is known, or that of its shape is; else the text.
+    fn planned_already(
+        &self,
+        session: &Session,
+        sql: &str,
+        text: QueryText,
+        snapshot: &Snapshot,
+    ) -> std::result::Result<Arc<Prepared>, QueryText> {
+        match text {
+            QueryText::Known(known) if known.version == snapshot.catalog.version => Ok(known),
+            QueryText::Shaped(shape) => {
+                let known = self.inner.plans.prepared(session, &shape.sql);
+                let general = known.filter(|known| known.version == snapshot.catalog.version);
+                general
+                    .and_then(|general| self.with_values(session, sql, &shape, &general))
+                    .ok_or(QueryText::Shaped(shape))
+            }
+            other => Err(other),
+        }
+    }
+
+    /// Plans a statement for the session. A refusal goes into the audit log.
+    async fn plan(
+        &self,
+        session: &Session,
+        sql: &str,
+        text: QueryText,
+        snapshot: &Arc<Snapshot>,
+        budget: &Budget,
+    ) -> Result<Arc<Prepared>> {
+        let planned = self.plan_for(session, sql, text, snapshot, budget).await;
+        if planned.is_err() {
+            Deed { action: "QUERY", ..Deed::default() }.record_refusal(&session.principal, &planned);
+        }
+        planned
+    }
+
     /// Plans a statement that reads, or finds it planned for the catalog of this snapshot already.
     async fn plan_for(
         &self,
@@ -285,9 +349,25 @@ impl Engine {
         sql: &str,
         text: QueryText,
         snapshot: &Arc<Snapshot>,
+        budget: &Budget,
+    ) -> Result<Arc<Prepared>> {
+        let text = match self.planned_already(session, sql, text, snapshot) {
+            Ok(prepared) => return Ok(prepared),
+            Err(text) => text,
+        };
+        let (engine, session, sql, snapshot) = (self.clone(), session.clone(), sql.to_owned(), snapshot.clone());
+        let planned = async move { engine.plan_anew(&session, &sql, text, &snapshot).await };
+        self.inner.planners.run(budget, planned).await.inspect_err(log_fault)
+    }
+
+    async fn plan_anew(
+        &self,
+        session: &Session,
+        sql: &str,
+        text: QueryText,
+        snapshot: &Arc<Snapshot>,
     ) -> Result<Arc<Prepared>> {
         let shape = match text {
-            QueryText::Known(known) if known.version == snapshot.catalog.version => return Ok(known),
             QueryText::Known(_) => dialect::shape(sql, session.double_quotes),
             QueryText::Shaped(shape) => Some(shape),
             QueryText::Parsed(parsed) => return self.plan_parsed(session, sql, &parsed, snapshot).await,
@@ -313,21 +393,6 @@ impl Engine {
         Ok(prepared)
     }
 
-    /// Plans a statement for the session. A refusal goes into the audit log.
-    async fn plan(
-        &self,
-        session: &Session,
-        sql: &str,
-        text: QueryText,
-        snapshot: &Arc<Snapshot>,
-    ) -> Result<Arc<Prepared>> {
-        let planned = self.plan_for(session, sql, text, snapshot).await;
-        if planned.is_err() {
-            Deed { action: "QUERY", ..Deed::default() }.record_refusal(&session.principal, &planned);
-        }
-        planned
-    }
-
     /// Puts the literals of a statement into the plan of its shape; `None` where that cannot be planned, or a literal
     /// is not of its column's type: then its own text is planned, or gives the error.
     async fn plan_by_shape(
@@ -346,10 +411,21 @@ impl Engine {
                 self.plan_parsed(session, &shape.sql, &parsed, snapshot).await.ok()?
             }
         };
+        self.with_values(session, sql, shape, &general)
+    }
+
+    /// The plan of a shape with the literals of a statement.
+    fn with_values(
+        &self,
+        session: &Session,
+        sql: &str,
+        shape: &Shape,
+        general: &Arc<Prepared>,
+    ) -> Option<Arc<Prepared>> {
         let (template, schema) = general.template()?;
         let values = shape.values(template.types(), session.time_zone)?;
         let kind = Statement::Query { plan: Arc::new(Plan::Instance(general.clone(), values)), schema: schema.clone() };
-        let principal = session.principal.clone();
+        let (principal, version) = (session.principal.clone(), general.version);
         let prepared = Arc::new(Prepared { sql: sql.to_owned(), kind, parameters: Vec::new(), version, principal });
         self.inner.plans.keep(session, &prepared);
         Some(prepared)
@@ -364,30 +440,73 @@ impl Engine {
         statement: &Arc<Prepared>,
         parameters: Option<RecordBatch>,
         place: Place,
+        budget: Budget,
     ) -> Result<Outcome> {
         let Statement::Query { schema, .. } = &statement.kind else {
             return Err(Error::internal("only a statement that reads is executed here"));
         };
-        let timeout = self.timeout(session);
-        let deadline = tokio::time::Instant::now() + timeout;
         let step = step!("query");
-        let executable = self.executable(session, snapshot, statement, parameters);
+        let executable = self.executable(session, snapshot, statement, parameters, &budget);
         let executable = place.underway.unless_killed(stepped(step.clone(), executable));
-        let executable = tokio::time::timeout_at(deadline, executable);
-        let executable = executable.await.map_err(|_| guard::too_long(timeout))??;
-        let plan = reset_plan_states(executable.plan).map_err(from_datafusion)?;
-        let stream = step.in_scope(|| execute_stream(plan, executable.context)).map_err(from_datafusion)?;
+        let executable = budget.in_time(executable).await?;
+        let started = step.in_scope(|| {
+            let start = || {
+                let plan = reset_plan_states(executable.plan)?;
+                execute_stream(plan, executable.context)
+            };
+            catch_unwind(AssertUnwindSafe(|| budget.enter(Phase::Execute, start)))
+        });
+        let stream = started.map_err(|panic| fault(panic.as_ref()))?.map_err(from_datafusion)?;
         let turns = guard::Turns {
             admission: self.inner.admission.clone(),
             stalled: self.inner.stalled.clone(),
             principal: session.principal.clone(),
         };
-        let guard = guard::Guard::new(stream, schema.clone(), place, step, guard::Until { deadline, timeout }, turns);
+        let guard = guard::Guard::new(stream, schema.clone(), place, step, budget, turns);
         Ok(Outcome::Rows(Box::pin(guard)))
     }
 
-    /// The physical plan of a statement on a snapshot of the same catalog.
+    /// The physical plan of a statement on a snapshot of the same catalog: one that is kept, or a new one.
     async fn executable(
+        &self,
+        session: &Session,
+        snapshot: Arc<Snapshot>,
+        statement: &Arc<Prepared>,
+        parameters: Option<RecordBatch>,
+        budget: &Budget,
+    ) -> Result<Executable> {
+        if self.is_planned(session, &snapshot, statement, parameters.as_ref()) {
+            let here = self.executable_here(session, snapshot, statement, parameters);
+            return Within::new(budget.clone(), Phase::Plan, here).await;
+        }
+        let (engine, session, statement) = (self.clone(), session.clone(), statement.clone());
+        let planned = async move { engine.executable_here(&session, snapshot, &statement, parameters).await };
+        self.inner.planners.run(budget, planned).await.inspect_err(log_fault)
+    }
+
+    /// Whether a physical plan is kept by which the statement can run, as it is or with another scan in it.
+    fn is_planned(
+        &self,
+        session: &Session,
+        snapshot: &Arc<Snapshot>,
+        statement: &Arc<Prepared>,
+        parameters: Option<&RecordBatch>,
+    ) -> bool {
+        let Statement::Query { plan, .. } = &statement.kind else { return false };
+        let known = |statement| self.inner.plans.executable(session, statement, snapshot);
+        let has_rescan = |statement| known(statement).is_some_and(|known| known.rescan.is_some());
+        match plan.as_ref() {
+            Plan::Template(template) => {
+                let values = statement.values(parameters.cloned());
+                values.is_ok_and(|values| template.exact(&values).is_some()) && has_rescan(statement)
+            }
+            Plan::Instance(general, _) if has_rescan(general) => true,
+            _ => statement.parameters.is_empty() && known(statement).is_some(),
+        }
+    }
+
+    /// The physical plan of a statement on a snapshot of the same catalog.
+    async fn executable_here(
         &self,
         session: &Session,
         snapshot: Arc<Snapshot>,
@@ -467,6 +586,15 @@ impl Engine {
         own.map_or(self.inner.config.timeout, |own| own.min(self.inner.config.timeout))
     }
 
+    /// What a statement that has its place may use from now on.
+    fn budget(&self, session: &Session, underway: &Underway) -> Budget {
+        let runtime = self.inner.base.runtime_env();
+        let limited = self.inner.shares.limited(&session.principal, runtime);
+        let pool = limited.as_ref().unwrap_or(runtime).memory_pool.clone();
+        let timeout = self.timeout(session);
+        Budget::new(pool, tokio::time::Instant::now() + timeout, timeout, underway.token())
+    }
+
     async fn snapshot(&self, session: &Session) -> Result<Arc<Snapshot>> {
         self.inner.snapshots.snapshot(&session.tokens).await
     }
@@ -494,6 +622,19 @@ impl Engine {
             counter!(REFUSED).increment(1);
         }
         entered
+    }
+}
+
+/// The error of a statement that panicked, which goes to the log as well.
+fn fault(panic: &(dyn std::any::Any + Send)) -> Error {
+    let error = panicked(panic);
+    log_fault(&error);
+    error
+}
+
+fn log_fault(error: &Error) {
+    if error.kind() == Kind::Internal {
+        tracing::error!(?error, "a statement met a fault of the server");
     }
 }
 

@@ -3,6 +3,7 @@
 //! The path: [`flight`] or [`http`] → [`session`] → [`engine`] → [`dialect`] → [`table`] (tag manifests, row
 //! ranges, the log's tail) → DataFusion → wire.
 
+mod budget;
 pub mod dialect;
 pub mod engine;
 pub mod error;

@@ -7,7 +7,10 @@ use chrono_tz::Tz;
 use datafusion::{
     catalog::TableProvider,
     common::{
-        DFSchema, ScalarValue, TableReference, config::ConfigOptions, plan_datafusion_err, tree_node::Transformed,
+        DFSchema, ScalarValue, TableReference,
+        config::ConfigOptions,
+        plan_datafusion_err,
+        tree_node::{Transformed, TreeNodeRecursion},
     },
     datasource::provider_as_source,
     error::{DataFusionError, Result as DfResult},
@@ -36,10 +39,34 @@ use crate::{
     },
 };
 
+/// The most nodes of a plan. A WITH query counts as often as it is named: a few hundred bytes can name 2^20 of them, and
+/// every rule of the optimizer visits each.
+const MOST_NODES: usize = 20_000;
+
 /// Plans and analyzes a statement whose tables are named `schema.table` exactly.
 pub(crate) async fn plan(statement: Statement, state: &SessionState, zone: Tz) -> Result<LogicalPlan> {
-    let plan = logical(statement, state, zone).await.and_then(type_selected_parameters).map_err(error)?;
+    let plan = logical(statement, state, zone).await.map_err(error)?;
+    refuse_large(&plan)?;
+    let plan = type_selected_parameters(plan).map_err(error)?;
     state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(error)
+}
+
+/// # Errors
+/// Invalid for a plan of too many nodes.
+fn refuse_large(plan: &LogicalPlan) -> Result<()> {
+    let mut nodes = 0;
+    plan.apply_with_subqueries(|_| {
+        nodes += 1;
+        Ok(if nodes > MOST_NODES { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })
+    .map_err(error)?;
+    if nodes > MOST_NODES {
+        return Err(Error::invalid(
+            "the statement has too many parts; a WITH query counts each time that it is named: name it less often",
+        )
+        .with("limit", MOST_NODES));
+    }
+    Ok(())
 }
 
 async fn logical(statement: Statement, state: &SessionState, zone: Tz) -> DfResult<LogicalPlan> {

@@ -7,6 +7,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap},
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll, Wake, Waker},
@@ -31,7 +32,12 @@ use super::{
     Place,
     admission::{Admission, Permit},
 };
-use crate::{error::to_datafusion, system, wire::wire_batch};
+use crate::{
+    budget::{Budget, Phase},
+    error::to_datafusion,
+    system,
+    wire::wire_batch,
+};
 
 /// A query whose client takes nothing for this long gives its place away.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -39,13 +45,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const LONG_PATIENCE: Duration = Duration::from_secs(5);
 /// How soon a query that is just being polled is ended.
 const SOON: Duration = Duration::from_millis(5);
-
-/// When a query ends at the latest.
-#[derive(Clone, Copy)]
-pub(super) struct Until {
-    pub(super) deadline: Instant,
-    pub(super) timeout: Duration,
-}
 
 /// How a query gives its place away and comes by one again.
 pub(super) struct Turns {
@@ -60,7 +59,7 @@ pub(super) struct Guard {
     query: Arc<Mutex<Query>>,
     /// What it is in traces, from its plan to its last batch.
     step: Span,
-    until: Until,
+    budget: Budget,
     turns: Turns,
     client: Arc<Client>,
     waker: Waker,
@@ -106,7 +105,7 @@ impl Guard {
         schema: SchemaRef,
         place: Place,
         step: Span,
-        until: Until,
+        budget: Budget,
         turns: Turns,
     ) -> Self {
         let killed = place.underway.killed();
@@ -120,28 +119,25 @@ impl Guard {
             stalled: None,
         };
         let query = Arc::new(Mutex::new(query));
+        let until = budget.clone();
         let ends = async move {
             tokio::select! {
                 () = killed => system::killed(),
-                () = sleep_until(until.deadline) => too_long(until.timeout),
+                () = sleep_until(until.deadline()) => until.too_long(),
             }
         };
         let gives_way = (turns.stalled.clone(), turns.principal.user().map(Arc::from));
         let watcher = tokio::spawn(watch(Arc::downgrade(&query), ends, gives_way)).abort_handle();
         let waker = Waker::from(client.clone());
-        Self { schema, query, step, until, turns, client, waker, watcher }
+        Self { schema, query, step, budget, turns, client, waker, watcher }
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         self.watcher.abort();
+        self.budget.end();
     }
-}
-
-/// The error of a query that ran into its deadline.
-pub(super) fn too_long(timeout: Duration) -> Error {
-    Error::unavailable("the query took longer than a query may").with("limit", format!("{timeout:?}"))
 }
 
 /// Ends a query when it has to end, and gives its place away while its client takes nothing.
@@ -203,7 +199,7 @@ impl Stream for Guard {
         query.stalled = None;
         if place.permit.is_none() {
             let entering = query.entering.get_or_insert_with(|| {
-                let patience = this.until.deadline.saturating_duration_since(Instant::now());
+                let patience = this.budget.deadline().saturating_duration_since(Instant::now());
                 this.turns.admission.clone().enter_again(this.turns.principal.clone(), patience).boxed()
             });
             let entered = match entering.poll_unpin(cx) {
@@ -221,14 +217,20 @@ impl Stream for Guard {
             place.underway.runs();
         }
         let _in_step = this.step.enter();
-        let next = match stream.poll_next_unpin(cx) {
-            Poll::Pending => return Poll::Pending,
+        let (schema, budget) = (&this.schema, &this.budget);
+        let poll = || match stream.poll_next_unpin(cx) {
             Poll::Ready(Some(Ok(batch))) => {
                 place.underway.sent(batch.num_rows());
                 query.idle = Some(Instant::now());
-                Some(wire_batch(&batch, &this.schema).map_err(to_datafusion))
+                Poll::Ready(Some(wire_batch(&batch, schema).map_err(to_datafusion)))
             }
-            Poll::Ready(other) => other,
+            other => other,
+        };
+        let polled = catch_unwind(AssertUnwindSafe(|| budget.enter(Phase::Execute, poll)));
+        let next = match polled {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(next)) => next,
+            Err(panic) => Some(Err(to_datafusion(super::fault(panic.as_ref())))),
         };
         if let Some(Err(error)) = &next {
             this.step.record("error", tracing::field::display(error));

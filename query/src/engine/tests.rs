@@ -469,3 +469,76 @@ async fn a_users_limit_of_memory_changes_no_meaning() {
         assert!(free[0].starts_with(&format!("1709287200000|{ms}|")), "{zone}: {free:?}");
     }
 }
+
+/// Kind and text of the error of a statement, with 256 MiB for all queries.
+async fn refused(engine: &Engine, sql: &str) -> tidelake_format::Error {
+    match batches(engine, sql).await {
+        Ok(_) => panic!("{sql} is refused"),
+        Err(e) => e,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_costly_constant_is_neither_folded_nor_computed() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    for sql in [
+        "select levenshtein(repeat('a', 80000), repeat('b', 80000))",
+        "select levenshtein(repeat('a', 80000), repeat(tbname, 80000)) from t",
+        "select count(*) from t where levenshtein(repeat(tbname, 80000), repeat(tbname, 70000)) > 3",
+        "select btrim(repeat('a', 100000), repeat('b', 100000))",
+    ] {
+        let e = refused(&engine, sql).await;
+        assert!(e.kind() == tidelake_format::Kind::Invalid && e.to_string().contains("limit"), "{sql}: {e}");
+    }
+    assert_eq!(lines(&engine, "select levenshtein('kitten', 'sitting')").await, ["3"]);
+    // What planning leaves to execution is computed there.
+    assert_eq!(lines(&engine, "select length(repeat('x', 7000000))").await, ["7000000"]);
+    assert_eq!(lines(&engine, "select sum(length(repeat('x', 10000))) from t").await, ["2400000"]);
+}
+
+#[tokio::test]
+async fn no_function_takes_more_than_the_memory_for_queries() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    let large = "repeat('x', 60000000)";
+    let texts = |n: usize| vec![large; n].join(", ");
+    for sql in [
+        "select length(regexp_replace(repeat('a', 30000), '', repeat('b', 30000), 'g'))".to_owned(),
+        "select length(regexp_replace(repeat('a', 30000), '(a*)', repeat('$1', 30000), 'g'))".to_owned(),
+        "select length(array_to_string(range(0, 20000), repeat('x', 60000)))".to_owned(),
+        format!("select length(concat_ws('', {}))", texts(30)),
+        format!("select length(concat({}))", texts(30)),
+        format!("select length(array_to_string(make_array({}), ''))", texts(30)),
+        format!("select cardinality(array_concat([{}], [{}]))", texts(15), texts(15)),
+        format!("select length({})", vec![large; 10].join(" || ")),
+        format!("select length(translate({large}, 'x', '𝄞'))"),
+        format!("select length(overlay({large} placing {large} from 10))"),
+        format!("select length(encode(cast({large} as bytea), 'hex'))"),
+        "select length(to_char(now(), repeat('%c', 3000000)))".to_owned(),
+        "select count(distinct tbname || repeat('x', 1000000)) from t".to_owned(),
+        // A constant as a column of a batch of rows.
+        "select length(string_agg(repeat('x', 1000000), '')) from generate_series(1, 3000)".to_owned(),
+        "select cardinality(array_agg(repeat('x', 1000000))) from generate_series(1, 3000)".to_owned(),
+    ] {
+        let e = refused(&engine, &sql).await;
+        let is_limit = matches!(e.kind(), tidelake_format::Kind::Invalid | tidelake_format::Kind::Unavailable);
+        assert!(is_limit && e.to_string().contains("bytes"), "{sql}: {e}");
+    }
+    let literal = "y".repeat(300_000);
+    let sql =
+        format!("select max(length(a)), count(*) from (select '{literal}' as a, value from generate_series(1, 20000))");
+    assert_eq!(lines(&engine, &sql).await, ["300000|20000"]);
+    let sql = format!("select length(string_agg('{literal}', '')) from generate_series(1, 3000)");
+    assert!(batches(&engine, &sql).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_names_with_queries_too_often_is_refused() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    let doubled = (1..40).map(|n| format!(", c{n} as (select * from c{m} union all select * from c{m})", m = n - 1));
+    let sql = format!("with c0 as (select 1 as a){} select count(*) from c39", doubled.collect::<String>());
+    let e = refused(&engine, &sql).await;
+    assert!(e.to_string().contains("too many parts") && e.context("limit").is_some(), "{e}");
+}

@@ -1,7 +1,7 @@
 //! Functions that DataFusion lacks: time windows, `first`, `last`, `last_row`, and the parts that the dialect's
 //! rewrites are made of.
 
-mod bounded;
+pub(crate) mod bounded;
 mod first_last;
 pub(crate) mod grid;
 pub(crate) mod spread;
@@ -14,14 +14,18 @@ use std::sync::Arc;
 pub(crate) use first_last::NAMES as FIRST_LAST;
 pub use first_last::{Keep, as_first_last};
 
-/// Adds every function of this module to a session state that already has DataFusion's default features.
+/// Adds every function of this module to a session state that already has DataFusion's default features, and a bound to
+/// every scalar function ([`bounded`]).
 pub fn register(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     let mut scalars: Vec<ScalarUDF> = window::window_functions().into();
     scalars.push(spread::function());
     scalars.extend(tick::functions());
     let known = builder.scalar_functions().get_or_insert_default();
-    scalars.extend(bounded::functions(known));
     known.extend(scalars.into_iter().map(Arc::new));
+    for function in known {
+        *function = bounded::bound(function.clone());
+    }
+    let mut builder = builder.with_analyzer_rule(Arc::new(bounded::BoundFunctions));
     builder.aggregate_functions().get_or_insert_default().extend(first_last::functions().map(Arc::new));
     builder
 }

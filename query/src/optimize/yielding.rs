@@ -29,7 +29,7 @@ use datafusion::{
     logical_expr::Operator,
     physical_expr::{
         PhysicalExpr, ScalarFunctionExpr,
-        expressions::{BinaryExpr, LikeExpr},
+        expressions::{BinaryExpr, LikeExpr, Literal},
     },
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
@@ -45,14 +45,19 @@ use datafusion::{
 use futures::{Stream, StreamExt};
 
 use super::passing::passes;
-use crate::pace::SLICE;
+use crate::{budget, pace::SLICE};
 
 /// Of a join, how many rows of one side are held against the other at first, and at least.
-const PROBED: Rows = Rows { first: 1, least: 1 };
+const PROBED: Rows = Rows { first: 1, least: 1, most: usize::MAX };
 
 /// Of what calls functions, as long as they are cheap all of a batch after its second slice. Of fewer rows than the least, the
 /// cost of a batch itself would show.
-const COMPUTED: Rows = Rows { first: 1_024, least: 256 };
+const COMPUTED: Rows = Rows { first: 1_024, least: 256, most: usize::MAX };
+
+/// Constants of an operator become columns: those of one slice have at most this many bytes.
+const CONSTANT_BYTES: usize = 8 << 20;
+/// Constants below this need no slices: a batch of 8192 rows has few bytes of them.
+const LARGE_CONSTANT: usize = 4 << 10;
 
 /// Makes every operator whose output can be many times its input give way between batches, and within what one batch of its
 /// input takes; the latter also where functions are called.
@@ -98,6 +103,28 @@ fn is_long(expression: &dyn PhysicalExpr) -> bool {
         || expression.downcast_ref::<BinaryExpr>().is_some_and(matches)
 }
 
+/// The bytes of the large constants that an operator makes columns of, if it has any.
+fn constants(plan: &dyn ExecutionPlan) -> Result<usize> {
+    let mut bytes = 0_usize;
+    plan.apply_expressions(&mut |expression| {
+        expression.apply(|part| {
+            if let Some(literal) = part.downcast_ref::<Literal>() {
+                let value = literal.value();
+                let size = if value.data_type().is_primitive() { 0 } else { value.size() };
+                bytes = bytes.saturating_add(if size >= LARGE_CONSTANT { size } else { 0 });
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(bytes)
+}
+
+/// Slices of so few rows that the constants of an operator stay small as columns.
+fn rows_for(constants: usize, rows: Rows) -> Rows {
+    let most = (CONSTANT_BYTES / constants.max(1)).max(1);
+    Rows { first: rows.first.min(most), least: rows.least.min(most), most: rows.most.min(most) }
+}
+
 /// With one of its inputs in slices.
 fn with_sliced(plan: Arc<dyn ExecutionPlan>, input: usize, rows: Rows) -> Result<Arc<dyn ExecutionPlan>> {
     let mut inputs: Vec<_> = plan.children().into_iter().cloned().collect();
@@ -114,8 +141,14 @@ impl PhysicalOptimizerRule for YieldWithinBatches {
 
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let wrap = |plan: Arc<dyn ExecutionPlan>| {
+            let constants = constants(plan.as_ref())?;
             if computes(plan.as_ref())? {
-                return with_sliced(plan, 0, COMPUTED).map(Transformed::yes);
+                let rows = if constants > 0 { rows_for(constants, COMPUTED) } else { COMPUTED };
+                return with_sliced(plan, 0, rows).map(Transformed::yes);
+            }
+            if constants > 0 && !multiplies(plan.as_ref()) && !plan.children().is_empty() {
+                let whole = Rows { first: usize::MAX, least: 1, most: usize::MAX };
+                return with_sliced(plan, 0, rows_for(constants, whole)).map(Transformed::yes);
             }
             if !multiplies(plan.as_ref()) {
                 return Ok(Transformed::no(plan));
@@ -136,6 +169,7 @@ impl PhysicalOptimizerRule for YieldWithinBatches {
 struct Rows {
     first: usize,
     least: usize,
+    most: usize,
 }
 
 /// The input of an operator in slices of which each takes it about [`SLICE`].
@@ -155,6 +189,7 @@ impl Sliced {
             rest: None,
             rows: self.rows.first,
             least: self.rows.least,
+            most: self.rows.most,
             given: None,
             since: None,
         }))
@@ -167,6 +202,7 @@ struct Slices {
     rest: Option<RecordBatch>,
     rows: usize,
     least: usize,
+    most: usize,
     /// When the last slice was given, of how many rows.
     given: Option<(Computed, usize)>,
     /// When its task had its turn.
@@ -198,7 +234,7 @@ impl Slices {
             let fit = rows as f64 * SLICE.div_duration_f64(took);
             self.rows = (fit as usize).max(self.least);
         } else if took < SLICE / 4 && rows >= self.rows {
-            self.rows = self.rows.saturating_mul(4);
+            self.rows = self.rows.saturating_mul(4).min(self.most);
         }
     }
 }
@@ -213,6 +249,8 @@ impl Stream for Slices {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        // What its reader computed of the last slice is with its reader now.
+        budget::settle();
         if let Some((given, rows)) = self.given.take()
             && let Some(took) = given.elapsed()
         {
@@ -276,7 +314,15 @@ mod tests {
         let schema = whole[0].schema();
         let input = stream::iter(whole.clone().into_iter().map(Ok));
         let input = Box::pin(RecordBatchStreamAdapter::new(schema.clone(), input));
-        let mut slices = Slices { input, rest: None, rows: rows.first, least: rows.least, given: None, since: None };
+        let mut slices = Slices {
+            input,
+            rest: None,
+            rows: rows.first,
+            least: rows.least,
+            most: rows.most,
+            given: None,
+            since: None,
+        };
         let (mut got, mut gave_way) = (Vec::new(), 0);
         future::poll_fn(|cx| {
             loop {

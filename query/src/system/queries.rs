@@ -6,7 +6,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -60,6 +60,8 @@ struct Entry {
     /// Rows that went out so far.
     rows: AtomicU64,
     killed: CancellationToken,
+    /// It is prepared for a later execution, which is what counts.
+    prepares: AtomicBool,
 }
 
 /// A statement under way, until this is dropped.
@@ -117,6 +119,7 @@ impl Queries {
             state: AtomicU8::new(0),
             rows: AtomicU64::new(0),
             killed: CancellationToken::new(),
+            prepares: AtomicBool::new(false),
         });
         self.0.entries.lock().insert(number, entry.clone());
         Underway { queries: self.clone(), number, entry }
@@ -197,6 +200,16 @@ impl Underway {
         self.entry.killed.clone().cancelled_owned()
     }
 
+    /// Cancelled when it was killed.
+    pub(crate) fn token(&self) -> CancellationToken {
+        self.entry.killed.clone()
+    }
+
+    /// It is planned and no more: its execution will be counted, and this is not.
+    pub(crate) fn only_prepares(&self) {
+        self.entry.prepares.store(true, Relaxed);
+    }
+
     /// It has its place among those that run.
     pub(crate) fn runs(&self) {
         self.entry.state.store(1, Relaxed);
@@ -218,9 +231,11 @@ impl Drop for Underway {
         self.queries.0.entries.lock().remove(&self.number);
         let (entry, took) = (&self.entry, self.entry.clock.elapsed());
         let rows = entry.rows.load(Relaxed);
-        counter!(QUERIES).increment(1);
-        counter!(ROWS).increment(rows);
-        histogram!(SECONDS).record(took.as_secs_f64());
+        if !entry.prepares.load(Relaxed) {
+            counter!(QUERIES).increment(1);
+            counter!(ROWS).increment(rows);
+            histogram!(SECONDS).record(took.as_secs_f64());
+        }
         if self.queries.0.slow.is_some_and(|slow| took >= slow) {
             let (id, user, database, sql) =
                 (&*entry.id, entry.principal.user(), entry.database.as_deref(), entry.sql.as_str());

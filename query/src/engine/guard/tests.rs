@@ -4,7 +4,7 @@ use arrow::{
     array::Int64Array,
     datatypes::{DataType, Field, Schema},
 };
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::{execution::memory_pool::UnboundedMemoryPool, physical_plan::stream::RecordBatchStreamAdapter};
 use futures::stream;
 use tidelake_format::access::Rights;
 
@@ -57,10 +57,11 @@ impl Node {
         let underway =
             self.queries.begin(&Session { query_id: Some(name.into()), ..Session::of(Principal::AUTH_OFF) }, name);
         underway.runs();
-        let place = Place { underway, permit: Some(permit) };
         let turns = Turns { admission: self.admission.clone(), stalled: self.stalled.clone(), principal };
-        let until = Until { deadline: Instant::now() + timeout, timeout };
-        Guard::new(rows, schema, place, Span::none(), until, turns)
+        let pool = Arc::new(UnboundedMemoryPool::default());
+        let budget = Budget::new(pool, Instant::now() + timeout, timeout, underway.token());
+        let place = Place { underway, permit: Some(permit) };
+        Guard::new(rows, schema, place, Span::none(), budget, turns)
     }
 
     /// Name and state of each query under way.
@@ -185,4 +186,18 @@ async fn who_lets_many_stand_still_ends_none_of_others() {
     let ended = of_ada[0].next().await.unwrap().is_err();
     assert!(ended && of_ada[1].next().await.unwrap().is_err());
     assert_eq!(of_ada[2].by_ref().count().await, 10);
+}
+
+#[tokio::test]
+async fn a_panic_of_a_query_is_its_answer_and_ends_nothing_else() {
+    let node = Node::new(8);
+    let batches = stream::iter(0..3).map(|n| if n < 1 { Ok(batch(n)) } else { panic!("a fault of the third batch") });
+    let mut query = node.query_of("broken", LONG, batches).await;
+    assert!(query.next().await.unwrap().is_ok());
+    let error = crate::error::from_datafusion(query.next().await.unwrap().unwrap_err());
+    assert_eq!(error.kind(), tidelake_format::Kind::Internal);
+    assert!(error.to_string().contains("a fault of the third batch"), "{error}");
+    assert!(query.next().await.is_none());
+    let mut other = node.query("other", LONG).await;
+    assert!(other.next().await.unwrap().is_ok(), "its place is free");
 }

@@ -1,0 +1,357 @@
+//! What a statement may use while it computes: bytes of its memory pool, time until its deadline, and none after a KILL.
+//!
+//! Functions get neither the task context nor the deadline, and a plan that is kept runs for other statements later. So the
+//! budget belongs to the thread that polls a statement: [`Budget::enter`] sets it for one poll, tasks that the statement
+//! starts inherit it ([`inherit`]), and functions find it there ([`check`], [`reserve`]).
+//!
+//! Bytes are reserved for the values of one evaluation: operators account for the batches that they hold. An evaluation has
+//! ended when its operator reads the next batch ([`settle`]) or when the poll ends.
+
+use std::{
+    any::Any,
+    cell::RefCell,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use datafusion::{
+    common::{
+        Result as DfResult,
+        runtime::{JoinSetTracer, set_join_set_tracer},
+    },
+    execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation},
+};
+use futures::future::BoxFuture;
+use tidelake_format::{Error, Result};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
+
+use crate::error::to_datafusion;
+
+/// What one statement may use. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Budget(Arc<Inner>);
+
+struct Inner {
+    pool: Arc<dyn MemoryPool>,
+    deadline: Instant,
+    timeout: Duration,
+    killed: CancellationToken,
+    /// Its client is gone, or it has ended.
+    over: AtomicBool,
+}
+
+/// What a statement does on this thread.
+struct Turn {
+    budget: Budget,
+    phase: Phase,
+    reservation: Option<MemoryReservation>,
+    /// Bytes of constants that planning has computed.
+    folded: usize,
+}
+
+/// What functions are called for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Constants are folded: what is large or costly is left to execution.
+    Plan,
+    /// Rows are computed.
+    Execute,
+}
+
+thread_local! {
+    static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
+}
+
+/// The most bytes that one folded constant has.
+pub(crate) const FOLD_BYTES: usize = 8 << 10;
+/// The most bytes that all folded constants of a statement have.
+const FOLDED_BYTES: usize = 1 << 20;
+
+impl Budget {
+    pub(crate) fn new(
+        pool: Arc<dyn MemoryPool>,
+        deadline: Instant,
+        timeout: Duration,
+        killed: CancellationToken,
+    ) -> Self {
+        Self(Arc::new(Inner { pool, deadline, timeout, killed, over: AtomicBool::new(false) }))
+    }
+
+    /// Functions that still compute for the statement end with an error at their next [`check`].
+    pub(crate) fn end(&self) {
+        self.0.over.store(true, Relaxed);
+    }
+
+    /// Calls `work` with this budget for the functions that it calls.
+    pub(crate) fn enter<T>(&self, phase: Phase, work: impl FnOnce() -> T) -> T {
+        struct Before(Option<Turn>);
+        impl Drop for Before {
+            fn drop(&mut self) {
+                let ended = TURN.with(|turn| turn.replace(self.0.take()));
+                drop(ended);
+            }
+        }
+        let turn = Turn { budget: self.clone(), phase, reservation: None, folded: 0 };
+        let _before = Before(TURN.with(|current| current.replace(Some(turn))));
+        work()
+    }
+
+    /// When the statement ends at the latest.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.0.deadline
+    }
+
+    /// The error of a statement that is under way at its deadline.
+    pub(crate) fn too_long(&self) -> Error {
+        too_long(self.0.timeout)
+    }
+
+    /// A part of the statement, up to its deadline.
+    ///
+    /// # Errors
+    /// Those of the part; Unavailable at the deadline.
+    pub(crate) async fn in_time<T>(&self, part: impl Future<Output = Result<T>>) -> Result<T> {
+        let done = tokio::time::timeout_at(self.0.deadline, part).await;
+        done.unwrap_or_else(|_| Err(self.too_long()))
+    }
+
+    fn check(&self) -> DfResult<()> {
+        let inner = &self.0;
+        if inner.killed.is_cancelled() {
+            return Err(to_datafusion(crate::system::killed()));
+        }
+        if inner.over.load(Relaxed) {
+            return Err(to_datafusion(Error::conflict("the query has ended: its client closed the result")));
+        }
+        if Instant::now() >= inner.deadline {
+            return Err(to_datafusion(too_long(inner.timeout)));
+        }
+        Ok(())
+    }
+}
+
+/// The error of a query that ran into its deadline.
+pub(crate) fn too_long(timeout: Duration) -> Error {
+    Error::unavailable("the query took longer than a query may").with("limit", format!("{timeout:?}"))
+}
+
+/// Whether the statement of this thread may go on.
+///
+/// # Errors
+/// Unavailable after its deadline, Conflict after a KILL or when its client is gone.
+pub(crate) fn check() -> DfResult<()> {
+    TURN.with_borrow(|turn| turn.as_ref().map_or(Ok(()), |turn| turn.budget.check()))
+}
+
+/// What functions are called for on this thread.
+pub(crate) fn phase() -> Phase {
+    TURN.with_borrow(|turn| turn.as_ref().map_or(Phase::Execute, |turn| turn.phase))
+}
+
+/// Counts bytes of the evaluation under way in the pool of the statement.
+///
+/// # Errors
+/// ResourcesExhausted when the pool, or the share of the user, has no more.
+pub(crate) fn reserve(bytes: usize) -> DfResult<()> {
+    TURN.with_borrow_mut(|turn| {
+        let Some(turn) = turn else { return Ok(()) };
+        let pool = &turn.budget.0.pool;
+        let register = || MemoryConsumer::new("functions").register(pool);
+        turn.reservation.get_or_insert_with(register).try_grow(bytes)
+    })
+}
+
+/// Gives back bytes of the evaluation under way.
+pub(crate) fn release(bytes: usize) {
+    TURN.with_borrow_mut(|turn| {
+        if let Some(reservation) = turn.as_mut().and_then(|turn| turn.reservation.as_mut()) {
+            reservation.shrink(bytes.min(reservation.size()));
+        }
+    });
+}
+
+/// Gives back what the last evaluation on this thread has reserved: its operator reads on.
+pub(crate) fn settle() {
+    TURN.with_borrow_mut(|turn| {
+        if let Some(reservation) = turn.as_mut().and_then(|turn| turn.reservation.as_mut()) {
+            reservation.free();
+        }
+    });
+}
+
+/// Whether planning may keep one more constant of this size.
+pub(crate) fn fold(bytes: usize) -> bool {
+    TURN.with_borrow_mut(|turn| {
+        let Some(turn) = turn else { return true };
+        turn.folded = turn.folded.saturating_add(bytes);
+        bytes <= FOLD_BYTES && turn.folded <= FOLDED_BYTES
+    })
+}
+
+fn current() -> Option<(Budget, Phase)> {
+    TURN.with_borrow(|turn| turn.as_ref().map(|turn| (turn.budget.clone(), turn.phase)))
+}
+
+/// A future whose every poll has a budget.
+pub(crate) struct Within<F> {
+    budget: Budget,
+    phase: Phase,
+    work: Pin<Box<F>>,
+}
+
+impl<F> Within<F> {
+    pub(crate) fn new(budget: Budget, phase: Phase, work: F) -> Self {
+        Self { budget, phase, work: Box::pin(work) }
+    }
+}
+
+impl<F: Future> Future for Within<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = &mut *self;
+        let work = this.work.as_mut();
+        this.budget.enter(this.phase, || work.poll(cx))
+    }
+}
+
+/// Whether tasks get the span that they were started in.
+static SPANS: AtomicBool = AtomicBool::new(false);
+
+type Done = Box<dyn Any + Send>;
+
+/// Gives tasks that a query starts its budget, and its span where spans are kept.
+struct Inherit;
+
+impl JoinSetTracer for Inherit {
+    fn trace_future(&self, task: BoxFuture<'static, Done>) -> BoxFuture<'static, Done> {
+        let task = if SPANS.load(Relaxed) { Box::pin(task.in_current_span()) } else { task };
+        match current() {
+            Some((budget, phase)) => Box::pin(Within::new(budget, phase, task)),
+            None => task,
+        }
+    }
+
+    fn trace_block(&self, task: Box<dyn FnOnce() -> Done + Send>) -> Box<dyn FnOnce() -> Done + Send> {
+        let span = SPANS.load(Relaxed).then(Span::current);
+        let budget = current();
+        Box::new(move || {
+            let _in_span = span.as_ref().map(Span::enter);
+            match budget {
+                Some((budget, phase)) => budget.enter(phase, task),
+                None => task(),
+            }
+        })
+    }
+}
+
+/// From now on tasks that queries start have the budget of their query.
+pub(crate) fn inherit() {
+    // The only error is that this was said before.
+    let _ = set_join_set_tracer(&Inherit);
+}
+
+/// From now on [steps](tidelake_format::steps) of tasks that queries start belong to the query: for processes that send
+/// traces, as each task costs an allocation more.
+pub fn keep_spans() {
+    SPANS.store(true, Relaxed);
+    inherit();
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+
+    use super::*;
+
+    fn budget(bytes: usize) -> (Budget, Arc<dyn MemoryPool>, CancellationToken) {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
+        let killed = CancellationToken::new();
+        let timeout = Duration::from_secs(60);
+        (Budget::new(pool.clone(), Instant::now() + timeout, timeout, killed.clone()), pool, killed)
+    }
+
+    #[test]
+    fn bytes_are_reserved_until_the_evaluation_or_the_poll_ends() {
+        let (budget, pool, _) = budget(100);
+        budget.enter(Phase::Execute, || {
+            reserve(60).unwrap();
+            assert!(reserve(60).is_err());
+            assert_eq!(pool.reserved(), 60);
+            settle();
+            reserve(100).unwrap();
+            release(30);
+            assert_eq!(pool.reserved(), 70);
+        });
+        assert_eq!(pool.reserved(), 0);
+        reserve(1_000).unwrap();
+        assert_eq!(phase(), Phase::Execute);
+    }
+
+    #[test]
+    fn a_killed_or_closed_statement_and_one_at_its_deadline_may_not_go_on() {
+        let (one, _, killed) = budget(100);
+        one.enter(Phase::Execute, || {
+            check().unwrap();
+            killed.cancel();
+            assert!(check().unwrap_err().to_string().contains("killed"));
+        });
+        check().unwrap();
+        let (two, pool, killed) = budget(100);
+        let late = Budget::new(pool, Instant::now(), Duration::from_secs(3), killed);
+        late.enter(Phase::Execute, || assert!(check().unwrap_err().to_string().contains("3s")));
+        two.enter(Phase::Execute, || {
+            two.end();
+            assert!(check().is_err());
+        });
+    }
+
+    #[test]
+    fn a_budget_within_another_one_ends_with_a_panic_too() {
+        let (outer, pool, _) = budget(100);
+        let (inner, _, _) = budget(10);
+        outer.enter(Phase::Execute, || {
+            reserve(50).unwrap();
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                inner.enter(Phase::Plan, || {
+                    assert_eq!(phase(), Phase::Plan);
+                    panic!("as a function may");
+                })
+            }));
+            assert!(caught.is_err());
+            assert_eq!((phase(), pool.reserved()), (Phase::Execute, 50));
+        });
+    }
+
+    #[test]
+    fn planning_keeps_few_bytes_of_constants() {
+        let (budget, _, _) = budget(100);
+        budget.enter(Phase::Plan, || {
+            assert!(!fold(FOLD_BYTES + 1));
+            let kept = (0..1_000).filter(|_| fold(FOLD_BYTES)).count();
+            assert!(kept * FOLD_BYTES <= FOLDED_BYTES && kept > 0, "{kept}");
+        });
+    }
+
+    #[tokio::test]
+    async fn a_task_has_the_budget_of_the_statement_that_started_it() {
+        inherit();
+        let (budget, pool, _) = budget(100);
+        let started = budget.enter(Phase::Execute, || {
+            datafusion::common::runtime::SpawnedTask::spawn(async move {
+                reserve(70).unwrap();
+                let during = pool.reserved();
+                tokio::task::yield_now().await;
+                (during, pool.reserved())
+            })
+        });
+        assert_eq!(started.join().await.unwrap(), (70, 0));
+    }
+}

@@ -1,0 +1,371 @@
+//! One bound around every scalar function: how many bytes it makes, what they take of the statement's memory, how long it
+//! computes.
+//!
+//! A few bytes of SQL must not take gigabytes that no memory pool knows, nor a thread for minutes. [`bound`] wraps a function
+//! of any origin; [`register`](super::register) wraps every function of the registry, and [`rule`] those that the planner
+//! brings from elsewhere and the operator `||`. A wrapped function
+//!
+//! - estimates the bytes of its result from its arguments ([`size`]) and refuses what is beyond [`MOST_BYTES`],
+//! - computes large results in slices of rows, reserves their bytes in the statement's pool and looks at its deadline
+//!   between them ([`crate::budget`]),
+//! - refuses arguments for which it would compute for too long without a pause ([`work`]),
+//! - makes no large constant while the statement is planned: such a call is left to execution.
+
+mod concat;
+mod rule;
+mod size;
+mod work;
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef},
+    compute::concat as concat_arrays,
+    datatypes::{DataType, FieldRef},
+};
+use datafusion::{
+    common::{ExprSchema, ScalarValue, config::ConfigOptions, exec_datafusion_err},
+    error::Result as DfResult,
+    logical_expr::{
+        ColumnarValue, Documentation, Expr, ExpressionPlacement, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+        ScalarUDFImpl, Signature, StructFieldMapping,
+        interval_arithmetic::Interval,
+        preimage::PreimageResult,
+        simplify::{ExprSimplifyResult, SimplifyContext},
+        sort_properties::{ExprProperties, SortProperties},
+    },
+};
+use tidelake_format::Error;
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+pub(crate) use self::rule::BoundFunctions;
+use self::{
+    size::{Growth, Sizes, bytes_of},
+    work::Work,
+};
+use crate::{
+    budget::{self, FOLD_BYTES, Phase},
+    error::to_datafusion,
+};
+
+/// The most bytes that a function makes of a batch of rows.
+pub(crate) const MOST_BYTES: u64 = 64 << 20;
+/// A function computes about this many bytes between two looks at its deadline.
+const SLICE_BYTES: u64 = 1 << 20;
+/// Results below this are not counted: evaluations have few of them at once.
+const SMALL_BYTES: u64 = 64 << 10;
+/// With this many bytes in one row the thread may be away for a tenth of a second: the runtime goes on without it.
+const LONG_BYTES: u64 = 1 << 20;
+
+/// A function with its bound; the same one if it has one.
+pub(crate) fn bound(function: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
+    if is_bounded(&function) {
+        return function;
+    }
+    let (growth, work) = (Growth::of(function.name()), Work::of(function.name()));
+    Arc::new(ScalarUDF::from(Bounded { inner: function, growth, work }))
+}
+
+/// Whether a function has its bound.
+pub(crate) fn is_bounded(function: &ScalarUDF) -> bool {
+    function.inner().is::<Bounded>()
+}
+
+/// A function with its bound.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Bounded {
+    inner: Arc<ScalarUDF>,
+    growth: Growth,
+    work: Option<Work>,
+}
+
+impl Bounded {
+    fn refused(&self, bytes: u64, rows: usize) -> datafusion::error::DataFusionError {
+        to_datafusion(
+            Error::invalid(format!(
+                "{} would make {bytes} bytes of {rows} rows; select shorter values, or fewer rows in a subquery with LIMIT",
+                self.name()
+            ))
+            .with("limit", format!("{MOST_BYTES} bytes")),
+        )
+    }
+
+    /// Counts bytes in the statement's memory.
+    fn reserve(&self, bytes: u64) -> DfResult<()> {
+        let counted = usize::try_from(bytes).unwrap_or(usize::MAX);
+        budget::reserve(counted).map_err(|e| {
+            let reason = e.strip_backtrace();
+            to_datafusion(
+                Error::unavailable(format!(
+                    "the memory for queries has no {bytes} bytes for the result of {}; select shorter values or fewer rows",
+                    self.name()
+                ))
+                .with("reason", reason),
+            )
+        })
+    }
+
+    /// Calls the function; beside the runtime where that takes long.
+    fn call(&self, args: ScalarFunctionArgs, bytes: u64) -> DfResult<ColumnarValue> {
+        let is_worker = || Handle::try_current().is_ok_and(|h| h.runtime_flavor() == RuntimeFlavor::MultiThread);
+        if bytes >= LONG_BYTES && args.number_rows <= 1 && is_worker() {
+            return tokio::task::block_in_place(|| self.inner.invoke_with_args(args));
+        }
+        self.inner.invoke_with_args(args)
+    }
+
+    /// The bytes that a result takes, and would take as a column.
+    fn made(&self, result: &ColumnarValue, rows: usize) -> DfResult<u64> {
+        Ok(match result {
+            ColumnarValue::Array(array) => bytes_of(array.as_ref(), 0, array.len()),
+            ColumnarValue::Scalar(value) => scalar_bytes(value)?.saturating_mul(rows.max(1) as u64),
+        })
+    }
+
+    /// All rows in one call.
+    fn at_once(&self, args: ScalarFunctionArgs, estimate: u64) -> DfResult<ColumnarValue> {
+        let rows = args.number_rows;
+        let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        if budget::phase() == Phase::Plan && is_constant && estimate > FOLD_BYTES as u64 {
+            return Err(left_to_execution(self.name()));
+        }
+        let reserved = if estimate >= SMALL_BYTES { estimate } else { 0 };
+        self.reserve(reserved)?;
+        let result = self.call(args, estimate)?;
+        let made = self.made(&result, rows)?;
+        if made > MOST_BYTES {
+            return Err(self.refused(made, rows));
+        }
+        if budget::phase() == Phase::Plan && is_constant && !budget::fold(usize::try_from(made).unwrap_or(usize::MAX)) {
+            return Err(left_to_execution(self.name()));
+        }
+        let counted = if made >= SMALL_BYTES { made } else { 0 };
+        match counted.checked_sub(reserved) {
+            Some(more) => self.reserve(more)?,
+            None => budget::release(usize::try_from(reserved - counted).unwrap_or(usize::MAX)),
+        }
+        Ok(result)
+    }
+
+    /// Some rows after the others.
+    fn in_slices(&self, args: &ScalarFunctionArgs, sizes: &Sizes, work: &[u64]) -> DfResult<ColumnarValue> {
+        let rows = args.number_rows;
+        let mut parts: Vec<ArrayRef> = Vec::new();
+        let (mut start, mut total) = (0, 0_u64);
+        while start < rows {
+            budget::check()?;
+            let (mut end, mut bytes, mut steps) = (start, 0_u64, 0_u64);
+            while end < rows {
+                let (of_row, steps_of_row) = (sizes.of(end), work.get(end).copied().unwrap_or(0));
+                let is_full = bytes.saturating_add(of_row) > SLICE_BYTES
+                    || steps.saturating_add(steps_of_row) > work::STEPS_PER_SLICE;
+                if is_full && end > start {
+                    break;
+                }
+                bytes = bytes.saturating_add(of_row);
+                steps = steps.saturating_add(steps_of_row);
+                end += 1;
+            }
+            self.reserve(bytes)?;
+            let slice = ScalarFunctionArgs {
+                args: args.args.iter().map(|arg| slice_of(arg, start, end - start)).collect(),
+                arg_fields: args.arg_fields.clone(),
+                number_rows: end - start,
+                return_field: args.return_field.clone(),
+                config_options: args.config_options.clone(),
+            };
+            let part = self.call(slice, bytes)?.into_array(end - start)?;
+            let made = bytes_of(part.as_ref(), 0, part.len());
+            match made.checked_sub(bytes) {
+                Some(more) => self.reserve(more)?,
+                None => budget::release(usize::try_from(bytes - made).unwrap_or(usize::MAX)),
+            }
+            total = total.saturating_add(made);
+            if total > MOST_BYTES {
+                return Err(self.refused(total, end));
+            }
+            parts.push(part);
+            start = end;
+        }
+        if let [part] = parts.as_slice() {
+            return Ok(ColumnarValue::Array(part.clone()));
+        }
+        self.reserve(total)?;
+        let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+        let whole = concat_arrays(&parts)?;
+        budget::release(usize::try_from(total).unwrap_or(usize::MAX));
+        Ok(ColumnarValue::Array(whole))
+    }
+}
+
+/// The error that keeps the planner from folding a call. Only VALUES, whose rows the planner computes, shows it to a user.
+fn left_to_execution(name: &str) -> datafusion::error::DataFusionError {
+    to_datafusion(
+        Error::invalid(format!("{name} makes too much for a statement that is being planned; in VALUES write SELECT"))
+            .with("limit", format!("{FOLD_BYTES} bytes")),
+    )
+}
+
+fn slice_of(arg: &ColumnarValue, start: usize, rows: usize) -> ColumnarValue {
+    match arg {
+        ColumnarValue::Array(array) => ColumnarValue::Array(array.slice(start, rows)),
+        scalar @ ColumnarValue::Scalar(_) => scalar.clone(),
+    }
+}
+
+/// The bytes of one value.
+fn scalar_bytes(value: &ScalarValue) -> DfResult<u64> {
+    Ok(match value {
+        ScalarValue::Utf8(text) | ScalarValue::LargeUtf8(text) | ScalarValue::Utf8View(text) => {
+            text.as_ref().map_or(0, |text| text.len() as u64)
+        }
+        ScalarValue::Binary(bytes) | ScalarValue::LargeBinary(bytes) | ScalarValue::BinaryView(bytes) => {
+            bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)
+        }
+        other if other.data_type().is_nested() => {
+            let array = other.to_array()?;
+            bytes_of(array.as_ref(), 0, array.len())
+        }
+        _ => 16,
+    })
+}
+
+/// Whether values of a type have all the same few bytes.
+fn is_fixed(data_type: &DataType) -> bool {
+    data_type.is_primitive() || matches!(data_type, DataType::Boolean | DataType::Null)
+}
+
+impl ScalarUDFImpl for Bounded {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn display_name(&self, args: &[Expr]) -> DfResult<String> {
+        #[expect(deprecated, reason = "callers that still use it get the answer of the function")]
+        self.inner.inner().display_name(args)
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> DfResult<String> {
+        self.inner.schema_name(args)
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        self.inner.return_type(types)
+    }
+
+    fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {
+        let updated = self.inner.inner().with_updated_config(config)?;
+        Some(bound(Arc::new(updated)).as_ref().clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> DfResult<FieldRef> {
+        self.inner.return_field_from_args(args)
+    }
+
+    fn is_nullable(&self, args: &[Expr], schema: &dyn ExprSchema) -> bool {
+        #[expect(deprecated, reason = "callers that still use it get the answer of the function")]
+        self.inner.is_nullable(args, schema)
+    }
+
+    fn is_strict(&self) -> bool {
+        self.inner.inner().is_strict()
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> DfResult<ExprSimplifyResult> {
+        Ok(match self.inner.simplify(args, info)? {
+            ExprSimplifyResult::Simplified(expr) => ExprSimplifyResult::Simplified(rule::bound_within(expr)?.data),
+            original => original,
+        })
+    }
+
+    fn preimage(&self, args: &[Expr], literal: &Expr, info: &SimplifyContext) -> DfResult<PreimageResult> {
+        self.inner.preimage(args, literal, info)
+    }
+
+    fn short_circuits(&self) -> bool {
+        self.inner.short_circuits()
+    }
+
+    fn conditional_arguments<'a>(&self, args: &'a [Expr]) -> Option<(Vec<&'a Expr>, Vec<&'a Expr>)> {
+        self.inner.conditional_arguments(args)
+    }
+
+    fn evaluate_bounds(&self, inputs: &[&Interval]) -> DfResult<Interval> {
+        self.inner.evaluate_bounds(inputs)
+    }
+
+    fn propagate_constraints(&self, interval: &Interval, inputs: &[&Interval]) -> DfResult<Option<Vec<Interval>>> {
+        self.inner.propagate_constraints(interval, inputs)
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> DfResult<SortProperties> {
+        self.inner.output_ordering(inputs)
+    }
+
+    fn preserves_lex_ordering(&self, inputs: &[ExprProperties]) -> DfResult<bool> {
+        self.inner.preserves_lex_ordering(inputs)
+    }
+
+    fn strictly_order_preserving(&self, inputs: &[ExprProperties]) -> DfResult<bool> {
+        self.inner.inner().strictly_order_preserving(inputs)
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        self.inner.coerce_types(types)
+    }
+
+    fn struct_field_mapping(&self, literals: &[Option<ScalarValue>]) -> Option<StructFieldMapping> {
+        self.inner.struct_field_mapping(literals)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+
+    fn placement(&self, args: &[ExpressionPlacement]) -> ExpressionPlacement {
+        self.inner.placement(args)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let work = match &self.work {
+            Some(work) => work.of_rows(self.name(), &args.args, args.number_rows)?,
+            None => Vec::new(),
+        };
+        let steps = work.iter().fold(0_u64, |sum, steps| sum.saturating_add(*steps));
+        let is_short = steps <= work::STEPS_PER_SLICE;
+        if is_fixed(args.return_field.data_type()) && is_short {
+            budget::check()?;
+            return self.call(args, 0);
+        }
+        budget::check()?;
+        let sizes = Sizes::new(self.growth, &args.args, args.number_rows)?;
+        let (largest, total) = (sizes.largest(), sizes.total());
+        if largest > MOST_BYTES || (self.growth.is_exact() && total > MOST_BYTES) {
+            return Err(self.refused(if self.growth.is_exact() { total } else { largest }, args.number_rows));
+        }
+        let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        if is_short && (is_constant || total <= SLICE_BYTES) {
+            return self.at_once(args, if is_constant { largest } else { total });
+        }
+        if is_constant {
+            return self.at_once(args, largest);
+        }
+        self.in_slices(&args, &sizes, &work)
+    }
+}
+
+/// A function's argument that is not there.
+fn missing(name: &str) -> datafusion::error::DataFusionError {
+    exec_datafusion_err!("{name} was called without an argument that it needs")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Gives a bound to the functions of a plan that have none: those that the SQL planner takes from elsewhere than the
+//! registry, such as `make_array` of `[1, 2]`, and the operator `||`.
+
+use std::sync::Arc;
+
+use datafusion::{
+    common::{
+        Result as DfResult,
+        config::ConfigOptions,
+        tree_node::{Transformed, TransformedResult, TreeNode},
+    },
+    logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, expr::ScalarFunction, expr_rewriter::NamePreserver},
+    optimizer::AnalyzerRule,
+};
+
+use super::{bound, concat, is_bounded};
+
+/// The rule; it comes after the types of operands are settled.
+#[derive(Debug)]
+pub(crate) struct BoundFunctions;
+
+impl AnalyzerRule for BoundFunctions {
+    fn name(&self) -> &str {
+        "bound_functions"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DfResult<LogicalPlan> {
+        plan.transform_up_with_subqueries(|node| {
+            let names = NamePreserver::new(&node);
+            node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                Ok(bound_within(expr)?.update_data(|expr| name.restore(expr)))
+            })?
+            .map_data(LogicalPlan::recompute_schema)
+        })
+        .data()
+    }
+}
+
+/// An expression with a bound around each of its functions.
+pub(super) fn bound_within(expr: Expr) -> DfResult<Transformed<Expr>> {
+    expr.transform_up(|expr| {
+        Ok(match expr {
+            Expr::ScalarFunction(ScalarFunction { func, args }) if !is_bounded(&func) => {
+                Transformed::yes(Expr::ScalarFunction(ScalarFunction { func: bound(func), args }))
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::StringConcat, right }) => {
+                Transformed::yes(concat::call(*left, *right))
+            }
+            other => Transformed::no(other),
+        })
+    })
+}
+
+/// Used by tests: whether every function of a plan has its bound.
+#[cfg(test)]
+pub(super) fn unbounded(plan: &Arc<dyn datafusion::physical_plan::ExecutionPlan>) -> Vec<String> {
+    use datafusion::{
+        common::tree_node::TreeNodeRecursion,
+        physical_expr::{ScalarFunctionExpr, expressions},
+    };
+    let mut found = Vec::new();
+    plan.apply(|node| {
+        node.apply_expressions(&mut |expression| {
+            expression.apply(|part| {
+                if let Some(call) = part.downcast_ref::<ScalarFunctionExpr>()
+                    && !is_bounded(call.fun())
+                {
+                    found.push(call.name().to_owned());
+                }
+                let binary = part.downcast_ref::<expressions::BinaryExpr>();
+                if binary.is_some_and(|binary| *binary.op() == Operator::StringConcat) {
+                    found.push("||".to_owned());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })
+    .unwrap();
+    found
+}
