@@ -118,6 +118,26 @@ pub(crate) fn check(tokens: &[Tok]) -> Result<()> {
     Ok(())
 }
 
+/// How deep a statement is nested: parentheses and CASE around a place, and the signs and NOTs before it.
+pub(crate) fn nesting(tokens: &[Tok]) -> usize {
+    let (mut deepest, mut around, mut before) = (0, 0_usize, 0_usize);
+    for tok in tokens {
+        let is_sign = matches!(tok.token, Token::Minus | Token::Plus | Token::Tilde | Token::ExclamationMark);
+        if is_sign || tok.is_word("not") {
+            before += 1;
+        } else {
+            before = 0;
+        }
+        if matches!(tok.token, Token::LParen | Token::LBracket | Token::LBrace) || tok.is_word("case") {
+            around += 1;
+        } else if matches!(tok.token, Token::RParen | Token::RBracket | Token::RBrace) || tok.is_word("end") {
+            around = around.saturating_sub(1);
+        }
+        deepest = deepest.max(around + before);
+    }
+    deepest
+}
+
 /// Balances every chain of AND and of OR.
 pub(crate) fn balance(statement: &mut Statement) {
     match statement {

@@ -11,6 +11,7 @@
 mod clauses;
 mod depth;
 pub mod duration;
+mod from_first;
 pub mod info;
 mod lex;
 mod names;
@@ -42,6 +43,8 @@ use crate::session::{DoubleQuotes, Session};
 
 /// How deep expressions and queries may be nested.
 const DEPTH: usize = 64;
+/// The parser refuses nothing for its depth below this.
+const DEEP: usize = 50;
 
 /// What a statement does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,9 +184,13 @@ fn query(sql: &str, tokens: &[lex::Tok]) -> Result<(Statement, clauses::Clauses)
         .build()
         .map_err(|e| syntax_error(e, tokens))?;
     let mut statement = parser.parse_statement().map_err(|e| syntax_error(e, tokens))?;
+    from_first::select_all(&mut statement);
     depth::balance(&mut statement);
     let rest = parser.parser.peek_token();
     if rest.token != Token::EOF {
+        if depth::nesting(tokens) >= DEEP {
+            return Err(too_deep());
+        }
         return Err(lex::at(
             Error::invalid("syntax error: expected the end of the statement").with("found", rest.token),
             rest.span.start,
@@ -192,14 +199,20 @@ fn query(sql: &str, tokens: &[lex::Tok]) -> Result<(Statement, clauses::Clauses)
     Ok((statement, clauses))
 }
 
+fn too_deep() -> Error {
+    Error::invalid("the statement is nested too deeply").with("limit", DEPTH)
+}
+
 /// The parser's error with its place as context.
 fn syntax_error(error: DataFusionError, tokens: &[lex::Tok]) -> Error {
+    // At its limit the parser tries something else, and says what that lacks.
+    if depth::nesting(tokens) >= DEEP {
+        return too_deep();
+    }
     let message = match error {
         DataFusionError::SQL(error, _) => match *error {
             ParserError::ParserError(message) | ParserError::TokenizerError(message) => message,
-            ParserError::RecursionLimitExceeded => {
-                return Error::invalid("the statement is nested too deeply").with("limit", DEPTH);
-            }
+            ParserError::RecursionLimitExceeded => return too_deep(),
         },
         other => return planner::error(other),
     };

@@ -542,3 +542,55 @@ async fn a_statement_that_names_with_queries_too_often_is_refused() {
     let e = refused(&engine, &sql).await;
     assert!(e.to_string().contains("too many parts") && e.context("limit").is_some(), "{e}");
 }
+
+#[tokio::test]
+async fn from_without_select_gives_all_columns() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    let all = lines(&engine, "select * from t").await;
+    assert_eq!(all.len(), 240);
+    assert_eq!(lines(&engine, "from t").await, all);
+    assert_eq!(lines(&engine, "select * from (from t) x").await, all);
+    assert_eq!(lines(&engine, "from t where tbname = 'd1' limit 3").await.len(), 3);
+}
+
+#[tokio::test]
+async fn to_char_takes_patterns_of_other_databases_and_refuses_what_it_would_give_back() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    let at = "timestamp '2019-07-16 04:01:40.123'";
+    for (pattern, expected) in [
+        ("yyyy-MM-dd", "2019-07-16"),
+        ("YYYY-MM-DD HH24:MI:SS.MS", "2019-07-16 04:01:40.123"),
+        ("hh12:mi am", "04:01 am"),
+        ("%Y-%m-%d", "2019-07-16"),
+    ] {
+        assert_eq!(lines(&engine, &format!("select to_char({at}, '{pattern}')")).await, [expected], "{pattern}");
+    }
+    let each = "select distinct to_char(ts, case when a > 3 then 'yyyy' else '%Y' end) from t";
+    assert_eq!(lines(&engine, each).await, ["2020"]);
+    for pattern in ["yyyy-MM-dd HH:mm:ss", "the day"] {
+        let e = refused(&engine, &format!("select to_char({at}, '{pattern}')")).await;
+        assert!(e.kind() == tidelake_format::Kind::Invalid && e.to_string().contains("%M"), "{pattern}: {e}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_nested_too_deeply_is_called_so() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    for n in [62, 63, 64, 100, 250] {
+        let case = (0..n).fold("1".to_owned(), |inner, _| format!("case when true then {inner} end"));
+        for expression in [format!("{} true", "not ".repeat(n)), case, format!("{}1{}", "(".repeat(n), ")".repeat(n))] {
+            let e = match batches(&engine, &format!("select {expression} as x from t")).await {
+                Ok(_) => continue,
+                Err(e) => e,
+            };
+            assert!(e.to_string().contains("nested too deeply") && e.context("limit") == Some("64"), "{n}: {e}");
+        }
+    }
+    assert_eq!(
+        lines(&engine, "select not not not true, case when true then case when true then 1 end end").await.len(),
+        1
+    );
+}

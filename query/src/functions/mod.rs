@@ -6,6 +6,7 @@ mod first_last;
 pub(crate) mod grid;
 pub(crate) mod spread;
 pub(crate) mod tick;
+mod to_char;
 pub mod window;
 
 use datafusion::{execution::session_state::SessionStateBuilder, logical_expr::ScalarUDF};
@@ -21,6 +22,8 @@ pub fn register(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     scalars.push(spread::function());
     scalars.extend(tick::functions());
     let known = builder.scalar_functions().get_or_insert_default();
+    let to_char = known.iter().find(|function| function.name() == "to_char").cloned();
+    scalars.extend(to_char.map(to_char::function));
     known.extend(scalars.into_iter().map(Arc::new));
     for function in known {
         *function = bounded::bound(function.clone());
