@@ -17,6 +17,8 @@ pub enum Kind {
     Forbidden,
     /// The store or a bounded resource cannot serve this now: wait and try again.
     Unavailable,
+    /// The store has no space left, or its quota is used up: the same attempt succeeds once there is room.
+    Full,
     /// Stored bytes are not what was written: stop, a person looks.
     Corrupt,
     /// Understood, but not something this version does (a newer format, for example).
@@ -28,7 +30,7 @@ pub enum Kind {
 impl Kind {
     /// Whether the same attempt may succeed later without any change to it.
     pub fn is_retryable(self) -> bool {
-        matches!(self, Kind::Conflict | Kind::Unavailable)
+        matches!(self, Kind::Conflict | Kind::Unavailable | Kind::Full)
     }
 
     /// Whether it is for the caller to change something, and for nobody who runs the system.
@@ -82,6 +84,11 @@ impl Error {
     /// [`Kind::Unavailable`].
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(Kind::Unavailable, message)
+    }
+
+    /// [`Kind::Full`].
+    pub fn full(message: impl Into<String>) -> Self {
+        Self::new(Kind::Full, message)
     }
 
     /// [`Kind::Corrupt`].
@@ -147,7 +154,7 @@ impl Error {
             Kind::Conflict => 0x03d3,
             Kind::Unauthenticated => 0x0357,
             Kind::Forbidden => 0x2644,
-            Kind::Unavailable => 0x000b,
+            Kind::Unavailable | Kind::Full => 0x000b,
             Kind::Unsupported => 0x0100,
             Kind::Corrupt | Kind::Internal => 0xffff,
         }
@@ -204,6 +211,10 @@ impl From<object_store::Error> for Error {
             object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. } => Kind::Conflict,
             object_store::Error::InvalidPath { .. } => Kind::Invalid,
             object_store::Error::NotSupported { .. } | object_store::Error::NotImplemented { .. } => Kind::Unsupported,
+            _ if crate::store::is_full(&e) => {
+                let message = "the store has no space left; free some, or raise its quota";
+                return Error::full(message).with("reason", &e).source(e);
+            }
             _ => Kind::Unavailable,
         };
         Error::new(kind, "object store request failed").with("reason", &e).source(e)

@@ -98,7 +98,7 @@ fn late() -> Error {
 
 /// The same error for another one of the group.
 fn copy(error: &Error) -> Error {
-    ["key", "version", "expected", "found"]
+    ["key", "version", "expected", "found", "reason", "outcome"]
         .into_iter()
         .filter_map(|name| Some((name, error.context(name)?)))
         .fold(Error::new(error.kind(), error.message()), |e, (name, value)| e.with(name, value))

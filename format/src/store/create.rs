@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{Store, failed};
 use crate::{
-    error::{Error, Result},
+    error::{Error, Kind, Result},
     step,
     steps::stepped,
 };
@@ -46,7 +46,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Kind::Unavailable`](crate::Kind::Unavailable) when the outcome is unknown at the deadline (the object may
-    /// be there, or appear later), or at once when the store cannot take it (no space, no permission).
+    /// be there, or appear later), or at once when the store cannot take it (no permission);
+    /// [`Kind::Full`](crate::Kind::Full) at once when it has no space.
     pub async fn create(&self, key: &str, bytes: Bytes) -> Result<Created> {
         self.create_within(key, bytes, Self::CREATE_DEADLINE).await
     }
@@ -76,13 +77,23 @@ impl Store {
     async fn create_in_step(&self, key: &str, bytes: Bytes, deadline: Duration) -> Result<(Created, Option<Bytes>)> {
         let deadline = Instant::now() + deadline;
         let mut wait = FIRST_WAIT;
+        let mut is_certain = true;
         loop {
             let fault = match timeout_at(deadline, self.attempt(key, &bytes)).await {
-                Ok(Ok(Some(created))) => return Ok(created),
+                Ok(Ok(Some(created))) => {
+                    self.shared.space.took(bytes.len());
+                    return Ok(created);
+                }
                 Ok(Ok(None)) => Error::unavailable("the store says both that the object exists and that it does not"),
-                Ok(Err(fault)) => fault?,
+                Ok(Err(Err(refused))) => return Err(self.refused(bytes.len(), refused, is_certain)),
+                // Over a network an attempt before, of the client itself, may have written it.
+                Ok(Err(Ok(fault))) if fault.kind() == Kind::Full => {
+                    return Err(self.refused(bytes.len(), fault, false));
+                }
+                Ok(Err(Ok(fault))) => fault,
                 Err(_) => Error::unavailable("no answer"),
             };
+            is_certain = false;
             let pause = wait.mul_f64(0.5 + (self.ambient().random() >> 11) as f64 / (1_u64 << 53) as f64);
             if Instant::now() + pause >= deadline {
                 return Err(Error::unavailable("outcome unknown: the store did not answer before the deadline")

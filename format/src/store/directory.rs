@@ -131,6 +131,12 @@ impl Directory {
         self.inner.stamps.next(least)
     }
 
+    /// Bytes that can still be written; nothing where the system does not say.
+    pub(super) fn free_bytes(&self) -> Option<u64> {
+        let found = rustix::fs::statvfs(&self.inner.root).ok()?;
+        Some(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
     /// The object of the smallest name in one directory.
     pub(super) fn first(&self, prefix: &Path) -> Result<Option<ObjectMeta>> {
         let names = match fs::read_dir(self.inner.path(prefix)) {
@@ -261,20 +267,20 @@ impl Inner {
                 Err(e) => return Err(generic(e)),
             }
         }
-        if journaled.is_some() { Ok(()) } else { self.sync_chain(&parent) }
+        if journaled.is_some() { Ok(()) } else { self.sync_chain(&parent).map_err(visible) }
     }
 
     /// What a creator is told whose key is taken, once what is there will stay.
     fn exists(&self, location: &Path, target: &FsPath, parent: &FsPath, found: io::Error) -> Error {
         match File::open(target).and_then(|f| f.sync_all()) {
             // Deleted since: the caller finds that out when it reads back.
-            Err(e) if e.kind() != ErrorKind::NotFound => return generic(e),
+            Err(e) if e.kind() != ErrorKind::NotFound => return visible(generic(e)),
             _ => {}
         }
         self.forget(parent);
         match self.sync_chain(parent) {
             Ok(()) => Error::AlreadyExists { path: location.to_string(), source: found.into() },
-            Err(e) => e,
+            Err(e) => visible(e),
         }
     }
 
@@ -574,6 +580,11 @@ fn at(location: &Path, e: io::Error) -> Error {
         }
         _ => generic(e),
     }
+}
+
+/// The error of an attempt whose object others may see: whatever it says of the disk, it is not that nothing was written.
+fn visible(e: Error) -> Error {
+    generic(io::Error::other(format!("an object is visible, and perhaps not durable: {e}")))
 }
 
 fn generic(e: io::Error) -> Error {

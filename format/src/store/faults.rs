@@ -48,6 +48,8 @@ pub enum Fault {
     LostReply,
     /// It is passed on after a wait.
     Late(Duration),
+    /// It fails without any effect, as there is no space.
+    Full,
     /// The bytes of its reply end half way; only reads of one range or of the whole object have such.
     Truncated,
 }
@@ -79,6 +81,10 @@ async fn run<T>(fault: Fault, work: impl Future<Output = Result<T>>) -> Result<T
     match fault {
         Fault::None | Fault::Truncated => work.await,
         Fault::Refused => lost("refused by plan"),
+        Fault::Full => {
+            let source = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            Err(Error::Generic { store: "faulty", source: source.into() })
+        }
         Fault::LostReply => {
             let _ = work.await;
             lost("reply lost by plan")

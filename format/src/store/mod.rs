@@ -17,6 +17,7 @@ mod directory;
 mod disk;
 mod eviction;
 pub mod faults;
+mod full;
 mod hedge;
 mod journal;
 mod large;
@@ -41,6 +42,7 @@ use object_store::{
 pub use ambient::{Ambient, Moment, System};
 pub use counters::StoreCounters;
 pub use create::Created;
+pub(crate) use full::is_full;
 pub use object_store::ObjectMeta;
 
 use crate::{
@@ -89,6 +91,7 @@ struct Shared {
     identity: String,
     ambient: Arc<dyn Ambient>,
     counters: Arc<Counters>,
+    space: Arc<full::Space>,
     /// Where requests go over a network: how fast they are answered.
     pace: Option<Arc<Pace>>,
     /// Where blocks of objects are kept on a local disk.
@@ -111,6 +114,7 @@ impl Shared {
             describe,
             ambient: System::shared(),
             counters,
+            space: Arc::default(),
             pace: None,
             disk: None,
         }
@@ -356,7 +360,8 @@ impl Store {
     /// [`Kind::Unavailable`](crate::Kind::Unavailable).
     pub async fn clock_ms(&self) -> Result<i64> {
         let key = layout::clock_key(self.ambient().random_id());
-        self.create(&key, Bytes::from_static(b"clock")).await?;
+        // Without content: a disk that is full takes it all the same, and what is garbage can be collected.
+        self.create(&key, Bytes::new()).await?;
         let now = self.head(&key).await?.last_modified.timestamp_millis();
         // One that stays is collected later.
         if let Err(error) = self.delete(&key).await {

@@ -258,6 +258,7 @@ fn refused(error: &Error) -> Response {
         Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
         Kind::Forbidden => StatusCode::FORBIDDEN,
         Kind::Conflict | Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Kind::Full => StatusCode::INSUFFICIENT_STORAGE,
         Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let mut response = (status, Json(json!({ "error": error.to_string() }))).into_response();

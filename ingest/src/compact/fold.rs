@@ -25,7 +25,7 @@ use tidelake_format::{
 use super::{
     CompactReport, Inner,
     folding::{Counts, Folded, Folding, Input},
-    publish::{Published, publish},
+    publish::{Published, Unnamed, publish},
     rewrite::Limits,
     tags::{Kept, Named, named, set_overrides},
 };
@@ -49,7 +49,11 @@ impl Inner {
     async fn fold_cut(&self) -> Result<CompactReport> {
         let started = Moment::now(self.root.store().ambient().as_ref());
         let looked = Instant::now();
-        let (most, memory) = (self.config.fold_max_bytes, self.config.fold_memory_bytes);
+        let (mut most, memory) = (self.config.fold_max_bytes, self.config.fold_memory_bytes);
+        if let Some(free) = self.root.store().free_bytes() {
+            // What it takes is deleted only a while after its files are there.
+            most = most.min(free / 2);
+        }
         let cut = Arc::new(cut_within(&self.root, self.margin(), most, memory).await?);
         for fault in &cut.faults {
             let kind = fault.error.kind();
@@ -61,12 +65,21 @@ impl Inner {
         if cut.is_empty() {
             return held.map_or_else(|| Ok(CompactReport::default()), Err);
         }
+        self.root.store().check_space(cut.segments.iter().map(|s| s.bytes).sum())?;
         let taken = cut.clone();
         let mut tables = offload_by(urgency, move || order(&taken)).await?;
         self.keep_tags_of(&cut, &mut tables, urgency).await?;
         let tables: Ordered = tables.into_iter().map(|(table, ordered)| (table, Arc::new(ordered))).collect();
         let limits = Limits::new(&self.config, self.wall_ms(), urgency);
-        let (published, counts) = self.write_files(inputs(&cut, &tables, limits)?, limits).await?;
+        let mut unnamed = Unnamed::default();
+        let written = self.write_files(inputs(&cut, &tables, limits)?, limits, &mut unnamed).await;
+        let (published, counts) = match written {
+            Ok(written) => written,
+            Err(error) => {
+                unnamed.delete(self.root.store()).await;
+                return Err(error);
+            }
+        };
         let report = CompactReport {
             segments: cut.segments.len() as u64,
             folded_rows: counts.rows,
@@ -82,7 +95,14 @@ impl Inner {
         }
         let touching: BTreeSet<_> = published.iter().map(|f| (f.table, f.partition())).collect();
         let touching: Vec<_> = touching.into_iter().collect();
-        self.root.commit(&touching, |draft| apply(draft, &cut, &tables, &published, counts.expired > 0)).await?;
+        let change = |draft: &mut Draft| apply(draft, &cut, &tables, &published, counts.expired > 0);
+        if let Err(error) = self.root.commit(&touching, change).await {
+            if error.wrote_nothing() {
+                unnamed.delete(self.root.store()).await;
+            }
+            return Err(error);
+        }
+        self.root.store().has_space();
         for (table, ordered) in tables.iter().filter(|(_, ordered)| !ordered.named.is_empty()) {
             let files = published.iter().filter(|f| f.table == *table).map(Published::tags);
             self.established.folded(*table, files, &ordered.named);
@@ -103,13 +123,18 @@ impl Inner {
 
 impl Inner {
     /// Writes the files of some tables and puts each as soon as it is whole.
-    async fn write_files(&self, inputs: Vec<Input>, limits: Limits) -> Result<(Vec<Published>, Counts)> {
+    async fn write_files(
+        &self,
+        inputs: Vec<Input>,
+        limits: Limits,
+        unnamed: &mut Unnamed,
+    ) -> Result<(Vec<Published>, Counts)> {
         let mut published = Vec::new();
         let mut folding = Folding::new(inputs, limits);
         loop {
             let turn = offload_by(limits.urgency, move || folding.turn()).await?;
             for Folded { table, partition, file } in turn.files {
-                published.push(publish(self.root.store(), self.wall_ms(), table, partition, file).await?);
+                published.push(publish(self.root.store(), self.wall_ms(), table, partition, file, unnamed).await?);
             }
             match turn.rest {
                 Some(rest) => folding = rest,
@@ -137,7 +162,14 @@ impl Inner {
             Ok(Input { table, database, blocks, ordered, first_kept })
         };
         let input = offload_by(limits.urgency, order).await?;
-        Ok(self.write_files(vec![input], limits).await?.0)
+        let mut unnamed = Unnamed::default();
+        match self.write_files(vec![input], limits, &mut unnamed).await {
+            Ok((published, _)) => Ok(published),
+            Err(error) => {
+                unnamed.delete(self.root.store()).await;
+                Err(error)
+            }
+        }
     }
 
     /// Takes note of whether the log grows faster than it is folded: only then compaction is as urgent as what makes it grow.

@@ -24,13 +24,13 @@ use tidelake_format::{
     store::{Moment, Store},
     tags::TagManifest,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::{
-    ATTEMPTS, CompactReport, CompactTurn, Inner, failed,
+    ATTEMPTS, CompactReport, CompactTurn, Inner, Pause, failed,
     fold::{LONGEST, ticks},
     plan::{self, Extent},
-    publish::{Published, publish},
+    publish::{Published, Unnamed, publish},
     rewrite::{Books, Limits, Rewriter, slice, windows},
 };
 use crate::metrics::{DUPLICATE_ROWS, MERGE_ROWS, MERGES};
@@ -79,13 +79,15 @@ struct Output<'a> {
     table: TableId,
     partition: i64,
     published: Vec<Published>,
+    unnamed: Unnamed,
 }
 
 impl Output<'_> {
     async fn put(&mut self, files: Vec<EncodedFile>) -> Result<()> {
         for file in files {
             let now_ms = self.store.ambient().wall_ms();
-            self.published.push(publish(self.store, now_ms, self.table, self.partition, file).await?);
+            self.published
+                .push(publish(self.store, now_ms, self.table, self.partition, file, &mut self.unnamed).await?);
         }
         Ok(())
     }
@@ -93,11 +95,15 @@ impl Output<'_> {
 
 impl Inner {
     pub(super) async fn merge_forever(&self) {
+        let mut pause = Pause::default();
         loop {
             // Folds make merges due, and so does time.
             let _ = tokio::time::timeout(Duration::from_secs(60), self.folded.notified()).await;
+            sleep(pause.left()).await;
             failed("retain", self.retain().await.map(|_| ()));
-            failed("merge", self.merge_all(plan::Extent::Due, None).await.map(|_| ()));
+            let merged = self.merge_all(plan::Extent::Due, None).await.map(|_| ());
+            pause.after(&merged);
+            failed("merge", merged);
         }
     }
 
@@ -130,7 +136,9 @@ impl Inner {
                         lost += 1;
                     }
                     Err(error) => {
-                        tracing::warn!(table = table.0, partition, %error, "a partition was not merged");
+                        if error.kind() != Kind::Full {
+                            tracing::warn!(table = table.0, partition, %error, "a partition was not merged");
+                        }
                         failure = failure.or(Some(error.with("table", table.0).with("partition", partition)));
                         break;
                     }
@@ -170,9 +178,16 @@ impl Inner {
         chosen.iter().for_each(|f| books.add(f.rows, f.hash));
         let mut report =
             CompactReport { merged_files: chosen.len() as u64, merged_rows: books.rows, ..CompactReport::default() };
-        let mut output = Output { store, table, partition, published: Vec::new() };
+        let mut output = Output { store, table, partition, published: Vec::new(), unnamed: Unnamed::default() };
+        store.check_space(chosen.iter().map(FileEntry::total_bytes).sum())?;
         let rewriting = rewrite(&mut output, supertable.clone(), database, &chosen, books, limits);
-        let (dropped, deleted) = stepped(step!("merge", rows = report.merged_rows), rewriting).await?;
+        let (dropped, deleted) = match stepped(step!("merge", rows = report.merged_rows), rewriting).await {
+            Ok(written) => written,
+            Err(error) => {
+                output.unnamed.delete(store).await;
+                return Err(error);
+            }
+        };
         (report.duplicates, report.deleted) = (dropped.rows, deleted);
         report.files = output.published.len() as u64;
         report.bytes = output.published.iter().map(Published::bytes).sum();
@@ -180,9 +195,14 @@ impl Inner {
             return Err(Error::conflict("a merge took too long to be committed").with("limit_s", LONGEST.as_secs()));
         }
         let touching = [(table, partition)];
-        self.root
-            .commit(&touching, |draft| apply(draft, &catalog, &files, &supertable, &chosen, &output.published))
-            .await?;
+        let change = |draft: &mut Draft| apply(draft, &catalog, &files, &supertable, &chosen, &output.published);
+        if let Err(error) = self.root.commit(&touching, change).await {
+            if error.wrote_nothing() {
+                output.unnamed.delete(store).await;
+            }
+            return Err(error);
+        }
+        self.root.store().has_space();
         counter!(MERGES).increment(1);
         counter!(MERGE_ROWS).increment(report.merged_rows);
         counter!(DUPLICATE_ROWS).increment(report.duplicates);

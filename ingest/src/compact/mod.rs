@@ -297,13 +297,16 @@ impl Inner {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let put_bytes = || self.root.store().counters().put_bytes;
         let (mut looked, mut put) = (Instant::now(), put_bytes());
-        let mut has_more = false;
+        let (mut has_more, mut pause) = (false, Pause::default());
         loop {
             if !has_more {
                 ticks.tick().await;
             }
             // A look costs a LIST, of which a store with many segments has much to say: only when a fold may be due.
             let much = put_bytes().saturating_sub(put) >= self.config.fold_bytes;
+            if !pause.left().is_zero() {
+                continue;
+            }
             if !much && !has_more && looked.elapsed() < millis(self.config.fold_age_ms) {
                 continue;
             }
@@ -321,6 +324,7 @@ impl Inner {
                 Ok(self.is_late.load(Relaxed))
             };
             let folded = step.await;
+            pause.after(&folded);
             has_more = *folded.as_ref().unwrap_or(&false);
             failed("fold", folded.map(|_| ()));
         }
@@ -396,6 +400,31 @@ impl Inner {
     }
 }
 
+/// How long folds or merges wait where the store has no space for them: twice as long each time.
+#[derive(Debug, Default)]
+struct Pause {
+    last: Duration,
+    until: Option<Instant>,
+}
+
+impl Pause {
+    const FIRST: Duration = Duration::from_secs(5);
+    const LONGEST: Duration = Duration::from_secs(120);
+
+    fn after<T>(&mut self, result: &Result<T>) {
+        if result.as_ref().is_err_and(|e| e.kind() == Kind::Full) {
+            self.last = (self.last * 2).clamp(Self::FIRST, Self::LONGEST);
+            self.until = Some(Instant::now() + self.last);
+        } else {
+            *self = Self::default();
+        }
+    }
+
+    fn left(&self) -> Duration {
+        self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+}
+
 /// Whether a listed object of the log waits to be folded.
 fn is_unfolded(catalog: &Catalog, object: &ObjectMeta) -> bool {
     parse_log(object.location.as_ref()).is_some_and(|p| match catalog.watermark(p.writer) {
@@ -411,6 +440,8 @@ fn failed(step: &'static str, result: Result<()>) {
     if let Err(error) = result {
         counter!(COMPACT_FAILURES, "step" => step).increment(1);
         match error.kind() {
+            // The store has told, once.
+            Kind::Full => tracing::debug!(step, %error, "compaction waits for space in the store"),
             Kind::Conflict | Kind::Unavailable => tracing::info!(step, %error, "compaction did not get through"),
             kind => tracing::error!(step, ?kind, %error, "compaction failed"),
         }

@@ -39,6 +39,22 @@ impl Published {
     }
 }
 
+/// The objects that a fold or merge has put, or tried to, and that no version names yet.
+#[derive(Debug, Default)]
+pub(crate) struct Unnamed(Vec<String>);
+
+impl Unnamed {
+    /// Deletes them: their fold or merge failed before its commit began, or its commit wrote nothing for certain. Where the
+    /// outcome of a commit is not known they stay, and are collected once they are old enough.
+    pub(crate) async fn delete(self, store: &Store) {
+        for key in self.0 {
+            if let Err(error) = store.delete(&key).await {
+                tracing::info!(key, %error, "an object that no version names stays until it is collected");
+            }
+        }
+    }
+}
+
 /// Puts a file and its sidecars under new ids.
 pub(crate) async fn publish(
     store: &Store,
@@ -46,8 +62,11 @@ pub(crate) async fn publish(
     table: TableId,
     partition: i64,
     file: EncodedFile,
+    unnamed: &mut Unnamed,
 ) -> Result<Published> {
     let entry = FileEntry::of(&file, partition, || FileId(store.ambient().random_id()), now_ms);
+    unnamed.0.extend([data_key(table, partition, entry.data.id), tags_key(table, partition, entry.tags.id)]);
+    unnamed.0.extend(entry.rollup.map(|at| rollup_key(table, partition, at.id)));
     let put = async |key: String, bytes| match store.create(&key, bytes).await? {
         Created::Lost => Err(Error::conflict("a random file id is taken").with("key", key)),
         Created::New | Created::Ours => Ok(()),

@@ -6,6 +6,7 @@ use std::{
 };
 
 mod erase;
+mod full;
 mod keep;
 mod memory;
 mod quarantine;

@@ -39,7 +39,7 @@ pub(super) async fn write_v1(Door(ingest): Door, uri: Uri, headers: HeaderMap, b
         Ok(written) => reply::with_token(refused_v1(StatusCode::BAD_REQUEST, &partial_write(&written)), &written),
         Err(Fault::TooLarge { limit }) => refused_v1(StatusCode::PAYLOAD_TOO_LARGE, &too_large(limit)),
         // The one answer that makes every v1 client wait and send again.
-        Err(Fault::Error(error)) if error.kind().is_retryable() => {
+        Err(Fault::Error(error)) if error.kind().is_retryable() && error.kind() != Kind::Full => {
             tracing::info!(%error, "a write was put off");
             refused_v1(StatusCode::INTERNAL_SERVER_ERROR, "timeout")
         }
@@ -138,6 +138,7 @@ fn refused_v2(status: StatusCode, message: &str) -> Response {
         StatusCode::FORBIDDEN => "forbidden",
         StatusCode::PAYLOAD_TOO_LARGE => "request too large",
         StatusCode::SERVICE_UNAVAILABLE => "unavailable",
+        StatusCode::INSUFFICIENT_STORAGE => "store full",
         StatusCode::INTERNAL_SERVER_ERROR => "internal error",
         _ => "invalid",
     };

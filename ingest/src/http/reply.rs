@@ -65,6 +65,7 @@ pub(super) fn status(kind: Kind) -> StatusCode {
         Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
         Kind::Forbidden => StatusCode::FORBIDDEN,
         Kind::Conflict | Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Kind::Full => StatusCode::INSUFFICIENT_STORAGE,
         Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
@@ -74,6 +75,9 @@ pub(super) fn json(status: StatusCode, body: &serde_json::Value) -> Response {
     let mut response = (status, Json(body)).into_response();
     if status == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    if status == StatusCode::INSUFFICIENT_STORAGE {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
     }
     response
 }

@@ -62,6 +62,7 @@ async fn answer(ingest: &Ingest, database: Option<String>, uri: &Uri, headers: &
                 Kind::Invalid | Kind::NotFound | Kind::Conflict | Kind::Unsupported | Kind::Forbidden => StatusCode::OK,
                 Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
                 Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+                Kind::Full => StatusCode::INSUFFICIENT_STORAGE,
                 Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             };
             refused(status, &error)

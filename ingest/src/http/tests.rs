@@ -11,7 +11,10 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tidelake_format::{
     access::{Gate, Grants, Principal, Privileges, Rights, Scope},
-    store::Store,
+    store::{
+        Store,
+        faults::{Fault, Operation},
+    },
 };
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
@@ -293,7 +296,7 @@ fn unending(begin: Vec<u8>) -> Body {
 async fn begin(ingest: &Ingest, principal: &Principal, length: usize, body: Body) -> JoinHandle<StatusCode> {
     let mut request = Request::post("/write?db=db").header("content-length", length).body(body).unwrap();
     request.extensions_mut().insert(principal.clone());
-    let answer = super::router(ingest.clone()).oneshot(request);
+    let answer = super::routes(ingest.clone()).behind(&Gate::Decided).oneshot(request);
     let task = tokio::spawn(async move { answer.await.unwrap().status() });
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -348,12 +351,16 @@ async fn who_may_not_write_is_refused_before_the_body_has_come() {
     {
         let mut request = Request::post(target).header("content-length", 1 << 20).body(unending(vec![b'#'])).unwrap();
         request.extensions_mut().insert(nobody.clone());
-        let answer = tokio::time::timeout(Duration::from_secs(10), super::router(ingest.clone()).oneshot(request));
+        let answer = tokio::time::timeout(
+            Duration::from_secs(10),
+            super::routes(ingest.clone()).behind(&Gate::Decided).oneshot(request),
+        );
         assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::FORBIDDEN, "{target}");
     }
     let no_new = open(&store, IngestConfig { auto_create_database: false, ..config() }).await;
     let request = Request::post("/write?db=new").body(unending(vec![b'#'])).unwrap();
-    let answer = tokio::time::timeout(Duration::from_secs(10), super::router(no_new).oneshot(request));
+    let answer =
+        tokio::time::timeout(Duration::from_secs(10), super::routes(no_new).behind(&Gate::Off).oneshot(request));
     assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::NOT_FOUND);
 }
 
@@ -408,5 +415,25 @@ async fn a_wrong_method_is_405_with_json_in_the_words_of_the_route_and_the_metho
         let body = answer.json();
         assert!(body.pointer(at).unwrap().as_str().unwrap().contains("Allow"), "{method} {uri}: {body}");
         assert!(!answer.header("x-influxdb-version").is_empty(), "{method} {uri}");
+    }
+}
+
+#[tokio::test]
+async fn every_door_answers_507_with_the_cause_while_the_store_has_no_space() {
+    let inner = Store::in_memory();
+    nano(&inner, config()).await;
+    let store = inner.with_faults(|request| match request.operation {
+        Operation::Put if request.key.starts_with("log") || request.key.starts_with("meta") => Fault::Full,
+        _ => Fault::None,
+    });
+    let ingest = open(&store, config()).await;
+    let point = json!({"metric": "m", "timestamp": 1_700_000_000, "value": 1, "tags": {"h": "a"}}).to_string();
+    for (uri, body) in
+        [("/write?db=db", "m v=1"), ("/api/v2/write?bucket=db", "m v=1"), ("/opentsdb/v1/put/json/db", point.as_str())]
+    {
+        let answer = post(&ingest, uri, body.to_owned()).await;
+        assert_eq!(answer.status, StatusCode::INSUFFICIENT_STORAGE, "{uri}");
+        assert_eq!(answer.header("retry-after"), "10", "{uri}");
+        assert!(String::from_utf8_lossy(&answer.body).contains("no space left"), "{uri}: {}", answer.json());
     }
 }

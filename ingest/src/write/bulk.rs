@@ -58,7 +58,17 @@ impl Bulk {
     /// # Errors
     /// Unavailable when the store does not take them in time; nothing of the ingest will ever count then.
     pub(crate) async fn put(&mut self, ingest: &Ingest, blocks: Vec<Block>) -> Result<()> {
-        self.create(ingest, self.parts, blocks, false).await?;
+        let put = self.create(ingest, self.parts, blocks, false).await;
+        if put.as_ref().is_err_and(|e| e.kind() == Kind::Full) {
+            // Without an end they never count, and there will be none.
+            for seq in 0..self.parts {
+                let key = log_key(Position { writer: self.writer, seq });
+                if let Err(error) = ingest.shared.root.store().delete(&key).await {
+                    tracing::info!(key, %error, "a part of a bulk ingest that failed stays for a day");
+                }
+            }
+        }
+        put?;
         self.parts += 1;
         Ok(())
     }

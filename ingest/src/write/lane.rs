@@ -6,7 +6,7 @@ use arrow::datatypes::{FieldRef, Fields};
 use futures::future::join_all;
 use metrics::{counter, histogram};
 use tidelake_format::{
-    Error, Result,
+    Error, Kind, Result,
     ids::{Position, TableId, Version, WriterId},
     layout::log_key,
     meta::{Catalog, PROBE_AGE, Probe, Root, Watermark},
@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     idempotent::{ACKNOWLEDGE_WITHIN, Claim},
-    queue::{Entry, Queue, Takes},
+    queue::{Blocked, Entry, Queue, Takes},
     series::was_dropped,
     stamps::Stamps,
 };
@@ -57,6 +57,7 @@ pub(crate) struct Lane {
     /// Where it takes anything from, to be told when senders are about to be answered.
     queue: Option<Arc<Queue>>,
     backlog: Arc<Backlog>,
+    blocked: Arc<Blocked>,
 }
 
 impl Lane {
@@ -66,7 +67,19 @@ impl Lane {
         let started = Moment::now(store.ambient().as_ref());
         let id = WriterId(store.ambient().random_id());
         stamps.own(id);
-        Self { root, store, probe, id, next: 0, started, start_ms, stamps, queue: None, backlog: Arc::default() }
+        Self {
+            root,
+            store,
+            probe,
+            id,
+            next: 0,
+            started,
+            start_ms,
+            stamps,
+            queue: None,
+            backlog: Arc::default(),
+            blocked: Arc::default(),
+        }
     }
 
     /// Counts what it puts as what is yet to be folded.
@@ -78,6 +91,7 @@ impl Lane {
     pub(crate) async fn run(mut self, takes: Takes, queue: Arc<Queue>, config: Arc<IngestConfig>) {
         let linger = crate::config::millis(config.no_sync_ms);
         self.queue = (takes == Takes::Any).then(|| queue.clone());
+        self.blocked = queue.blocked.clone();
         while let Some(group) = queue.take(takes, linger).await {
             self.write(group).await;
             queue.answered();
@@ -107,15 +121,43 @@ impl Lane {
         let bytes = group.iter().map(|e| e.bytes).sum();
         match self.put(blocks, bytes).await {
             Ok(position) => self.acknowledge(group, position, None).await,
+            Err(error) if error.kind() == Kind::Full => self.without_space(group, &error).await,
             Err(error) if group.len() == 1 => group.into_iter().for_each(|e| refuse(e, &error)),
             Err(_) => {
                 for entry in group {
                     match self.put(entry.blocks.clone(), entry.bytes).await {
                         Ok(position) => self.acknowledge(vec![entry], position, None).await,
+                        Err(error) if error.kind() == Kind::Full => self.without_space(vec![entry], &error).await,
                         Err(error) => refuse(entry, &error),
                     }
                 }
             }
+        }
+    }
+
+    /// Refuses the requests of a group for which the store has no space. Rows that were acknowledged from the buffer are kept
+    /// and put once it has: requests are refused meanwhile.
+    async fn without_space(&mut self, group: Vec<Entry>, error: &Error) {
+        let (waiting, buffered): (Vec<_>, Vec<_>) = group.into_iter().partition(|e| e.waiter.is_some());
+        waiting.into_iter().for_each(|e| refuse(e, error));
+        if buffered.is_empty() {
+            return;
+        }
+        self.blocked.block(error);
+        let mut pause = Duration::from_millis(50);
+        let put = loop {
+            sleep(pause).await;
+            pause = (pause * 2).min(RETRY_MAX);
+            let blocks = buffered.iter().flat_map(|e| e.blocks.iter().cloned()).collect();
+            match self.put(blocks, buffered.iter().map(|e| e.bytes).sum()).await {
+                Err(error) if error.kind() == Kind::Full => {}
+                put => break put,
+            }
+        };
+        self.blocked.unblock();
+        match put {
+            Ok(position) => self.acknowledge(buffered, position, None).await,
+            Err(error) => buffered.into_iter().for_each(|e| refuse(e, &error)),
         }
     }
 
@@ -186,6 +228,9 @@ impl Lane {
             }
             Err(error) => {
                 self.renew();
+                if error.kind() == Kind::Full {
+                    return ours.into_iter().for_each(|e| refuse(e, &error));
+                }
                 let again =
                     Error::unavailable("send the request again with the same idempotency key").with("reason", &error);
                 ours.into_iter().for_each(|e| refuse(e, &again));
@@ -196,7 +241,8 @@ impl Lane {
     /// Puts one segment, however long that takes.
     ///
     /// # Errors
-    /// Internal when the blocks cannot be encoded: nothing was put.
+    /// Internal when the blocks cannot be encoded: nothing was put. Full when the store has no space: this writer has another
+    /// id then, as the segment may be there yet.
     async fn put(&mut self, blocks: Vec<Block>, bytes: usize) -> Result<Position> {
         let rows = blocks.iter().map(|block| block.rows.num_rows()).sum::<usize>();
         stepped(step!("segment", rows), self.put_blocks(blocks, bytes)).await
@@ -231,6 +277,13 @@ impl Lane {
         let key = log_key(position);
         let put = create(&self.store, &key, encoded);
         let (created, _) = tokio::join!(put, self.probe.catalog(PROBE_EARLY));
+        let created = match created {
+            Ok(created) => created,
+            Err(error) => {
+                self.renew();
+                return Err(error);
+            }
+        };
         histogram!(PUT_SECONDS).record(before.elapsed().as_secs_f64());
         let void = self.started.age(self.store.ambient().as_ref()) > ID_VOID;
         if created == Created::Lost || void {
@@ -397,11 +450,15 @@ fn lost(rows: u64, error: &Error) {
 }
 
 /// Puts the bytes under the key until the store answers: a number stands for the same bytes for ever.
-async fn create(store: &Store, key: &str, bytes: bytes::Bytes) -> Created {
+///
+/// # Errors
+/// Full: the number is not to be used again, as an attempt before may have put the bytes.
+async fn create(store: &Store, key: &str, bytes: bytes::Bytes) -> Result<Created> {
     let mut wait = Duration::from_millis(50);
     loop {
         match store.create(key, bytes.clone()).await {
-            Ok(created) => return created,
+            Ok(created) => return Ok(created),
+            Err(error) if error.kind() == Kind::Full => return Err(error),
             Err(error) => {
                 tracing::warn!(%error, key, "the outcome of a PUT is unknown; trying again");
                 sleep(wait).await;

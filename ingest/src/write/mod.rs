@@ -23,7 +23,7 @@ mod staged;
 mod stamps;
 mod statement;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{panic::AssertUnwindSafe, sync::Arc, thread};
 

@@ -17,10 +17,12 @@ use tokio::{
 use super::{budget::Reservation, idempotent::Claim};
 use crate::decode::line_protocol::Gathered;
 
+mod blocked;
 mod hold;
 mod regroup;
 mod turns;
 
+pub(crate) use blocked::Blocked;
 pub(crate) use hold::Place;
 use regroup::Regroup;
 use turns::Turns;
@@ -94,6 +96,8 @@ pub(crate) struct Queue {
     changed: Notify,
     /// For lanes that take much.
     plenty: Notify,
+    /// Whether a lane waits for space in the store.
+    pub(crate) blocked: Arc<Blocked>,
     /// For the lane of a disk, which has a thread of its own: the senders of the group before are back.
     regrouped: Condvar,
 }
@@ -135,6 +139,7 @@ impl Queue {
             state: Mutex::new(state),
             changed: Notify::new(),
             plenty: Notify::new(),
+            blocked: Arc::default(),
             regrouped: Condvar::new(),
         }
     }

@@ -112,6 +112,7 @@ impl Ingest {
     ) -> Result<Option<Reservation>> {
         let shared = &self.shared;
         let is_behind = shared.compactor.backlog().is_above(shared.config.backlog_bytes);
+        shared.queue.blocked.check()?;
         if durability == Durability::Stored
             || self.key.is_some()
             || is_behind
@@ -294,6 +295,7 @@ impl Ingest {
             return Ok(None);
         }
         let bytes = blocks.iter().map(block_bytes).sum();
+        self.shared.queue.blocked.check()?;
         self.shared.compactor.backlog().wait(self.shared.config.backlog_bytes).await?;
         self.shared.budget.grow(&mut reservation, bytes).await?;
         let is_waited_for = durability == Durability::Stored || claim.is_some();

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod evolution;
+mod full;
 mod holes;
 mod order;
 mod staged;
@@ -28,7 +29,7 @@ use crate::{
     testing::{config, memory, nano, open, rows},
 };
 
-async fn line(ingest: &Ingest, text: &str, durability: Durability) -> Result<Written> {
+pub(crate) async fn line(ingest: &Ingest, text: &str, durability: Durability) -> Result<Written> {
     ingest.write_line_protocol("db", Bytes::from(text.to_owned()), LinePrecision::Nano, durability).await
 }
 

@@ -16,6 +16,7 @@ pub fn to_status(error: &Error) -> Status {
         Kind::Unauthenticated => Code::Unauthenticated,
         Kind::Forbidden => Code::PermissionDenied,
         Kind::Unavailable => Code::Unavailable,
+        Kind::Full => Code::ResourceExhausted,
         Kind::Corrupt => Code::DataLoss,
         Kind::Unsupported => Code::Unimplemented,
         Kind::Internal => Code::Internal,
@@ -26,6 +27,7 @@ pub fn to_status(error: &Error) -> Status {
         | Kind::NotFound
         | Kind::Conflict
         | Kind::Unavailable
+        | Kind::Full
         | Kind::Unsupported
         | Kind::Unauthenticated
         | Kind::Forbidden => {}

@@ -20,6 +20,7 @@ pub fn status_of(kind: Kind) -> StatusCode {
         Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
         Kind::Forbidden => StatusCode::FORBIDDEN,
         Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Kind::Full => StatusCode::INSUFFICIENT_STORAGE,
         Kind::Unsupported => StatusCode::UNPROCESSABLE_ENTITY,
         Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }
@@ -34,6 +35,7 @@ pub fn name_of(kind: Kind) -> &'static str {
         Kind::Unauthenticated => "unauthenticated",
         Kind::Forbidden => "forbidden",
         Kind::Unavailable => "unavailable",
+        Kind::Full => "store_full",
         Kind::Unsupported => "unsupported",
         Kind::Corrupt => "corrupt",
         Kind::Internal => "internal",

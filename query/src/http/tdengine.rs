@@ -108,6 +108,7 @@ async fn answer(
                 Kind::Invalid | Kind::NotFound | Kind::Conflict | Kind::Unsupported | Kind::Forbidden => StatusCode::OK,
                 Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
                 Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+                Kind::Full => StatusCode::INSUFFICIENT_STORAGE,
                 Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             };
             error::log(&e);

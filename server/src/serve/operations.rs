@@ -100,7 +100,8 @@ async fn health(State(state): State<Operations>) -> Response {
     .into_response()
 }
 
-/// 200 while requests are to be sent here: the store answers, and the server was not told to stop.
+/// 200 while requests are to be sent here: the store answers, and the server was not told to stop. `store_full` says why
+/// writes are refused where the store has no space left.
 async fn ready(State(state): State<Operations>) -> Response {
     let unready = |message: String| {
         let body = json!({ "name": "tidelake", "status": "not ready", "message": message });
@@ -123,7 +124,14 @@ async fn ready(State(state): State<Operations>) -> Response {
         }
     };
     match fault {
-        None => Json(json!({ "name": "tidelake", "status": "ready" })).into_response(),
+        None => {
+            let mut body = json!({ "name": "tidelake", "status": "ready" });
+            // Queries go on: who sends requests elsewhere would not find more space there.
+            if let Some(lack) = state.root.store().lack() {
+                body["store_full"] = json!(lack);
+            }
+            Json(body).into_response()
+        }
         Some(fault) => unready(fault),
     }
 }
@@ -133,6 +141,11 @@ async fn render_metrics(State(state): State<Operations>) -> Response {
     let store = state.root.store().counters();
     let requests =
         [("put", store.put), ("get", store.get), ("head", store.head), ("list", store.list), ("delete", store.delete)];
+    text.push_str(
+        "# HELP tidelake_store_full Whether the object store has no space left for what was to be written.\n",
+    );
+    text.push_str("# TYPE tidelake_store_full gauge\n");
+    text.push_str(&format!("tidelake_store_full {}\n", u8::from(state.root.store().lack().is_some())));
     text.push_str("# HELP tidelake_store_requests_total Requests to the object store, repeated ones included.\n");
     text.push_str("# TYPE tidelake_store_requests_total counter\n");
     for (kind, count) in requests {
@@ -297,6 +310,7 @@ fn failure(error: &Error) -> Response {
         Kind::Forbidden => StatusCode::FORBIDDEN,
         Kind::Conflict => StatusCode::CONFLICT,
         Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Kind::Full => StatusCode::INSUFFICIENT_STORAGE,
         Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let body = json!({"error": {"kind": name_of(error.kind()), "message": error.to_string()}});
