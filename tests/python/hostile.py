@@ -47,7 +47,9 @@ def main():
             stack.callback(fields[-1].end)
         # Statements that take rights away are answered after two seconds: servers of all modes wait for them at once.
         results = []
-        threads = [threading.Thread(target=lambda field=field: results.extend(attacked(field, attacks, False))) for field in fields]
+        threads = [
+            threading.Thread(target=lambda field=field: results.extend(attacked(field, attacks, False)), daemon=True) for field in fields
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -212,10 +212,10 @@ class Node(Server):
         return [json.dumps(line) for line in self.lines() if str(line.get("target", "")).startswith("tidelake::audit")]
 
     def audited(self, *words, since=0, seconds=3):
-        """Whether a new audit line contains all of these words, within some seconds."""
+        """Whether a new audit line contains all of these words in any case, within some seconds."""
         deadline = time.monotonic() + seconds
         while True:
-            if any(all(word in line for word in words) for line in self.audit()[since:]):
+            if any(all(word.lower() in line.lower() for word in words) for line in self.audit()[since:]):
                 return True
             if time.monotonic() > deadline:
                 return False
