@@ -3,6 +3,8 @@
 mod activity;
 mod auth;
 mod bodies;
+#[cfg(test)]
+mod doors;
 mod listen;
 pub(crate) mod logging;
 mod operations;

@@ -146,9 +146,10 @@ impl Origins {
             }
             Verdict::Refuse(refusal) => {
                 let (path, error) = (request.uri().path(), refusal.error());
-                let peer = request.extensions().get::<Peer>().map(|Peer(peer)| tracing::field::display(peer));
-                let reason = error.to_string();
-                tracing::warn!(target: "tidelake::audit", peer, method = %request.method(), reason, "a request was refused");
+                let peer = request.extensions().get::<Peer>().map(|Peer(peer)| *peer);
+                let unknown = Principal::AUTH_OFF.at(peer);
+                let deed = Deed::new("REQUEST", path).with(request.method().as_str());
+                deed.record_as("unknown", &unknown, &error);
                 Err(Box::new(marks.on(refused_as(StatusCode::FORBIDDEN, path, &error).map(Body::from))))
             }
         }

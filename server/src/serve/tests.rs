@@ -1,7 +1,5 @@
 //! A server in this process, asked over its ports.
 
-mod audit;
-
 use std::{
     collections::BTreeSet,
     net::{IpAddr, Ipv4Addr},

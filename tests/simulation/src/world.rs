@@ -343,7 +343,7 @@ impl World {
     pub fn judge(&self, what: &str, error: &Error) {
         self.server.note(&format!("{what} failed: {error}"));
         let may = match error.kind() {
-            Kind::Unavailable | Kind::Conflict | Kind::Invalid | Kind::NotFound => true,
+            Kind::Unavailable | Kind::Full | Kind::Conflict | Kind::Invalid | Kind::NotFound => true,
             Kind::Corrupt => self.is_of_torn(error),
             Kind::Unsupported | Kind::Internal | Kind::Unauthenticated | Kind::Forbidden => false,
         };

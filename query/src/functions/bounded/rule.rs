@@ -1,8 +1,6 @@
 //! Gives a bound to the functions of a plan that have none: those that the SQL planner takes from elsewhere than the
 //! registry, such as `make_array` of `[1, 2]`, and the operator `||`.
 
-use std::sync::Arc;
-
 use datafusion::{
     common::{
         Result as DfResult,

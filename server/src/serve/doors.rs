@@ -29,10 +29,13 @@ use tidelake_format::{
     snapshot::SnapshotReader,
     store::Store,
 };
-use tidelake_ingest::{config::IngestConfig, write::Ingest};
+use tidelake_ingest::{config::IngestConfig, decode::line_protocol::LinePrecision, udp::UdpTarget, write::Ingest};
 use tidelake_query::engine::{Engine, EngineConfig};
 use tidelake_routes::Routes;
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{
+    net::{TcpListener, UdpSocket},
+    sync::watch,
+};
 use tonic::transport::Endpoint;
 use tower::ServiceExt as _;
 use tracing::{
@@ -42,7 +45,7 @@ use tracing::{
 };
 use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt as _};
 
-use super::super::{logging, operations, writer};
+use super::{logging, operations, writer};
 
 const PASSWORD: &str = "correct horse";
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
@@ -82,10 +85,14 @@ impl Lines {
 
     /// What the lines since the last call say: who, how it ended, what it was about.
     fn take(&self) -> Vec<String> {
+        self.take_from(&PEER.to_string())
+    }
+
+    fn take_from(&self, peer: &str) -> Vec<String> {
         let lines = std::mem::take(&mut *self.0.lock());
         let of = |line: &BTreeMap<&str, String>, name: &str| line.get(name).cloned().unwrap_or_default();
         let told = lines.iter().map(|line| {
-            assert_eq!(of(line, "peer"), PEER.to_string(), "{line:?}");
+            assert_eq!(of(line, "peer"), peer, "{line:?}");
             assert!(!line.values().any(|text| text.contains(PASSWORD)), "{line:?}");
             let (user, outcome) = (of(line, "user"), of(line, "outcome"));
             format!("{user} {outcome} {} {}", of(line, "action"), of(line, "object")).trim().to_owned()
@@ -111,7 +118,7 @@ async fn doors() -> (Routes, Gate) {
     let engine = Engine::new(root.clone(), snapshots, writer, EngineConfig::default());
     let metrics = operations::install_metrics().unwrap();
     let gate = Gate::Users(Authenticator::new(root.clone()).unwrap());
-    let routes = super::super::routes(
+    let routes = super::routes(
         root,
         ingest,
         engine.clone(),
@@ -354,6 +361,25 @@ async fn every_action_of_flight_leaves_a_line_for_what_it_changes_and_whom_it_re
         let _ = eve.inner_mut().do_action(request).await;
         assert_eq!(lines.take(), expected, "{name}");
     }
+}
+
+#[tokio::test]
+async fn datagrams_leave_a_line_for_what_they_create() {
+    let (lines, _guard) = Lines::start();
+    let mut config = IngestConfig::default();
+    config.compact.background = false;
+    let ingest = Ingest::open(Root::open(Store::in_memory()).await.unwrap(), config).await.unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let (address, (stop, stopped)) = (socket.local_addr().unwrap(), watch::channel(false));
+    let target = UdpTarget { database: "udp".to_owned(), precision: LinePrecision::Nano };
+    let serving = tokio::spawn(tidelake_ingest::udp::serve(socket, ingest, target, stopped));
+    let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    client.send_to(b"m,k=a v=1 1", address).await.unwrap();
+    // What has arrived is written before it ends.
+    stop.send_replace(true);
+    serving.await.unwrap();
+    let expected = ["service:udp done CREATE DATABASE udp", "service:udp done CREATE TABLE udp.m"];
+    assert_eq!(lines.take_from(""), expected);
 }
 
 /// What a writer of lines was given.
