@@ -199,7 +199,7 @@ def main():
                 except OSError:
                     status, reply = 0, b""
                 if status == 200:
-                    found = int(re.findall(rb"\d+", reply)[-1])
+                    found = json.loads(reply)["data"][0][0]
                     break
                 time.sleep(1)
             least, most = counts.get("rows", 0), counts.get("rows", 0) + counts.get("open", 0)
