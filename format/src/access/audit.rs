@@ -58,6 +58,11 @@ impl Deed {
         }
     }
 
+    /// Records that a request was refused before its sender was authenticated.
+    pub fn record_unauthenticated(&self, peer: Option<IpAddr>, error: &Error) {
+        self.write("", peer, Some(error));
+    }
+
     /// Writes the line, of a user who may not be known.
     pub(super) fn write(&self, user: &str, peer: Option<IpAddr>, error: Option<&Error>) {
         let outcome = match error.map(Error::kind) {

@@ -14,7 +14,7 @@ use hyper::{
 };
 use tidelake_format::{
     Error,
-    access::{Peer, refused_as},
+    access::{Deed, Peer, refused_as},
 };
 
 use crate::settings::Settings;
@@ -147,9 +147,8 @@ impl Origins {
             Verdict::Refuse(refusal) => {
                 let (path, error) = (request.uri().path(), refusal.error());
                 let peer = request.extensions().get::<Peer>().map(|Peer(peer)| *peer);
-                let unknown = Principal::AUTH_OFF.at(peer);
                 let deed = Deed::new("REQUEST", path).with(request.method().as_str());
-                deed.record_as("unknown", &unknown, &error);
+                deed.record_unauthenticated(peer, &error);
                 Err(Box::new(marks.on(refused_as(StatusCode::FORBIDDEN, path, &error).map(Body::from))))
             }
         }
