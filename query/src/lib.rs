@@ -4,6 +4,7 @@
 //! ranges, the log's tail) → DataFusion → wire.
 
 mod budget;
+pub mod buffer;
 pub mod dialect;
 pub mod engine;
 pub mod error;

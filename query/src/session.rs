@@ -6,6 +6,8 @@ use arrow::ipc::CompressionType;
 use chrono_tz::Tz;
 use tidelake_format::{Error, access::Principal, ids::Token};
 
+use crate::buffer::StatementBuffer;
+
 /// What text in double quotes means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum DoubleQuotes {
@@ -100,6 +102,8 @@ pub struct Session {
     pub asked_database: Option<String>,
     /// How rows are compressed within the messages that Flight sends; `None` = not at all.
     pub ipc_compression: Option<CompressionType>,
+    /// Where what a client sent packed is counted once it is unpacked.
+    pub buffer: StatementBuffer,
 }
 
 impl Session {
@@ -118,6 +122,7 @@ impl Session {
             handle: None,
             asked_database: None,
             ipc_compression: None,
+            buffer: StatementBuffer::default(),
         }
     }
 

@@ -23,6 +23,7 @@ use tidelake_format::{Error, Result};
 use tonic::Status;
 
 use super::{guard, status::from_flight};
+use crate::buffer::{StatementBuffer, Taken};
 
 /// Smaller bodies are copied: what they came in may be much larger.
 const SHARED_BYTES: usize = 64 << 10;
@@ -36,20 +37,54 @@ pub(super) enum Bodies {
     Copied,
 }
 
+/// What decompressed buffers take of the buffer of statements.
+#[derive(Debug)]
+pub(super) struct Unpacked {
+    taken: Taken,
+    dictionaries: Taken,
+    /// The bytes of a batch are counted until its stream ends, and not until the next batch.
+    keeps: bool,
+}
+
+impl Unpacked {
+    /// Of batches of which each is done with before the next one is read.
+    pub(super) fn one_by_one(buffer: &StatementBuffer) -> Self {
+        Self { taken: buffer.begin(), dictionaries: buffer.begin(), keeps: false }
+    }
+
+    /// Of batches that are kept until the last one was read.
+    pub(super) fn together(buffer: &StatementBuffer) -> Self {
+        Self { keeps: true, ..Self::one_by_one(buffer) }
+    }
+
+    /// Counts a message before anything of it is decompressed.
+    fn add(&mut self, bytes: usize, is_dictionary: bool) -> Result<()> {
+        if is_dictionary {
+            return self.dictionaries.add(bytes);
+        }
+        if !self.keeps {
+            self.taken.clear();
+        }
+        self.taken.add(bytes)
+    }
+}
+
 /// The batches of a Flight stream; one that carries no schema at all (an update without parameters) has none.
 pub(super) fn decoded(
     data: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
     bodies: Bodies,
+    unpacked: Unpacked,
 ) -> BoxStream<'static, Result<RecordBatch>> {
-    batches(data, Decoder { bodies, tells_schema: false, schema: None, dictionaries: HashMap::new() })
+    batches(data, Decoder { bodies, unpacked, tells_schema: false, schema: None, dictionaries: HashMap::new() })
 }
 
 /// The same after a batch without rows, which tells the columns of a stream that has no other one.
 pub(super) fn decoded_with_schema(
     data: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
     bodies: Bodies,
+    unpacked: Unpacked,
 ) -> BoxStream<'static, Result<RecordBatch>> {
-    batches(data, Decoder { bodies, tells_schema: true, schema: None, dictionaries: HashMap::new() })
+    batches(data, Decoder { bodies, unpacked, tells_schema: true, schema: None, dictionaries: HashMap::new() })
 }
 
 fn batches(
@@ -72,6 +107,7 @@ fn batches(
 #[derive(Debug)]
 struct Decoder {
     bodies: Bodies,
+    unpacked: Unpacked,
     tells_schema: bool,
     schema: Option<SchemaRef>,
     dictionaries: HashMap<i64, ArrayRef>,
@@ -80,7 +116,10 @@ struct Decoder {
 impl Decoder {
     /// The batch of a message that holds one.
     fn take(&mut self, data: &FlightData) -> Result<Option<RecordBatch>> {
-        guard::check(data)?;
+        let bytes = guard::check(data)?;
+        let is_dictionary =
+            root_as_message(&data.data_header).is_ok_and(|m| m.header_type() == MessageHeader::DictionaryBatch);
+        self.unpacked.add(bytes, is_dictionary)?;
         self.read(data)
             .map_err(|e| Error::invalid("the stream is not one of Arrow batches").with("reason", &e).source(e))
     }
@@ -143,10 +182,15 @@ mod tests {
     use super::*;
     use crate::Kind;
 
+    fn unpacked() -> Unpacked {
+        Unpacked::one_by_one(&StatementBuffer::new(1 << 30))
+    }
+
     async fn read(data: &[FlightData]) -> Result<Vec<RecordBatch>> {
         let data = data.to_vec();
-        let [shared, copied] = [Bodies::Shared, Bodies::Copied]
-            .map(|bodies| decoded(stream::iter(data.clone().into_iter().map(Ok)), bodies).try_collect::<Vec<_>>());
+        let [shared, copied] = [Bodies::Shared, Bodies::Copied].map(|bodies| {
+            decoded(stream::iter(data.clone().into_iter().map(Ok)), bodies, unpacked()).try_collect::<Vec<_>>()
+        });
         let (shared, copied) = (shared.await, copied.await);
         assert_eq!(shared.as_ref().ok(), copied.as_ref().ok());
         shared
@@ -217,7 +261,7 @@ mod tests {
             data[1].data_body = bytes::Bytes::from([b"7 bytes", &data[1].data_body[..]].concat()).slice(7..);
             data[1].app_metadata = vec![0; metadata].into();
             let messages = stream::iter(data.clone().into_iter().map(Ok));
-            let decoded: Vec<RecordBatch> = decoded(messages, bodies).try_collect().await.unwrap();
+            let decoded: Vec<RecordBatch> = decoded(messages, bodies, unpacked()).try_collect().await.unwrap();
             let (values, body) = (decoded[0].column(0).as_string::<i32>().values(), data[1].data_body.as_ptr_range());
             assert!(values.len() > 1_000);
             assert_eq!(body.contains(&values.as_ptr()), stay, "{rows} rows, {bodies:?}, {metadata} bytes beside");
@@ -299,5 +343,33 @@ mod tests {
         let claim = [&body[..size], &i64::MAX.to_le_bytes(), &body[size + 8..]].concat();
         data[1].data_body = claim.into();
         assert_eq!(read(&data).await.unwrap_err().kind(), Kind::Invalid);
+    }
+
+    #[tokio::test]
+    async fn what_is_unpacked_has_room_in_the_buffer_of_statements_or_is_refused_before() {
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![7; 1_000_000]));
+        let batch = RecordBatch::try_from_iter([("n", column)]).unwrap();
+        let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::ZSTD)).unwrap();
+        let batches = stream::iter([Ok(batch.clone()), Ok(batch)]);
+        let encoder =
+            FlightDataEncoderBuilder::new().with_options(options).with_max_flight_data_size(64 << 20).build(batches);
+        let data: Vec<FlightData> = encoder.try_collect().await.unwrap();
+        let sent: usize = data.iter().map(|message| message.data_body.len()).sum();
+        assert!(sent < 10_000, "{sent} bytes");
+        let read = async |buffer: &StatementBuffer, keeps: bool| {
+            let unpacked = if keeps { Unpacked::together(buffer) } else { Unpacked::one_by_one(buffer) };
+            let messages = stream::iter(data.clone().into_iter().map(Ok));
+            decoded(messages, Bodies::Copied, unpacked).try_collect::<Vec<_>>().await
+        };
+        for (most, keeps, fits) in
+            [(7_000_000, false, false), (9_000_000, false, true), (9_000_000, true, false), (17_000_000, true, true)]
+        {
+            let buffer = StatementBuffer::new(most);
+            match read(&buffer, keeps).await {
+                Ok(batches) => assert!(fits && batches.len() == 2, "{most} {keeps}"),
+                Err(e) => assert!(!fits && e.kind() == Kind::Unavailable, "{most} {keeps}: {e}"),
+            }
+            assert_eq!(buffer.parts().0.load(std::sync::atomic::Ordering::Relaxed), 0);
+        }
     }
 }

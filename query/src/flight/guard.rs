@@ -8,23 +8,24 @@ use tidelake_format::{Error, Result};
 /// The most rows of one batch: no message is large enough for more.
 const MAX_ROWS: i64 = 1 << 29;
 /// The most that the buffers of one message may take when decompressed, in bytes.
-const MAX_DECOMPRESSED: i64 = 1 << 30;
+const MAX_DECOMPRESSED: i64 = 256 << 20;
 
-/// Checks that a message is one, and that its buffers lie within its body.
+/// Checks that a message is one, and that its buffers lie within its body; gives the bytes that its buffers take when they
+/// are decompressed.
 ///
 /// # Errors
 /// [`Kind::Invalid`](crate::Kind::Invalid) saying which expectation does not hold.
-pub(super) fn check(data: &FlightData) -> Result<()> {
+pub(super) fn check(data: &FlightData) -> Result<usize> {
     let message =
         root_as_message(&data.data_header).map_err(|e| wrong("its header cannot be read").with("reason", e))?;
     let dictionary = || message.header_as_dictionary_batch().and_then(|d| d.data());
     match message.header_as_record_batch().or_else(dictionary) {
         Some(batch) => check_batch(&batch, &data.data_body),
-        None => Ok(()),
+        None => Ok(0),
     }
 }
 
-fn check_batch(batch: &RecordBatch<'_>, body: &[u8]) -> Result<()> {
+fn check_batch(batch: &RecordBatch<'_>, body: &[u8]) -> Result<usize> {
     let rows = |n: i64| (0..=MAX_ROWS).contains(&n);
     let nodes = batch.nodes().into_iter().flatten();
     if !rows(batch.length())
@@ -52,7 +53,7 @@ fn check_batch(batch: &RecordBatch<'_>, body: &[u8]) -> Result<()> {
             }
         }
     }
-    Ok(())
+    Ok(usize::try_from(decompressed).unwrap_or(usize::MAX))
 }
 
 fn wrong(what: &str) -> Error {

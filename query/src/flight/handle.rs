@@ -105,6 +105,20 @@ impl Handle {
         self
     }
 
+    /// The bytes that the statement takes beside the handle once it is unpacked, as the packed one says.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) where it does not, as all of ours do, or says more than a message may have.
+    pub(super) fn unpacked_bytes(&self) -> Result<usize> {
+        if self.packed.is_empty() {
+            return Ok(0);
+        }
+        let told = zstd::zstd_safe::get_frame_content_size(&self.packed).ok().flatten();
+        told.and_then(|bytes| usize::try_from(bytes).ok())
+            .filter(|bytes| *bytes <= MAX_MESSAGE_BYTES)
+            .ok_or_else(foreign)
+    }
+
     /// The statement.
     ///
     /// # Errors
@@ -113,7 +127,7 @@ impl Handle {
         if self.packed.is_empty() {
             return Ok(Cow::Borrowed(&self.sql));
         }
-        let unpacked = zstd::bulk::decompress(&self.packed, MAX_MESSAGE_BYTES).map_err(|e| foreign().source(e))?;
+        let unpacked = zstd::bulk::decompress(&self.packed, self.unpacked_bytes()?).map_err(|e| foreign().source(e))?;
         String::from_utf8(unpacked).map(Cow::Owned).map_err(|e| foreign().source(e))
     }
 
@@ -184,6 +198,7 @@ impl Handle {
             handle: Some(self.key()),
             asked_database: call.asked_database.clone(),
             ipc_compression: call.ipc_compression,
+            buffer: call.buffer.clone(),
         })
     }
 }

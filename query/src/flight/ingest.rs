@@ -9,7 +9,7 @@ use tidelake_format::{Error, Result};
 use tonic::Status;
 
 use super::{
-    decode::{Bodies, decoded_with_schema},
+    decode::{Bodies, Unpacked, decoded_with_schema},
     parameters::plain_batch,
     service::FlightSql,
     statements::no_transaction,
@@ -29,7 +29,8 @@ impl FlightSql {
         data: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
     ) -> Result<WriteOutcome> {
         let target = target(session, &command)?;
-        let batches = decoded_with_schema(data, Bodies::Shared).and_then(|batch| async move { plain_batch(&batch) });
+        let batches = decoded_with_schema(data, Bodies::Shared, Unpacked::one_by_one(&session.buffer))
+            .and_then(|batch| async move { plain_batch(&batch) });
         self.engine.writer(session)?.ingest(target, batches.boxed()).await
     }
 }

@@ -17,12 +17,65 @@ use crate::{
     wire::wire_type,
 };
 
+/// The most bytes that the columns of a batch take in plain types.
+const MOST_PLAIN: u64 = 256 << 20;
+
+/// # Errors
+/// [`Kind::Invalid`](crate::Kind::Invalid) for columns that say much with few bytes, too much to be said in full.
+fn refuse_large(batch: &RecordBatch) -> Result<()> {
+    let bytes = batch.columns().iter().map(|column| plain_bytes(column.as_ref())).fold(0, u64::saturating_add);
+    if bytes > MOST_PLAIN {
+        return Err(Error::invalid(
+            "a batch is too large without its dictionaries, runs and views; send fewer rows at once",
+        )
+        .with("limit", format!("{MOST_PLAIN} bytes"))
+        .with("found", format!("{bytes} bytes")));
+    }
+    Ok(())
+}
+
+/// What a column takes in a plain type, where that may be more than it takes now.
+fn plain_bytes(array: &dyn Array) -> u64 {
+    let rows = array.len() as u64;
+    let of_views = |views: &[u128]| views.iter().map(|view| u64::from(*view as u32)).fold(0, u64::saturating_add);
+    let value =
+        |values: &ArrayRef, at: usize| values.slice(at, 1).to_data().get_slice_memory_size().unwrap_or(0) as u64;
+    let each = |values: &ArrayRef| -> Vec<u64> {
+        let of = |at| value(values, at).max(plain_bytes(values.slice(at, 1).as_ref()));
+        (0..values.len()).map(of).collect()
+    };
+    match array.data_type() {
+        DataType::Null => rows.saturating_mul(8),
+        DataType::Utf8View => of_views(array.as_string_view().views()),
+        DataType::BinaryView => of_views(array.as_binary_view().views()),
+        DataType::Dictionary(..) => {
+            let dictionary = array.as_any_dictionary();
+            if dictionary.values().is_empty() {
+                return rows;
+            }
+            let sizes = each(dictionary.values());
+            let of = |key: usize| sizes.get(key).copied().unwrap_or(0);
+            dictionary.normalized_keys().into_iter().map(of).fold(0, u64::saturating_add)
+        }
+        DataType::RunEndEncoded(..) => {
+            let data = array.to_data();
+            let longest = data
+                .child_data()
+                .get(1)
+                .map(|values| each(&arrow::array::make_array(values.clone())).into_iter().max().unwrap_or(0));
+            rows.saturating_mul(longest.unwrap_or(0))
+        }
+        _ => 0,
+    }
+}
+
 /// A batch with strings, binaries and dictionaries in their plain types and timestamps without zone; numbers and
 /// units stay what they are. Names and order stay.
 ///
 /// # Errors
 /// [`Kind::Invalid`](crate::Kind::Invalid) for values that do not fit (a text above 2 GiB).
 pub(super) fn plain_batch(batch: &RecordBatch) -> Result<RecordBatch> {
+    refuse_large(batch)?;
     let schema = batch.schema();
     let columns: Vec<ArrayRef> =
         batch.columns().iter().zip(schema.fields()).map(|(c, f)| plain(c, f.name(), None)).collect::<Result<_>>()?;
@@ -48,6 +101,7 @@ pub(crate) fn bind(prepared: &Prepared, batch: &RecordBatch) -> Result<RecordBat
             .with("expected", prepared.parameters.len())
             .with("found", batch.num_columns()));
     }
+    refuse_large(batch)?;
     let advertised = prepared.parameters.iter().map(|field| match prepared.kind {
         Statement::Query { .. } => Some(field.data_type()),
         Statement::Update => None,
@@ -264,6 +318,23 @@ mod tests {
         assert_eq!(bound.column(0).as_string::<i32>(), &StringArray::from(vec!["1", "2.0", "3"]));
         let numbers = bind(&prepared(Statement::Update, &[DataType::Utf8]), &batch(vec![dense_union().slice(0, 2)]));
         assert_eq!(numbers.unwrap().column(0).data_type(), &DataType::Float64);
+    }
+
+    #[test]
+    fn few_bytes_that_say_much_are_refused() {
+        use arrow::array::{DictionaryArray, Int32Array as Keys, NullArray};
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(1 << 20)]));
+        let dictionary: ArrayRef = Arc::new(DictionaryArray::new(Keys::from(vec![0; 1_000]), text.clone()));
+        let mut views = arrow::array::StringViewBuilder::new();
+        let block = views.append_block(text.as_string::<i32>().values().clone());
+        (0..1_000).for_each(|_| views.try_append_view(block, 0, 1 << 20).unwrap());
+        let views: ArrayRef = Arc::new(views.finish());
+        let nulls: ArrayRef = Arc::new(NullArray::new(1 << 27));
+        for column in [dictionary, views, nulls] {
+            let error = plain_batch(&batch(vec![column.clone()])).unwrap_err();
+            assert!(error.kind() == Kind::Invalid && error.context("limit").is_some(), "{error}");
+            assert!(bind(&query(&[DataType::Utf8]), &batch(vec![column])).is_err());
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use tidelake_format::{Error, Kind, Result};
 use tonic::{Response, Status, codegen::Bytes};
 
 use super::{
-    decode::{Bodies, decoded},
+    decode::{Bodies, Unpacked, decoded},
     encode::{FlightStream, schema_message},
     handle::Handle,
     parameters,
@@ -125,7 +125,7 @@ impl FlightSql {
         if answer.as_ref().is_err_and(|e| e.kind() == Kind::Conflict) {
             // A table has changed: this execution fails, the next one announces the new schema.
             let handle = Handle::decode(&command.prepared_statement_handle)?;
-            let prepared = self.engine.prepare(&session, &handle.sql()?).await?;
+            let prepared = self.prepare_of(&session, &handle).await?;
             self.keep(&handle, Kept { prepared, ..kept });
         }
         answer
@@ -142,7 +142,7 @@ impl FlightSql {
         let handle = Handle::decode(&command.prepared_statement_handle)?;
         let mut bytes = 0;
         let mut bound = Vec::new();
-        let mut batches = decoded(data, Bodies::Copied);
+        let mut batches = decoded(data, Bodies::Copied, Unpacked::together(&call.buffer));
         while let Some(batch) = batches.try_next().await? {
             parameters::bind(&kept.prepared, &batch)?;
             bytes += batch.get_array_memory_size();
@@ -169,7 +169,7 @@ impl FlightSql {
             return Ok((session, outcome));
         }
         let mut total: Option<WriteOutcome> = None;
-        let mut batches = decoded(data, Bodies::Copied);
+        let mut batches = decoded(data, Bodies::Copied, Unpacked::one_by_one(&call.buffer));
         let mut number = 0;
         while let Some(batch) = batches.try_next().await? {
             let outcome = self.update(&session.part(number), &kept.prepared, vec![batch]).await?;
@@ -183,6 +183,13 @@ impl FlightSql {
             None => self.update(&session, &kept.prepared, kept.bound.to_vec()).await?,
         };
         Ok((session, outcome))
+    }
+
+    /// Prepares the statement of a handle anew; its text is in the buffer of statements meanwhile.
+    pub(super) async fn prepare_of(&self, session: &Session, handle: &Handle) -> Result<Arc<Prepared>> {
+        let mut unpacked = session.buffer.begin();
+        unpacked.add(handle.unpacked_bytes()?)?;
+        self.engine.prepare(session, &handle.sql()?).await
     }
 
     /// Keeps what a handle stands for, unless it is another user's: nobody binds parameters to what others run.
@@ -204,7 +211,7 @@ impl FlightSql {
         if let Some(kept) = found.filter(|kept| kept.prepared.principal.user() == session.principal.user()) {
             return Ok((session, kept));
         }
-        let prepared = self.engine.prepare(&session, &handle.sql()?).await?;
+        let prepared = self.prepare_of(&session, &handle).await?;
         let kept = Kept { prepared, bound: Arc::default() };
         self.keep(&handle, kept.clone());
         Ok((session, kept))

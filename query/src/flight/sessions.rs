@@ -49,7 +49,8 @@ struct Remembered {
 /// [`Kind::Invalid`](crate::Kind::Invalid) for a header that is wrong. A cookie that is not ours, or whose session has ended,
 /// is no cookie.
 pub(super) fn session_of(metadata: &MetadataMap, extensions: &Extensions) -> Result<Session> {
-    let mut session = Session::of(Principal::of_request(extensions)?);
+    let buffer = extensions.get().cloned().unwrap_or_default();
+    let mut session = Session { buffer, ..Session::of(Principal::of_request(extensions)?) };
     let mut chosen = None;
     for value in metadata.get_all("cookie").iter().filter_map(|v| v.to_str().ok()) {
         for (name, value) in value.split(';').filter_map(|pair| pair.trim().split_once('=')) {

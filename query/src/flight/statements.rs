@@ -125,7 +125,7 @@ impl FlightSql {
         let is_theirs = |plan: &Arc<Prepared>| plan.principal == session.principal;
         let prepared = match self.plans.take_if(&handle.key(), self.now(), is_theirs) {
             Some(prepared) => prepared,
-            None => self.engine.prepare(&session, &handle.sql()?).await?,
+            None => self.prepare_of(&session, &handle).await?,
         };
         self.answer(&session, prepared, Vec::new()).await
     }

@@ -16,7 +16,7 @@ use axum::BoxError;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
-use tidelake_query::flight::PREFIX as FLIGHT;
+use tidelake_query::{buffer::StatementBuffer, flight::PREFIX as FLIGHT};
 use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::Status;
 
@@ -38,15 +38,19 @@ const HEAD: usize = 5;
 pub(super) struct Bodies(Arc<Shared>);
 
 struct Shared {
-    held: AtomicUsize,
-    most: usize,
+    buffer: StatementBuffer,
     /// What each user holds of it, while somebody holds the counter.
     users: Mutex<HashMap<Box<str>, Weak<AtomicUsize>>>,
 }
 
 impl Bodies {
     pub(super) fn new(most: usize) -> Self {
-        Self(Arc::new(Shared { held: AtomicUsize::new(0), most, users: Mutex::default() }))
+        Self(Arc::new(Shared { buffer: StatementBuffer::new(most), users: Mutex::default() }))
+    }
+
+    /// What counts the bytes of all bodies together.
+    pub(super) fn buffer(&self) -> &StatementBuffer {
+        &self.0.buffer
     }
 
     /// A body that comes to a path, where it is one of those.
@@ -92,7 +96,7 @@ impl Held {
     /// # Errors
     /// Unavailable when all of them together take too much, or those of its user.
     fn take(&self, data: &[u8]) -> Result<(), Status> {
-        let Shared { held, most, .. } = &*self.bodies.0;
+        let (held, most) = self.bodies.buffer().parts();
         let before = self.bytes.load(Relaxed);
         let after = self.messages.as_ref().map_or(before + data.len(), |messages| messages.lock().take(data));
         self.bytes.store(after, Relaxed);
@@ -106,7 +110,7 @@ impl Held {
         let is_small = after <= SMALL_BODY;
         let of_user = self.user.get().map_or(0, |user| user.fetch_add(more, Relaxed) + more);
         let of_all = held.fetch_add(more, Relaxed) + more;
-        if of_all > if is_small { *most } else { most / 4 * 3 } {
+        if of_all > if is_small { most } else { most / 4 * 3 } {
             return Err(Status::unavailable("too many large statements or messages come at once; try again"));
         }
         if !is_small && of_user > most / 2 {
@@ -153,7 +157,7 @@ impl Messages {
 impl Drop for Held {
     fn drop(&mut self) {
         let bytes = self.bytes.load(Relaxed);
-        self.bodies.0.held.fetch_sub(bytes, Relaxed);
+        self.bodies.buffer().parts().0.fetch_sub(bytes, Relaxed);
         if let Some(user) = self.user.get() {
             user.fetch_sub(bytes, Relaxed);
         }
@@ -274,10 +278,10 @@ mod tests {
             first.take(&message[..100]).unwrap_or_else(|e| unreachable!("{e}"));
             first.take(&message[100..]).unwrap_or_else(|e| unreachable!("{e}"));
         }
-        assert_eq!(bodies.0.held.load(Relaxed), 0);
+        assert_eq!(bodies.buffer().parts().0.load(Relaxed), 0);
         assert!(first.take(&message[..2 << 20]).is_ok() && second.take(&message[..2 << 20]).is_err());
         drop((first, second));
-        assert_eq!(bodies.0.held.load(Relaxed), 0);
+        assert_eq!(bodies.buffer().parts().0.load(Relaxed), 0);
         assert!(bodies.begin("/influx/v1/write").is_none());
     }
     #[test]
@@ -298,7 +302,7 @@ mod tests {
         assert!(bob.take(&large).is_err(), "three quarters are taken");
         assert!(begin("carol").take(&large[..SMALL_BODY]).is_ok());
         drop((ada, bob));
-        assert_eq!(bodies.0.held.load(Relaxed), 0);
+        assert_eq!(bodies.buffer().parts().0.load(Relaxed), 0);
     }
 
     /// A body of pieces that come after pauses, and how it ends.

@@ -193,6 +193,8 @@ async fn connection(
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(of_request.clone());
         request.extensions_mut().insert(of_user.clone());
+        // What a message holds packed is counted with the messages once it is unpacked.
+        request.extensions_mut().insert(front.bodies.buffer().clone());
         of_request.asked();
         // The library ends idle connections of HTTP/1 by itself.
         let underway = (request.version() == Version::HTTP_2).then(|| requests.begin());
