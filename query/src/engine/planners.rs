@@ -19,7 +19,10 @@ use tokio::{
 };
 use tracing::Instrument as _;
 
-use crate::budget::{self, Budget, Phase, Within};
+use crate::{
+    budget::{self, Budget, Phase, Within},
+    functions::arithmetic::CheckedArithmetic,
+};
 
 /// The most statements that are planned at once, for each thread of the machine.
 const PER_THREAD: usize = 2;
@@ -69,10 +72,12 @@ pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
         .with("reason", text.unwrap_or("a panic without a text"))
 }
 
-/// DataFusion's rules, with a look at the deadline between them.
-pub(super) fn stoppable_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+/// DataFusion's rules and our own, with a look at the deadline between them.
+pub(super) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let stop = || Arc::new(StopPlanning) as Arc<dyn OptimizerRule + Send + Sync>;
-    Optimizer::new().rules.into_iter().flat_map(|rule| [stop(), rule]).collect()
+    let mut rules = Optimizer::new().rules;
+    rules.push(Arc::new(CheckedArithmetic));
+    rules.into_iter().flat_map(|rule| [stop(), rule]).collect()
 }
 
 /// Ends planning at the deadline of the statement, or when it was killed.

@@ -13,7 +13,7 @@ use datafusion::{
     prelude::SessionConfig,
 };
 
-use super::{CATALOG, EngineConfig, planners::stoppable_rules};
+use super::{CATALOG, EngineConfig, planners};
 use crate::{
     dialect::CurrentCatalog,
     functions,
@@ -49,7 +49,7 @@ pub(super) fn base(config: &EngineConfig) -> SessionState {
     rules.extend(config.sort_threads.clone().map(|threads| Arc::new(SortOnThreads::new(threads)) as _));
     let builder = SessionStateBuilder::new_with_default_features()
         .with_config(SessionConfig::from(options))
-        .with_optimizer_rules(stoppable_rules())
+        .with_optimizer_rules(planners::rules())
         .with_physical_optimizer_rules(rules)
         .with_runtime_env(runtime(config));
     functions::register(builder).build()

@@ -132,7 +132,7 @@ fn settle(mut k: i64, ts: i64, boundary: impl Fn(i64) -> Option<i64>) -> Option<
         let (start, end) = (boundary(k)?, boundary(k.checked_add(1)?)?);
         if ts < start {
             k -= 1;
-        } else if ts >= end {
+        } else if ts >= end && end != i64::MAX {
             k += 1;
         } else {
             return Some((start, end));
@@ -163,13 +163,13 @@ fn local(ts: i64, unit: TimeUnit, zone: Tz) -> Option<NaiveDateTime> {
 }
 
 /// The instant of a clock time of a zone, in ticks: the earlier one where the clock shows it twice, the first
-/// instant after it where the clock skips it.
+/// instant after it where the clock skips it. Beyond the ticks that there are, the first or the last one.
 fn instant(local: NaiveDateTime, unit: TimeUnit, zone: Tz) -> Option<i64> {
     let utc = resolve_local(local, zone)?;
     let per_second = 1_000_000_000 / nanoseconds(unit);
     let ticks = i128::from(utc.and_utc().timestamp()) * i128::from(per_second)
         + i128::from(utc.and_utc().timestamp_subsec_nanos() / nanoseconds(unit) as u32);
-    i64::try_from(ticks).ok()
+    Some(ticks.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64)
 }
 
 /// See [`instant`]: the UTC time of a clock time.

@@ -1,10 +1,12 @@
 //! Functions that DataFusion lacks: time windows, `first`, `last`, `last_row`, and the parts that the dialect's
 //! rewrites are made of.
 
+pub(crate) mod arithmetic;
 pub(crate) mod bounded;
 mod first_last;
 pub(crate) mod grid;
 pub(crate) mod spread;
+pub(crate) mod sum;
 pub(crate) mod tick;
 mod to_char;
 pub mod window;
@@ -29,6 +31,9 @@ pub fn register(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         *function = bounded::bound(function.clone());
     }
     let mut builder = builder.with_analyzer_rule(Arc::new(bounded::BoundFunctions));
-    builder.aggregate_functions().get_or_insert_default().extend(first_last::functions().map(Arc::new));
+    let aggregates = builder.aggregate_functions().get_or_insert_default();
+    let sum = aggregates.iter().find(|function| function.name() == "sum").cloned();
+    aggregates.extend(sum.map(sum::function).map(Arc::new));
+    aggregates.extend(first_last::functions().map(Arc::new));
     builder
 }

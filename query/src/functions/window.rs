@@ -4,7 +4,8 @@
 //! durations ([`crate::dialect::duration`]), the zone is an IANA name; all three are literals. Windows of b, u, a, s,
 //! m and h are counted from the epoch; windows of d and w start at midnight of the zone (weeks on Thursdays, whole
 //! weeks from 1970-01-01), windows of n and y at the first of a month of the zone, counted from 1900-01. The offset
-//! moves every window forward. The result has the type of `ts`; it is NULL for instants outside the calendar.
+//! moves every window forward. The result has the type of `ts`: a window that begins or ends beyond the type's instants begins
+//! with the first or ends with the last of them. Instants outside the calendar (262 000 years) are an error.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use arrow::{
 use chrono_tz::Tz;
 use datafusion::{
     common::{ScalarValue, cast::as_primitive_array, exec_err, plan_err},
-    error::Result as DfResult,
+    error::{DataFusionError, Result as DfResult},
     logical_expr::{
         ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
         sort_properties::{ExprProperties, SortProperties},
@@ -29,6 +30,8 @@ use datafusion::{
         expressions::{Column, Literal},
     },
 };
+
+use tidelake_format::Error;
 
 use super::grid::Grid;
 use crate::{dialect::duration::Duration, error::to_datafusion};
@@ -58,6 +61,17 @@ impl FixedBucket {
     /// The start of the window that holds `ts`, in ticks; saturates at the ends of i64.
     pub fn start(&self, ts: i64) -> i64 {
         Grid::Fixed { width: self.width_ticks, offset: self.offset_ticks }.window(ts).map_or(ts, |(start, _)| start)
+    }
+
+    /// The end of the window that starts at `start`, as [`FixedBucket::start`] gives it; `None` where no tick is beyond it.
+    pub fn end(&self, start: i64) -> Option<i64> {
+        if start != i64::MIN {
+            return start.checked_add(self.width_ticks);
+        }
+        // It may begin before the first tick that there is.
+        let (start, width) = (i128::from(start), i128::from(self.width_ticks));
+        let before = (start - i128::from(self.offset_ticks)).rem_euclid(width);
+        i64::try_from(start - before + width).ok()
     }
 }
 
@@ -241,18 +255,21 @@ impl Window {
                 continue;
             }
             if ts < last.0 || ts >= last.1 {
-                match grid.window(ts) {
-                    Some(window) => last = window,
-                    None => {
-                        output.append_null();
-                        continue;
-                    }
-                }
+                last = grid.window(ts).ok_or_else(|| beyond(self.name(), ts, unit))?;
             }
             output.append_value(if self.gives == Gives::Start { last.0 } else { last.1 });
         }
         Ok(Arc::new(output.finish().with_timezone_opt(zone)))
     }
+}
+
+/// The error of an instant that is in no calendar.
+fn beyond(name: &str, ts: i64, unit: TimeUnit) -> DataFusionError {
+    to_datafusion(
+        Error::invalid(format!("{name} knows no days, months or years at this instant; leave it out by WHERE"))
+            .with("found", format!("{ts} ticks of {} ns", nanoseconds(unit)))
+            .with("expected", "a year from -262142 to 262141"),
+    )
 }
 
 fn item(data_type: DataType) -> Field {

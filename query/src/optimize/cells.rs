@@ -71,15 +71,44 @@ impl Groups {
 /// The most places of a table by (group, bucket), 4 bytes each; beyond it cells are found by hashing.
 const DENSE: u64 = 1 << 22;
 
-/// The first bucket of rows within a range of time, the width of buckets, and how many there are.
-pub(super) fn buckets(bucket: Option<&FixedBucket>, hull: TimeRange) -> (i64, i64, u64) {
-    match bucket {
-        Some(b) if !hull.is_empty() => {
-            let first = b.start(hull.first);
-            let buckets = (i128::from(hull.last) - i128::from(first)) / i128::from(b.width_ticks) + 1;
-            (first, b.width_ticks, u64::try_from(buckets).unwrap_or(u64::MAX))
+/// The buckets of rows within a range of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Buckets {
+    /// The start of the first one, or the first time of all where it begins before that.
+    first: i64,
+    /// How much earlier it begins.
+    before: u64,
+    width: u64,
+    pub(super) count: u64,
+}
+
+impl Buckets {
+    pub(super) fn new(bucket: Option<&FixedBucket>, hull: TimeRange) -> Self {
+        match bucket {
+            Some(b) if !hull.is_empty() => {
+                let (width, offset) = (i128::from(b.width_ticks), i128::from(b.offset_ticks));
+                let start = (i128::from(hull.first) - offset).div_euclid(width) * width + offset;
+                let count = (i128::from(hull.last) - start) / width + 1;
+                let first = start.max(i128::from(i64::MIN));
+                Self {
+                    first: first as i64,
+                    before: (first - start) as u64,
+                    width: b.width_ticks.unsigned_abs(),
+                    count: u64::try_from(count).unwrap_or(u64::MAX),
+                }
+            }
+            _ => Self { first: 0, before: 0, width: 1, count: 1 },
         }
-        _ => (0, 1, 1),
+    }
+
+    /// The place of the bucket that starts at a time of the range, or is the first one.
+    fn place(&self, start: i64) -> u64 {
+        // Times are up to 2^64 ticks apart.
+        let after = start.wrapping_sub(self.first) as u64;
+        match after.checked_add(self.before) {
+            Some(after) => after / self.width,
+            None => ((u128::from(after) + u128::from(self.before)) / u128::from(self.width)) as u64,
+        }
     }
 }
 
@@ -88,9 +117,7 @@ pub(super) fn buckets(bucket: Option<&FixedBucket>, hull: TimeRange) -> (i64, i6
 enum Table {
     /// By group × buckets + bucket, counted from the first one.
     Dense {
-        first: i64,
-        width: i64,
-        buckets: u64,
+        buckets: Buckets,
         cells: Vec<u32>,
     },
     Hashed(HashMap<(u32, i64), u32>),
@@ -142,9 +169,9 @@ impl Cells {
         columns: &[Needed],
         time: Option<usize>,
     ) -> Self {
-        let (first, width, buckets) = buckets(bucket.as_ref(), hull);
-        let table = match (groups.len() as u64).checked_mul(buckets) {
-            Some(all) if all <= DENSE => Table::Dense { first, width, buckets, cells: vec![NONE; all as usize] },
+        let buckets = Buckets::new(bucket.as_ref(), hull);
+        let table = match (groups.len() as u64).checked_mul(buckets.count) {
+            Some(all) if all <= DENSE => Table::Dense { buckets, cells: vec![NONE; all as usize] },
             _ => Table::Hashed(HashMap::new()),
         };
         let columns = columns.iter().map(|c| (c.clone(), cells(&c.data_type, c.wants))).collect();
@@ -172,9 +199,9 @@ impl Cells {
     /// The place in a dense table, where the next bucket of the group has the next one; 0 in another.
     fn place(&self, group: u32, start: i64) -> usize {
         match &self.table {
-            Table::Dense { first, width, buckets, .. } => {
-                let bucket = if self.bucket.is_some() { (start.wrapping_sub(*first) / *width) as u64 } else { 0 };
-                (u64::from(group) * *buckets + bucket) as usize
+            Table::Dense { buckets, .. } => {
+                let bucket = if self.bucket.is_some() { buckets.place(start) } else { 0 };
+                (u64::from(group) * buckets.count + bucket) as usize
             }
             Table::Hashed(_) => 0,
         }
@@ -266,7 +293,7 @@ impl Cells {
         let mut after = None;
         while start < ts.len() {
             let (first, place) = self.bucket_of(bucket, group, ts[start], after);
-            let end_ts = first.checked_add(bucket.width_ticks);
+            let end_ts = bucket.end(first);
             after = end_ts.map(|end| (end, place + 1));
             let of = &ts[start..];
             let len = end_ts.map_or(of.len(), |end_ts| rows_before(of, end_ts, guess));
@@ -291,7 +318,7 @@ impl Cells {
         let mut after = None;
         while start < rows {
             let (first, place) = self.bucket_of(bucket, group, ts, after);
-            let end_ts = first.checked_add(bucket.width_ticks);
+            let end_ts = bucket.end(first);
             after = end_ts.map(|end| (end, place + 1));
             let left = rows - start;
             let len = match end_ts {
@@ -316,9 +343,7 @@ impl Cells {
 
     /// Start and place of the bucket of a time; mostly it is the one `after` the one before, and to divide takes long.
     fn bucket_of(&self, bucket: &FixedBucket, group: u32, ts: i64, after: Option<(i64, usize)>) -> (i64, usize) {
-        let follows = |(first, _): &(i64, usize)| {
-            first.checked_add(bucket.width_ticks).is_some_and(|end| *first <= ts && ts < end)
-        };
+        let follows = |(first, _): &(i64, usize)| bucket.end(*first).is_none_or(|end| ts < end) && *first <= ts;
         after.filter(follows).unwrap_or_else(|| {
             let first = bucket.start(ts);
             (first, self.place(group, first))
@@ -405,7 +430,7 @@ impl Cells {
                 if starts[at] >= end || at == places.start {
                     let goes_on = at > places.start && starts[at] < end.saturating_add(bucket.width_ticks);
                     let start = if goes_on { end } else { bucket.start(starts[at]) };
-                    end = start.saturating_add(bucket.width_ticks);
+                    end = bucket.end(start).unwrap_or(i64::MAX);
                     cell = self.cell(group, start);
                 }
                 Places::push(&mut own, cell, at as u32);
@@ -530,6 +555,32 @@ mod tests {
                 at += span.len;
             }
             assert_eq!(at - 9, rows);
+        }
+    }
+
+    #[test]
+    fn rows_however_far_apart_have_the_place_of_their_bucket() {
+        let mut random = StdRng::seed_from_u64(1700);
+        let any = |random: &mut StdRng| match random.random_range(0..4) {
+            0 => i64::MIN + random.random_range(0..3),
+            1 => i64::MAX - random.random_range(0..3),
+            _ => random.random::<i64>() >> random.random_range(0..63),
+        };
+        for _ in 0..20_000 {
+            let width_ticks = (any(&mut random).unsigned_abs() >> 2).max(1) as i64;
+            let offset_ticks = random.random_range(0..width_ticks);
+            let bucket = FixedBucket { column: Column::new("ts", 0), width_ticks, offset_ticks };
+            let mut times = [0; 5].map(|_| any(&mut random));
+            times.sort_unstable();
+            let hull = TimeRange { first: times[0], last: times[4] };
+            let buckets = Buckets::new(Some(&bucket), hull);
+            let (width, offset) = (i128::from(width_ticks), i128::from(offset_ticks));
+            let number = |ts: i64| (i128::from(ts) - offset).div_euclid(width);
+            for ts in times {
+                let place = i128::from(buckets.place(bucket.start(ts)));
+                assert_eq!(place, number(ts) - number(times[0]), "{bucket:?} {ts} of {hull:?}");
+                assert!(place < i128::from(buckets.count), "{bucket:?} {ts} of {hull:?}");
+            }
         }
     }
 }

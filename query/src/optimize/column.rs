@@ -207,7 +207,7 @@ where
     data_type: DataType,
     wants: Wants,
     count: Vec<u64>,
-    sum: Vec<<T::Native as Number>::Wide>,
+    sum: Vec<<T::Native as Number>::Sum>,
     float_sum: Vec<f64>,
     min: Vec<T::Native>,
     max: Vec<T::Native>,
@@ -273,7 +273,8 @@ where
             return;
         }
         if let (true, Some(sums)) = (self.wants.sum, sums) {
-            self.sum[cell] = sums.iter().fold(self.sum[cell], |sum, v| T::Native::plus(sum, *v));
+            let plus = |sum, v: &Wide<T>| T::Native::plus(sum, T::Native::as_sum(*v));
+            self.sum[cell] = sums.iter().fold(self.sum[cell], plus);
         }
         if let (true, Some(sums)) = (self.wants.float_sum, sums) {
             self.float_sum[cell] += sums.iter().map(|v| T::Native::float(*v)).sum::<f64>();
@@ -305,7 +306,7 @@ where
         }
         if let (true, Some(sums)) = (self.wants.sum, sums) {
             let of = self.sum[cells.clone()].iter_mut();
-            of.zip(sums).for_each(|(cell, v)| *cell = T::Native::plus(*cell, *v));
+            of.zip(sums).for_each(|(cell, v)| *cell = T::Native::plus(*cell, T::Native::as_sum(*v)));
         }
         if let (true, Some(sums)) = (self.wants.float_sum, sums) {
             let of = self.float_sum[cells.clone()].iter_mut();
@@ -456,7 +457,7 @@ where
             }
             for (cell, at) in places.iter().map(|(cell, at)| (cell, at - from)).filter(|(_, at)| counts[*at] > 0) {
                 if w.sum {
-                    self.sum[cell] = T::Native::plus(self.sum[cell], sums[at]);
+                    self.sum[cell] = T::Native::plus(self.sum[cell], T::Native::as_sum(sums[at]));
                 }
                 if w.float_sum {
                     self.float_sum[cell] += T::Native::float(sums[at]);
@@ -516,7 +517,8 @@ where
     fn bytes(&self) -> usize {
         let own = size_of::<T::Native>();
         self.count.capacity() * 8
-            + (self.sum.capacity() + self.float_sum.capacity()) * 8
+            + self.sum.capacity() * size_of::<<T::Native as Number>::Sum>()
+            + self.float_sum.capacity() * 8
             + (self.min.capacity() + self.max.capacity()) * own
             + (self.first.capacity() + self.last.capacity()) * 16
     }

@@ -131,7 +131,7 @@ impl SeriesAggregate {
 
     /// The most groups and buckets that it finds.
     pub(super) fn most_rows(&self) -> usize {
-        let (.., buckets) = cells::buckets(self.shape.bucket.as_ref(), self.hull);
+        let buckets = cells::Buckets::new(self.shape.bucket.as_ref(), self.hull).count;
         let rows = self.shape.scan.reading().selection.rows();
         usize::try_from(buckets.saturating_mul(self.groups.len() as u64).min(rows)).unwrap_or(usize::MAX)
     }
@@ -185,7 +185,8 @@ fn is_timeless(column: &Needed) -> bool {
 /// Whether a file's buckets tell what is needed of a column without their series: sums of 64-bit numbers may wrap, which
 /// is not right as a number, and the extremes of floats are known by series alone.
 fn is_known_together(column: &Needed) -> bool {
-    let wraps = column.wants.float_sum && matches!(column.data_type, DataType::Int64 | DataType::UInt64);
+    let sums = column.wants.sum || column.wants.float_sum;
+    let wraps = sums && matches!(column.data_type, DataType::Int64 | DataType::UInt64);
     let of_floats = (column.wants.min || column.wants.max) && column.data_type.is_floating();
     !wraps && !of_floats
 }

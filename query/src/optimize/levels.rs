@@ -83,11 +83,12 @@ pub(super) fn divide(reading: &Reading, columns: &[Needed], bucket: Option<&Fixe
             rest.plain.push(pieces.clone());
             continue;
         };
+        let unsure: Vec<&Needed> = columns.iter().filter(|c| !is_exact_everywhere(manifest, c)).collect();
         let (yes, no) = pieces.iter().cloned().partition(|piece| {
             let local = piece.local as usize;
             let one_bucket =
                 bucket.is_none_or(|b| b.start(manifest.min_ts()[local]) == b.start(manifest.max_ts()[local]));
-            piece.keep == Keep::All && one_bucket && columns.iter().all(|c| is_exact(manifest, c, local))
+            piece.keep == Keep::All && one_bucket && unsure.iter().all(|c| is_exact(manifest, c, local))
         });
         answered.push((at, yes));
         rest.plain.push(no);
@@ -122,6 +123,7 @@ pub(super) fn roll(
             continue;
         }
         let (kept, manifest) = (&rest.kept, &file.manifest);
+        let unsure: Vec<&Needed> = columns.iter().filter(|c| !is_exact_everywhere(manifest, c)).collect();
         let holds_a_bucket = |piece: &mut Piece| {
             let local = piece.local as usize;
             let inside = |r: &TimeRange| {
@@ -132,7 +134,7 @@ pub(super) fn roll(
                 Keep::All => true,
                 Keep::Within(at) => kept[at as usize].iter().any(inside),
             };
-            whole && columns.iter().all(|c| is_exact(manifest, c, local))
+            whole && unsure.iter().all(|c| is_exact(manifest, c, local))
         };
         let taken: Vec<Piece> = pieces.extract_if(.., holds_a_bucket).collect();
         if !taken.is_empty() {
@@ -186,9 +188,34 @@ fn has(manifest: &TagManifest, column: &Needed) -> bool {
     of_kind && summed
 }
 
-/// Whether the sum of a chunk, which wraps, is also right as a number.
+/// Sums of numbers below this are right in 64 bits, whatever the rounding of what is compared with it.
+const EXACT: f64 = (1_u64 << 62) as f64;
+
+/// Whether the sum of a chunk may have wrapped in its manifest: a sum of 64-bit numbers.
+fn may_wrap(column: &Needed) -> bool {
+    (column.wants.sum || column.wants.float_sum) && matches!(column.data_type, DataType::Int64 | DataType::UInt64)
+}
+
+/// Whether no chunk of a manifest has so many and so large numbers that a sum may have wrapped.
+fn is_exact_everywhere(manifest: &TagManifest, column: &Needed) -> bool {
+    if !may_wrap(column) {
+        return true;
+    }
+    let get = |what| manifest.aggregate(column.id, what);
+    let Some(counts) = get(Aggregate::Count) else { return true };
+    let most = counts.as_primitive::<UInt64Type>().values().iter().copied().max().unwrap_or(0);
+    let largest = |what| -> Option<f64> {
+        let wide = arrow::compute::cast(get(what)?, &DataType::Float64).ok()?;
+        let wide = wide.as_primitive::<arrow::datatypes::Float64Type>();
+        Some(wide.iter().flatten().fold(0.0, |largest: f64, v| largest.max(v.abs())))
+    };
+    let (Some(min), Some(max)) = (largest(Aggregate::Min), largest(Aggregate::Max)) else { return false };
+    min.max(max) * most as f64 <= EXACT
+}
+
+/// Whether the sum of a chunk, which wraps in the manifest, is right.
 fn is_exact(manifest: &TagManifest, column: &Needed, local: usize) -> bool {
-    if !column.wants.float_sum || !matches!(column.data_type, DataType::Int64 | DataType::UInt64) {
+    if !may_wrap(column) {
         return true;
     }
     let get = |what| manifest.aggregate(column.id, what);
@@ -203,6 +230,5 @@ fn is_exact(manifest: &TagManifest, column: &Needed, local: usize) -> bool {
         Some(wide.as_primitive::<arrow::datatypes::Float64Type>().value(0).abs())
     };
     let (Some(min), Some(max)) = (largest(Aggregate::Min), largest(Aggregate::Max)) else { return false };
-    // well below the limit, whatever the rounding
-    min.max(max) * count as f64 <= (1u64 << 62) as f64
+    min.max(max) * count as f64 <= EXACT
 }

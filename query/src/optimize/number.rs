@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, Int64Array, UInt64Array},
+    array::{ArrayRef, ArrowPrimitiveType, AsArray, Decimal128Array, Float64Array},
     buffer::{NullBuffer, ScalarBuffer},
     compute::cast,
     datatypes::{ArrowNativeType, DataType, Float64Type, Int64Type, UInt64Type},
@@ -11,11 +11,14 @@ use arrow::{
 use tidelake_format::Result;
 
 use super::codes::{Book, sum_in_lanes, total};
+use crate::functions::sum::{PARTIAL, sum_of, sum_of_unsigned};
 
 /// A number as the widest of its kind, with the total order of Arrow as the order of keys.
 pub(super) trait Number: Copy + Default + Send + 'static {
     /// i64, u64 or f64.
     type Wide: ArrowNativeType + Send;
+    /// What sums are added in: i128 of whole numbers, so that none wraps, or f64.
+    type Sum: Copy + Default + Send;
     /// Ordered as `total_cmp` orders.
     type Key: Copy + Ord;
     fn narrow(wide: Self::Wide) -> Self;
@@ -23,20 +26,22 @@ pub(super) trait Number: Copy + Default + Send + 'static {
     fn unkey(key: Self::Key) -> Self;
     /// A tick of a timestamp column, whose native type is i64.
     fn of_ticks(ticks: i64) -> Self;
-    fn plus(a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    fn plus(a: Self::Sum, b: Self::Sum) -> Self::Sum;
+    /// A sum of one number, or the sum of a chunk that is right.
+    fn as_sum(wide: Self::Wide) -> Self::Sum;
     fn float(wide: Self::Wide) -> f64;
-    /// The sum as [`Number::plus`] gives it.
-    fn sum(values: &[Self]) -> Self::Wide;
-    /// The sum as a number, which does not wrap.
+    fn sum(values: &[Self]) -> Self::Sum;
+    /// The sum as a float.
     fn float_sum(values: &[Self]) -> f64;
     /// How many numbers at the beginning have the same distance each from the one before, the first of them, and the
     /// distance; `None` where sums of such numbers are not exact.
     fn even(values: &[Self]) -> Option<(usize, Self::Wide, Self::Wide)>;
     /// As [`Number::sum`].
-    fn sum_of_codes(book: &Book<Self>, codes: &[u8]) -> Self::Wide;
+    fn sum_of_codes(book: &Book<Self>, codes: &[u8]) -> Self::Sum;
     /// As [`Number::float_sum`].
     fn float_sum_of_codes(book: &Book<Self>, codes: &[u8]) -> f64;
-    fn sums(values: Vec<Self::Wide>, nulls: NullBuffer) -> ArrayRef;
+    /// As the states of `sum` are.
+    fn sums(values: Vec<Self::Sum>, nulls: NullBuffer) -> ArrayRef;
     /// The values of an array of aggregates, widened; without a copy when they are wide already.
     fn widen(array: &ArrayRef) -> Result<ScalarBuffer<Self::Wide>>;
 }
@@ -52,48 +57,73 @@ fn in_lanes<T: Copy>(values: &[T], float: impl Fn(T) -> f64) -> f64 {
     lanes.iter().sum::<f64>() + rest
 }
 
+/// The sum of codes of numbers of less than 64 bits, of which no slice has enough to wrap.
+macro_rules! narrow_sum_of_codes {
+    ($wide:ty, $book:ident, $codes:ident) => {
+        match $book.even() {
+            Some((first, step)) => {
+                let steps = step.wrapping_mul(total($codes) as $wide);
+                first.wrapping_mul($codes.len() as $wide).wrapping_add(steps)
+            }
+            None => sum_in_lanes($codes, |code| <$wide>::from($book.entry(code)), <$wide>::wrapping_add),
+        }
+    };
+}
+
+/// The sum of numbers of less than 64 bits.
+fn narrow_sum<T: Copy + Into<i64>>(values: &[T]) -> i128 {
+    i128::from(values.iter().fold(0_i64, |sum, v| sum.wrapping_add((*v).into())))
+}
+
 macro_rules! integer {
-    ($($native:ty => $wide:ty, $wide_type:ty, $array:ty;)*) => {$(
+    ($($native:ty => $wide:ty, $wide_type:ty, $exact:path;)*) => {$(
         impl Number for $native {
             type Wide = $wide;
+            type Sum = i128;
             type Key = $native;
             fn narrow(wide: $wide) -> Self { wide as $native }
             fn key(self) -> $native { self }
             fn unkey(key: $native) -> Self { key }
             fn of_ticks(ticks: i64) -> Self { ticks as $native }
-            fn plus(a: $wide, b: $wide) -> $wide { a.wrapping_add(b) }
+            fn plus(a: i128, b: i128) -> i128 { a + b }
+            fn as_sum(wide: $wide) -> i128 { i128::from(wide) }
             fn float(wide: $wide) -> f64 { wide as f64 }
-            fn sum(values: &[Self]) -> $wide {
-                values.iter().fold(0, |sum: $wide, v| sum.wrapping_add(<$wide>::from(*v)))
+            fn sum(values: &[Self]) -> i128 {
+                $exact(values)
             }
             fn float_sum(values: &[Self]) -> f64 {
                 // no slice is long enough for a sum of narrow integers to wrap
-                if size_of::<$native>() < 8 { Self::sum(values) as f64 } else { in_lanes(values, |v| v as f64) }
+                if size_of::<$native>() < 8 {
+                    return values.iter().fold(0, |sum: $wide, v| sum.wrapping_add(<$wide>::from(*v))) as f64;
+                }
+                in_lanes(values, |v| v as f64)
             }
             fn even(values: &[Self]) -> Option<(usize, $wide, $wide)> {
-                let wide = |at: usize| <$wide>::from(values[at]);
-                let step = if values.len() > 1 { wide(1).wrapping_sub(wide(0)) } else { 0 };
-                let goes_on = |at: &usize| wide(*at).wrapping_sub(wide(at - 1)) == step;
-                let n = (1..values.len()).take_while(goes_on).count() + 1;
-                (!values.is_empty()).then(|| (n, wide(0), step))
+                let step_to = |at: usize| <$wide>::from(values[at]).checked_sub(<$wide>::from(values[at - 1]));
+                let first = <$wide>::from(*values.first()?);
+                let step = if values.len() > 1 { step_to(1)? } else { 0 };
+                let goes_on = |at: &usize| step_to(*at) == Some(step);
+                Some(((1..values.len()).take_while(goes_on).count() + 1, first, step))
             }
-            fn sum_of_codes(book: &Book<Self>, codes: &[u8]) -> $wide {
+            fn sum_of_codes(book: &Book<Self>, codes: &[u8]) -> i128 {
+                if size_of::<$native>() < 8 {
+                    return i128::from(narrow_sum_of_codes!($wide, book, codes));
+                }
                 match book.even() {
                     Some((first, step)) => {
-                        let steps = step.wrapping_mul(total(codes) as $wide);
-                        first.wrapping_mul(codes.len() as $wide).wrapping_add(steps)
+                        i128::from(first) * codes.len() as i128 + i128::from(step) * i128::from(total(codes))
                     }
-                    None => sum_in_lanes(codes, |code| <$wide>::from(book.entry(code)), <$wide>::wrapping_add),
+                    None => sum_in_lanes(codes, |code| i128::from(book.entry(code)), |a, b| a + b),
                 }
             }
             fn float_sum_of_codes(book: &Book<Self>, codes: &[u8]) -> f64 {
                 if size_of::<$native>() < 8 {
-                    return Self::sum_of_codes(book, codes) as f64;
+                    return narrow_sum_of_codes!($wide, book, codes) as f64;
                 }
                 sum_in_lanes(codes, |code| book.entry(code) as f64, |a, b| a + b)
             }
-            fn sums(values: Vec<$wide>, nulls: NullBuffer) -> ArrayRef {
-                Arc::new(<$array>::new(values.into(), Some(nulls)))
+            fn sums(values: Vec<i128>, nulls: NullBuffer) -> ArrayRef {
+                Arc::new(Decimal128Array::new(values.into(), Some(nulls)).with_data_type(PARTIAL))
             }
             fn widen(array: &ArrayRef) -> Result<ScalarBuffer<$wide>> {
                 let wide = cast(array, &<$wide_type as ArrowPrimitiveType>::DATA_TYPE)?;
@@ -104,20 +134,21 @@ macro_rules! integer {
 }
 
 integer! {
-    i8 => i64, Int64Type, Int64Array;
-    i16 => i64, Int64Type, Int64Array;
-    i32 => i64, Int64Type, Int64Array;
-    i64 => i64, Int64Type, Int64Array;
-    u8 => u64, UInt64Type, UInt64Array;
-    u16 => u64, UInt64Type, UInt64Array;
-    u32 => u64, UInt64Type, UInt64Array;
-    u64 => u64, UInt64Type, UInt64Array;
+    i8 => i64, Int64Type, narrow_sum;
+    i16 => i64, Int64Type, narrow_sum;
+    i32 => i64, Int64Type, narrow_sum;
+    i64 => i64, Int64Type, sum_of;
+    u8 => u64, UInt64Type, narrow_sum;
+    u16 => u64, UInt64Type, narrow_sum;
+    u32 => u64, UInt64Type, narrow_sum;
+    u64 => u64, UInt64Type, sum_of_unsigned;
 }
 
 macro_rules! float {
     ($($native:ty, $bits:ty;)*) => {$(
         impl Number for $native {
             type Wide = f64;
+            type Sum = f64;
             type Key = $bits;
             fn narrow(wide: f64) -> Self { wide as $native }
             fn key(self) -> $bits {
@@ -129,6 +160,7 @@ macro_rules! float {
             }
             fn of_ticks(ticks: i64) -> Self { ticks as $native }
             fn plus(a: f64, b: f64) -> f64 { a + b }
+            fn as_sum(wide: f64) -> f64 { wide }
             fn float(wide: f64) -> f64 { wide }
             fn sum(values: &[Self]) -> f64 { in_lanes(values, f64::from) }
             fn float_sum(values: &[Self]) -> f64 { Self::sum(values) }
@@ -172,10 +204,12 @@ mod tests {
     }
 
     #[test]
-    fn sums_wrap_and_float_sums_do_not() {
-        assert_eq!(i64::sum(&[i64::MAX, 1]), i64::MIN);
+    fn no_sum_wraps() {
+        assert_eq!(i64::sum(&[i64::MAX, 1]), i128::from(i64::MAX) + 1);
+        assert_eq!(i64::sum(&[i64::MIN, -1, 7]), i128::from(i64::MIN) + 6);
+        assert_eq!(i64::sum(&[1 << 49; 10_000]), 10_000 << 49);
         assert_eq!(i64::float_sum(&[i64::MAX, 1]), 9_223_372_036_854_775_808.0);
-        assert_eq!(u64::sum(&[u64::MAX, 2]), 1);
+        assert_eq!(u64::sum(&[u64::MAX, 2]), i128::from(u64::MAX) + 2);
         assert_eq!(i32::float_sum(&[i32::MAX, i32::MAX, -1]), 4_294_967_293.0);
         let many: Vec<f32> = (0..21).map(|v| v as f32 / 2.0).collect();
         assert_eq!(f32::sum(&many), 105.0);

@@ -27,6 +27,7 @@ use datafusion::{
 use crate::{
     functions::{
         Keep, as_first_last,
+        sum::PARTIAL,
         window::{FixedBucket, as_fixed_bucket},
     },
     table::{OutputColumn, SeriesScan},
@@ -50,7 +51,7 @@ pub(super) enum State {
     Count(usize),
     /// UInt64: the same, as an average counts: null without values.
     AverageCount(usize),
-    /// Int64, UInt64 (both wrapping) or Float64.
+    /// DECIMAL(38, 0) of whole numbers, else Float64.
     Sum(usize),
     /// Float64, of any number.
     FloatSum(usize),
@@ -282,8 +283,7 @@ impl Resolver<'_> {
             State::Sum(at) => {
                 let of = self.data_type(at);
                 let wide = match of {
-                    _ if of.is_signed_integer() => DataType::Int64,
-                    _ if of.is_unsigned_integer() => DataType::UInt64,
+                    _ if of.is_integer() => PARTIAL,
                     _ => DataType::Float64,
                 };
                 *data_type == wide

@@ -144,3 +144,49 @@ fn sliding_starts_are_all_windows_that_cover_the_instant() {
         assert_eq!(found, expected);
     }
 }
+
+#[test]
+fn windows_at_both_ends_of_time_hold_their_instants_and_nothing_else() {
+    let mut random = StdRng::seed_from_u64(1677);
+    for width in ["1n", "7n", "1y", "300y", "1d", "3w", "1h", "1b", "400d"] {
+        for zone in ["UTC", "Europe/Berlin"] {
+            let grid = Grid::parse(width, "0a", zone, TimeUnit::Nanosecond).unwrap();
+            let some = (0..200).map(|_| random.random::<i64>() >> random.random_range(0..8));
+            let near = |end: i64| [end, end.saturating_add(1), end.saturating_sub(1), end / 2];
+            let mut times: Vec<i64> = some.chain(near(i64::MIN)).chain(near(i64::MAX)).collect();
+            times.sort_unstable();
+            let mut before: Option<(i64, i64)> = None;
+            for ts in times {
+                let (start, end) = grid.window(ts).unwrap_or_else(|| panic!("{width} {zone} {ts}"));
+                assert!(start <= ts && (ts < end || end == i64::MAX), "{width} {zone} {ts}: {start}..{end}");
+                if let Some(before) = before {
+                    assert!(
+                        (start, end) == before || start >= before.1,
+                        "{width} {zone} {ts}: {start} after {before:?}"
+                    );
+                }
+                before = Some((start, end));
+            }
+        }
+    }
+}
+
+#[test]
+fn fixed_buckets_start_and_end_as_128_bits_say() {
+    let mut random = StdRng::seed_from_u64(292);
+    for _ in 0..20_000 {
+        let width_ticks =
+            (random.random::<i64>() >> random.random_range(0..63)).unsigned_abs().clamp(1, 1 << 62) as i64;
+        let offset_ticks = random.random_range(0..width_ticks);
+        let bucket = FixedBucket { column: Column::new("ts", 0), width_ticks, offset_ticks };
+        let ts = match random.random_range(0..4) {
+            0 => i64::MIN + random.random_range(0..3),
+            1 => i64::MAX - random.random_range(0..3),
+            _ => random.random::<i64>() >> random.random_range(0..63),
+        };
+        let (width, offset) = (i128::from(width_ticks), i128::from(offset_ticks));
+        let start = (i128::from(ts) - offset).div_euclid(width) * width + offset;
+        assert_eq!(i128::from(bucket.start(ts)), start.max(i128::from(i64::MIN)), "{bucket:?} {ts}");
+        assert_eq!(bucket.end(bucket.start(ts)), i64::try_from(start + width).ok(), "{bucket:?} {ts}");
+    }
+}
