@@ -52,7 +52,7 @@ pub(super) fn bound_within(expr: Expr) -> DfResult<Transformed<Expr>> {
 
 /// Used by tests: whether every function of a plan has its bound.
 #[cfg(test)]
-pub(super) fn unbounded(plan: &Arc<dyn datafusion::physical_plan::ExecutionPlan>) -> Vec<String> {
+pub(super) fn unbounded(plan: &std::sync::Arc<dyn datafusion::physical_plan::ExecutionPlan>) -> Vec<String> {
     use datafusion::{
         common::tree_node::TreeNodeRecursion,
         physical_expr::{ScalarFunctionExpr, expressions},
