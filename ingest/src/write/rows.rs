@@ -358,6 +358,12 @@ impl Ingest {
     /// # Errors
     /// Forbidden without the right to write to it, or to create it; NotFound where writes create no databases.
     pub(crate) async fn check_write(&self, name: &str) -> Result<()> {
+        let checked = self.may_write(name).await;
+        Deed::new("WRITE", name).record_refusal(&self.principal, &checked);
+        checked
+    }
+
+    async fn may_write(&self, name: &str) -> Result<()> {
         if let Some(database) = self.shared.root.catalog().database(name) {
             return self.principal.check(Privilege::Write, database);
         }

@@ -17,6 +17,7 @@ mod lex;
 mod names;
 mod parameters;
 mod planner;
+mod repeated;
 mod resolve;
 mod shape;
 mod show;

@@ -30,7 +30,10 @@ use datafusion::{
 };
 use tidelake_format::{Error, Result};
 
-use super::time::{FORMS, parse_instant};
+use super::{
+    repeated,
+    time::{FORMS, parse_instant},
+};
 use crate::{
     error::{from_datafusion, to_datafusion},
     functions::{
@@ -45,6 +48,7 @@ const MOST_NODES: usize = 20_000;
 
 /// Plans and analyzes a statement whose tables are named `schema.table` exactly.
 pub(crate) async fn plan(statement: Statement, state: &SessionState, zone: Tz) -> Result<LogicalPlan> {
+    repeated::refuse(&statement, MOST_NODES)?;
     let plan = logical(statement, state, zone).await.map_err(error)?;
     refuse_large(&plan)?;
     let plan = type_selected_parameters(plan).map_err(error)?;
@@ -61,10 +65,7 @@ fn refuse_large(plan: &LogicalPlan) -> Result<()> {
     })
     .map_err(error)?;
     if nodes > MOST_NODES {
-        return Err(Error::invalid(
-            "the statement has too many parts; a WITH query counts each time that it is named: name it less often",
-        )
-        .with("limit", MOST_NODES));
+        return Err(repeated::too_many(MOST_NODES));
     }
     Ok(())
 }

@@ -537,6 +537,7 @@ async fn no_function_takes_more_than_the_memory_for_queries() {
 async fn a_statement_that_names_with_queries_too_often_is_refused() {
     let world = World::regular().await;
     let engine = engine(&world);
+    // Each names the one before it twice: the last one would be read 2^39 times.
     let doubled = (1..40).map(|n| format!(", c{n} as (select * from c{m} union all select * from c{m})", m = n - 1));
     let sql = format!("with c0 as (select 1 as a){} select count(*) from c39", doubled.collect::<String>());
     let e = refused(&engine, &sql).await;
@@ -551,7 +552,7 @@ async fn from_without_select_gives_all_columns() {
     assert_eq!(all.len(), 240);
     assert_eq!(lines(&engine, "from t").await, all);
     assert_eq!(lines(&engine, "select * from (from t) x").await, all);
-    assert_eq!(lines(&engine, "from t where tbname = 'd1' limit 3").await.len(), 3);
+    assert_eq!(lines(&engine, "from t limit 3").await.len(), 3);
 }
 
 #[tokio::test]
@@ -621,7 +622,7 @@ async fn arithmetic_of_whole_numbers_is_right_or_an_error_that_names_it() {
                         assert_eq!(shown(&found), lines, "{sql}");
                     }
                     (Err(e), Err(_)) => {
-                        let named = e.to_string().contains(&format!("a {op} b"));
+                        let named = e.to_string().contains(&format!("column1 {op} column2"));
                         assert!(e.kind() == tidelake_format::Kind::Invalid && named, "{sql}: {e}");
                     }
                     (found, expected) => panic!("{sql}: {found:?}, expected {expected:?}"),
