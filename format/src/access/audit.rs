@@ -90,9 +90,10 @@ pub fn unauthenticated(peer: Option<IpAddr>, reason: &str) {
 
 /// Whether a filter of the log, as the settings give it at the start, turns the audit log off.
 pub fn is_turned_off(filter: &str) -> bool {
-    let directives = filter.split(',').filter_map(|directive| directive.trim().split_once('='));
-    let own = directives.filter(|(target, _)| target.trim() == TARGET).map(|(_, level)| level.trim());
-    own.last().is_some_and(|level| level.eq_ignore_ascii_case("off"))
+    // The last one counts.
+    let directives = filter.rsplit(',').filter_map(|directive| directive.trim().split_once('='));
+    let mut own = directives.filter(|(target, _)| target.trim() == TARGET).map(|(_, level)| level.trim());
+    own.next().is_some_and(|level| level.eq_ignore_ascii_case("off"))
 }
 
 #[cfg(test)]

@@ -288,7 +288,8 @@ impl Authenticator {
     /// Whether a password was right lately, for the hash that its user has now.
     fn is_known(&self, key: &[u8; 32], hash: Option<&String>) -> bool {
         let mut known = self.0.known.lock();
-        let found = known.get_mut(key).filter(|(at, right)| at.elapsed() < KNOWN && Some(&*right) == hash);
+        let found =
+            known.get_mut(key).filter(|(at, right)| at.elapsed() < KNOWN && hash.is_some_and(|hash| hash == right));
         found.map(|(at, _)| *at = Instant::now()).is_some()
     }
 

@@ -62,7 +62,7 @@ pub(crate) async fn fetch_some(
     let at_once = AT_ONCE_BYTES.min(memory_bytes as u64 / DECODED_TIMES);
     let least = if at_once < AT_ONCE_BYTES { 1 } else { *PARALLEL.start() };
     let parallel = usize::try_from(at_once / largest).unwrap_or(usize::MAX).clamp(least, *PARALLEL.end());
-    let fetches = wanted.to_vec().into_iter();
+    let fetches = wanted.iter().copied();
     let fetches = fetches.map(|pending| async move { Ok::<_, Error>((pending, fetch_one(store, &pending).await?)) });
     let mut fetches = futures::stream::iter(fetches).buffered(parallel);
     let (mut fetched, mut bytes) = (Vec::new(), 0_usize);

@@ -261,8 +261,8 @@ impl Inner {
                 }
                 Err(e) if e.kind() == ErrorKind::NotFound && attempt < 8 => {
                     modes::create_dir_all(&parent, directory_mode).map_err(generic)?;
-                    let made = parent.ancestors().take_while(|above| is_shared && *above != self.root);
-                    made.map(|above| modes::set(above, directory_mode)).collect::<io::Result<()>>().map_err(generic)?;
+                    let mut made = parent.ancestors().take_while(|above| is_shared && *above != self.root);
+                    made.try_for_each(|above| modes::set(above, directory_mode)).map_err(generic)?;
                 }
                 Err(e) => return Err(generic(e)),
             }

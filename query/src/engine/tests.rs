@@ -511,7 +511,7 @@ async fn no_function_takes_more_than_the_memory_for_queries() {
         format!("select length(concat({}))", texts(30)),
         format!("select length(array_to_string(make_array({}), ''))", texts(30)),
         format!("select cardinality(array_concat([{}], [{}]))", texts(15), texts(15)),
-        format!("select length({})", vec![large; 10].join(" || ")),
+        format!("select length({})", [large; 10].join(" || ")),
         format!("select length(translate({large}, 'x', '𝄞'))"),
         format!("select length(overlay({large} placing {large} from 10))"),
         format!("select length(encode(cast({large} as bytea), 'hex'))"),

@@ -254,7 +254,7 @@ async fn idle_connections_of_one_client_leave_places_to_others_and_end_by_themse
             reply.map(|reply| (reply.status().as_u16(), client))
         }
     };
-    let held = vec![ask(4).await.unwrap(), ask(5).await.unwrap()];
+    let held = [ask(4).await.unwrap(), ask(5).await.unwrap()];
     assert!(held.iter().all(|(status, _)| *status == 200));
     assert_eq!(ask(6).await.unwrap().0, 503, "a third connection of one user is refused");
     assert_eq!(hold(7).await.unwrap().0, 200);

@@ -127,7 +127,7 @@ fn no_function_makes_more_of_a_row_than_its_bound() {
         };
         try_one(&[]);
         for a in &arguments {
-            try_one(&[a.clone()]);
+            try_one(std::slice::from_ref(a));
             for b in &arguments {
                 try_one(&[a.clone(), b.clone()]);
                 for c in &arguments {
