@@ -53,7 +53,7 @@ impl Stamps {
     }
 
     fn take(&self, least: i64) -> io::Result<i64> {
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(&self.path)?;
+        let file = super::modes::options(super::modes::FILE).read(true).write(true).create(true).truncate(false).open(&self.path)?;
         let mut left = if self.is_lost.load(Relaxed) { 0 } else { ATTEMPTS };
         let mut wait = WAIT;
         loop {
