@@ -186,7 +186,7 @@ impl Engine {
         let underway = self.inner.system.queries.begin(session, sql);
         underway.only_prepares();
         let _permit = underway.unless_killed(self.permit(session, sql)).await?;
-        underway.runs();
+        underway.plans();
         let budget = self.budget(session, &underway);
         underway.unless_killed(self.plan(session, sql, text, &snapshot, &budget)).await
     }

@@ -6,7 +6,7 @@
 //! power the times of segments differ by more than a millisecond.
 
 use std::{
-    fs::{File, TryLockError},
+    fs::TryLockError,
     io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -53,7 +53,12 @@ impl Stamps {
     }
 
     fn take(&self, least: i64) -> io::Result<i64> {
-        let file = super::modes::options(super::modes::FILE).read(true).write(true).create(true).truncate(false).open(&self.path)?;
+        let file = super::modes::options(super::modes::FILE)
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&self.path)?;
         let mut left = if self.is_lost.load(Relaxed) { 0 } else { ATTEMPTS };
         let mut wait = WAIT;
         loop {
@@ -129,7 +134,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let stamps = Stamps::new(dir.path());
         assert_eq!(stamps.next(1), 1);
-        let held = File::open(dir.path().join(STAMPS)).unwrap();
+        let held = std::fs::File::open(dir.path().join(STAMPS)).unwrap();
         held.try_lock().unwrap();
         assert_eq!(stamps.next(7), 7);
     }

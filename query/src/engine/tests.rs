@@ -677,6 +677,6 @@ async fn sums_of_whole_numbers_are_right_or_an_error_that_names_them() {
             }
         }
     }
-    assert_eq!(lines(&engine, "select sum(a), sum(b) from t").await, ["4680|1170.0"]);
+    assert_eq!(lines(&engine, "select sum(a), sum(b) from t").await, ["4680|1170.000000"]);
     assert_eq!(lines(&engine, "select sum(a) from t where a > 1000").await, ["-"]);
 }

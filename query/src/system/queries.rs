@@ -29,8 +29,8 @@ use crate::{
 /// The most bytes of a statement that are shown.
 const MOST_SQL: usize = 4 << 10;
 
-/// What a statement does: waits for its place, runs, or waits for its client.
-const STATES: [&str; 3] = ["waiting", "running", "stalled"];
+/// What a statement does: waits for its place, runs, waits for its client, or is planned for an execution to come.
+const STATES: [&str; 4] = ["waiting", "running", "stalled", "planning"];
 
 /// The statements under way. Cheap to clone.
 #[derive(Clone)]
@@ -213,6 +213,11 @@ impl Underway {
     /// It has its place among those that run.
     pub(crate) fn runs(&self) {
         self.entry.state.store(1, Relaxed);
+    }
+
+    /// It has its place, and is planned there and no more.
+    pub(crate) fn plans(&self) {
+        self.entry.state.store(3, Relaxed);
     }
 
     /// It gave its place away, as its client takes nothing.
