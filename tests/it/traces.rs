@@ -96,7 +96,7 @@ async fn a_collector_sees_what_is_done_for_a_request_within_the_callers_trace() 
     // Nobody asked for these, and nothing of them is sent at this ratio.
     assert!(ask("/api/v1/sql", "create database db keep 73000d".into(), None).await.status().is_success());
     let lines: String = (1..=500).map(|i| format!("m,h=a{} v={i} {i}\n", i % 7)).collect();
-    assert!(ask("/write?db=db&precision=s&sync=true", lines, Some(1)).await.status().is_success());
+    assert!(ask("/write?db=db&precision=s", lines, Some(1)).await.status().is_success());
     assert!(ask("/api/v1/compact?until=full", String::new(), None).await.status().is_success());
     let sql = "select h, sum(v) from db.m group by h order by h".to_owned();
     let reply = ask("/api/v1/sql", sql, Some(2)).await;
