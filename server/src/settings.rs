@@ -46,7 +46,7 @@ pub(crate) struct Layer {
     /// [default: none with auth off, any with it on]
     #[arg(long, env = "TIDELAKE_ALLOWED_HOSTS", value_name = "NAMES")]
     pub(crate) allowed_hosts: Option<Text>,
-    /// Other origins whose web pages may use this server, such as https://app.example, separated by commas [default: none]
+    /// Other origins whose web pages may use this server, each as its scheme and host, separated by commas [default: none]
     #[arg(long, env = "TIDELAKE_CORS_ORIGINS", value_name = "ORIGINS")]
     pub(crate) cors_origins: Option<Text>,
     /// The certificate of every port but UDP's, and those that signed it, as a file of PEM; with it they speak TLS alone

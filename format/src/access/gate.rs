@@ -26,7 +26,7 @@ impl Right {
     /// Checks that a principal has this right.
     ///
     /// # Errors
-    /// [`Kind::Forbidden`](crate::Kind::Forbidden).
+    /// [`Kind::Forbidden`].
     pub fn check(self, principal: &Principal) -> Result<()> {
         match self {
             Right::Open | Right::Login | Right::AnyUser => Ok(()),
@@ -90,7 +90,7 @@ impl Principal {
     /// Who a request is from, by its extensions.
     ///
     /// # Errors
-    /// [`Kind::Internal`](crate::Kind::Internal) where no layer before the handler has authenticated the request: it is
+    /// [`Kind::Internal`] where no layer before the handler has authenticated the request: it is
     /// refused, whoever sent it.
     pub fn of_request(extensions: &http::Extensions) -> Result<Self> {
         extensions.get().cloned().ok_or_else(unauthenticated)

@@ -45,9 +45,9 @@ impl Store {
     /// bytes are ours (a lost reply), other bytes are somebody else's, and an absent object is put again.
     ///
     /// # Errors
-    /// [`Kind::Unavailable`](crate::Kind::Unavailable) when the outcome is unknown at the deadline (the object may
+    /// [`Kind::Unavailable`] when the outcome is unknown at the deadline (the object may
     /// be there, or appear later), or at once when the store cannot take it (no permission);
-    /// [`Kind::Full`](crate::Kind::Full) at once when it has no space.
+    /// [`Kind::Full`] at once when it has no space.
     pub async fn create(&self, key: &str, bytes: Bytes) -> Result<Created> {
         self.create_within(key, bytes, Self::CREATE_DEADLINE).await
     }
