@@ -171,10 +171,10 @@ impl Engine {
     async fn prepare_at_last(&self, session: &Session, sql: &str) -> Result<Arc<Prepared>> {
         let text = match self.read(session, sql)? {
             Text::Query(text) => text,
-            Text::Update(0) => return Ok(Arc::new(Prepared::update(sql, Vec::new()))),
+            Text::Update(0) => return Ok(Arc::new(Prepared::update(sql, Vec::new(), session))),
             Text::Update(_) => {
                 let types = self.writer(session)?.parameters(session.database.as_deref(), sql).await?;
-                return Ok(Arc::new(Prepared::update(sql, dialect::column_fields(&types))));
+                return Ok(Arc::new(Prepared::update(sql, dialect::column_fields(&types), session)));
             }
         };
         let snapshot = self.snapshot(session).await?;
@@ -236,7 +236,7 @@ impl Engine {
     pub async fn query(&self, session: &Session, sql: &str) -> Result<(Arc<Prepared>, Outcome)> {
         let Text::Query(text) = self.read(session, sql)? else {
             let outcome = self.update(session, sql, None).await?;
-            return Ok((Arc::new(Prepared::update(sql, Vec::new())), outcome));
+            return Ok((Arc::new(Prepared::update(sql, Vec::new(), session)), outcome));
         };
         let underway = self.inner.system.queries.begin(session, sql);
         let permit = underway.unless_killed(self.permit(session, sql)).await?;

@@ -85,9 +85,9 @@ impl Prepared {
         })
     }
 
-    /// A statement that writes.
-    pub(super) fn update(sql: &str, parameters: Vec<Field>) -> Self {
-        let (version, principal) = (Version::default(), Principal::AUTH_OFF);
+    /// A statement that writes, prepared by the user of the session.
+    pub(super) fn update(sql: &str, parameters: Vec<Field>, session: &Session) -> Self {
+        let (version, principal) = (Version::default(), session.principal.clone());
         Self { sql: sql.to_owned(), kind: Statement::Update, parameters, version, principal }
     }
 

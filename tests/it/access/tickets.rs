@@ -1,5 +1,8 @@
 //! A ticket is its owner's.
 
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int32Array, RecordBatch, TimestampMillisecondArray};
 use arrow_flight::{CancelFlightInfoRequest, FlightClient, FlightInfo};
 use tidelake_tests::Flight;
 
@@ -50,5 +53,29 @@ async fn a_query_that_nobody_has_fetched_yet_is_cancelled_by_its_owner_or_an_adm
     let info = bob.client().execute("select 41 + 1".to_owned(), None).await.unwrap();
     let _ = fetch(eve, &info).await;
     assert_eq!(fetch(bob, &info).await, Ok(()));
+    node.server.stop();
+}
+
+/// The driver of JDBC binds the values of `execute()` in a call of their own, before it asks for the result.
+#[tokio::test(flavor = "multi_thread")]
+async fn values_that_a_user_binds_in_one_call_are_inserted_by_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = Node::start(directory.path().join("root").to_str().unwrap(), directory.path(), &[]);
+    for sql in ["create database home", "create table home.numbers (ts timestamp, i int)"] {
+        node.rows(ADA, sql).await;
+    }
+    let mut flight = Flight::connect(&node.server.url()).await;
+    flight.client().handshake("admin", PASSWORD).await.unwrap();
+    let sql = "insert into home.numbers (ts, i) values (?, ?)".to_owned();
+    let mut statement = flight.client().prepare(sql, None).await.unwrap();
+    for i in 0..10 {
+        let times: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![1_700_000_000_000 + i64::from(i)]));
+        let values: ArrayRef = Arc::new(Int32Array::from(vec![i]));
+        let row = RecordBatch::try_from_iter([("ts", times), ("i", values)]).unwrap();
+        statement.set_parameters(row).unwrap();
+        statement.execute().await.unwrap();
+    }
+    let found = node.rows(ADA, "select count(*), sum(i) from home.numbers").await;
+    assert_eq!(found, [serde_json::json!([10, 45])]);
     node.server.stop();
 }
