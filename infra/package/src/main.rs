@@ -25,13 +25,16 @@ enum Task {
         /// Take what was built before, and build nothing
         #[arg(long)]
         no_build: bool,
+        /// Package the programs of the profile dev, which tests run: larger and slower, and without limits of size
+        #[arg(long)]
+        dev: bool,
     },
 }
 
 fn main() -> anyhow::Result<()> {
     match Command::parse().task {
-        Task::Package { out, target, no_build } => {
-            let build = package::Build::new(target)?;
+        Task::Package { out, target, no_build, dev } => {
+            let build = package::Build::new(target, dev)?;
             if !no_build {
                 build.run()?;
             }
