@@ -680,3 +680,45 @@ async fn sums_of_whole_numbers_are_right_or_an_error_that_names_them() {
     assert_eq!(lines(&engine, "select sum(a), sum(b) from t").await, ["4680|1170.000000"]);
     assert_eq!(lines(&engine, "select sum(a) from t where a > 1000").await, ["-"]);
 }
+
+#[tokio::test]
+async fn sums_over_windows_that_slide_are_right_or_an_error_that_names_them() {
+    use rand::{Rng, SeedableRng, rngs::StdRng};
+    let world = World::regular().await;
+    let engine = engine(&world);
+    let mut random = StdRng::seed_from_u64(17);
+    let mut outcomes = [0, 0];
+    for round in 0..60 {
+        // Small numbers too, so that some answers are not errors.
+        let of: &[i64] = if round % 2 == 0 { &[-1, 0, 1, 1, 2, 2] } else { &EXTREMES[..6] };
+        let values: Vec<i64> = (0..random.random_range(3..8)).map(|_| of[random.random_range(0..6)]).collect();
+        let rows: Vec<String> = values.iter().enumerate().map(|(n, v)| format!("({n}, {})", bigint(*v))).collect();
+        let rows = format!("(values {}) t(n, v)", rows.join(", "));
+        for distinct in [false, true] {
+            let sums = (0..values.len()).map(|n| {
+                let mut frame = values[n.saturating_sub(2)..=n].to_vec();
+                if distinct {
+                    frame.sort_unstable();
+                    frame.dedup();
+                }
+                i64::try_from(frame.into_iter().map(i128::from).sum::<i128>())
+            });
+            let sums: Result<Vec<i64>, _> = sums.collect();
+            let what = if distinct { "distinct v" } else { "v" };
+            let over = "order by n rows between 2 preceding and current row";
+            let sql = format!("select s from (select n, sum({what}) over ({over}) as s from {rows}) order by n");
+            match (batches(&engine, &sql).await, sums) {
+                (Ok(found), Ok(sums)) => {
+                    outcomes[0] += 1;
+                    assert_eq!(shown(&found), sums.iter().map(ToString::to_string).collect::<Vec<_>>(), "{sql}");
+                }
+                (Err(e), Err(_)) => {
+                    outcomes[1] += 1;
+                    assert!(e.kind() == tidelake_format::Kind::Invalid && e.to_string().contains("sum("), "{sql}: {e}");
+                }
+                (found, sums) => panic!("{sql}: {found:?}, expected {sums:?}"),
+            }
+        }
+    }
+    assert!(outcomes.iter().all(|times| *times > 10), "{outcomes:?}");
+}

@@ -3,7 +3,10 @@
 //! Partial sums are DECIMAL(38, 0), so that only the whole sum has to fit: the answer does not depend on the order of rows
 //! or on who added which of them. Sums of other types are DataFusion's.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array, UInt64Array},
@@ -66,7 +69,7 @@ impl AggregateUDFImpl for Sum {
         }
         let total = Total { output: output.clone(), name: args.name.to_owned() };
         if args.is_distinct {
-            return Ok(Box::new(Distinct { total, values: HashSet::new() }));
+            return Ok(Box::new(Distinct { total, rows: HashMap::new(), sum: 0 }));
         }
         Ok(Box::new(Exact { total, sum: 0, values: 0 }))
     }
@@ -92,10 +95,10 @@ impl AggregateUDFImpl for Sum {
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> DfResult<Box<dyn Accumulator>> {
-        if args.is_distinct || !is_whole(args.return_field.data_type()) {
-            return self.inner.create_sliding_accumulator(args);
+        if is_whole(args.return_field.data_type()) {
+            return self.accumulator(args);
         }
-        self.accumulator(args)
+        self.inner.create_sliding_accumulator(args)
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
@@ -266,26 +269,45 @@ impl Accumulator for Exact {
     }
 }
 
-/// Sums of different values of one group.
+/// The sum of the different values of one group.
 #[derive(Debug)]
 struct Distinct {
     total: Total,
-    values: HashSet<i128>,
+    /// Each value, and in how many rows it is: a row that leaves a window takes the value along only where it is the last one.
+    rows: HashMap<i128, usize>,
+    sum: i128,
 }
 
 impl Accumulator for Distinct {
     fn update_batch(&mut self, values: &[ArrayRef]) -> DfResult<()> {
         let [column] = values else { return exec_err!("sum takes one column") };
-        match column.data_type() {
-            DataType::Int64 => {
-                self.values.extend(column.as_primitive::<Int64Type>().iter().flatten().map(i128::from));
+        for value in numbers(column)?.flatten() {
+            let rows = self.rows.entry(value).or_default();
+            if *rows == 0 {
+                self.sum += value;
             }
-            DataType::UInt64 => {
-                self.values.extend(column.as_primitive::<UInt64Type>().iter().flatten().map(i128::from));
-            }
-            other => return exec_err!("sum adds BIGINT or BIGINT UNSIGNED here, found {other}"),
+            *rows += 1;
         }
         Ok(())
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> DfResult<()> {
+        let [column] = values else { return exec_err!("sum takes one column") };
+        for value in numbers(column)?.flatten() {
+            let Entry::Occupied(mut rows) = self.rows.entry(value) else {
+                return exec_err!("a value leaves a window in which it is not");
+            };
+            *rows.get_mut() -= 1;
+            if *rows.get() == 0 {
+                rows.remove();
+                self.sum -= value;
+            }
+        }
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> DfResult<()> {
@@ -295,16 +317,16 @@ impl Accumulator for Distinct {
 
     fn state(&mut self) -> DfResult<Vec<ScalarValue>> {
         let one = |value: &i128| self.total.value(Some(*value));
-        let values: Vec<ScalarValue> = self.values.iter().map(one).collect::<DfResult<_>>()?;
+        let values: Vec<ScalarValue> = self.rows.keys().map(one).collect::<DfResult<_>>()?;
         Ok(vec![ScalarValue::List(ScalarValue::new_list_nullable(&values, &self.total.output))])
     }
 
     fn evaluate(&mut self) -> DfResult<ScalarValue> {
-        self.total.value((!self.values.is_empty()).then(|| self.values.iter().sum()))
+        self.total.value((!self.rows.is_empty()).then_some(self.sum))
     }
 
     fn size(&self) -> usize {
-        size_of::<Self>() + self.total.name.capacity() + self.values.capacity() * (size_of::<i128>() + 1)
+        size_of::<Self>() + self.total.name.capacity() + self.rows.capacity() * (size_of::<(i128, usize)>() + 1)
     }
 }
 
