@@ -358,8 +358,12 @@ fn seen(token: &Token, snapshot: &Snapshot, listing: &Listing) -> Result<()> {
             .with("expected", token)
             .with("found", snapshot.catalog.version));
     };
-    let mut faults = snapshot.faults.iter().chain(&snapshot.quarantined);
-    if let Some(fault) = faults.find(|f| f.position == *position) {
+    // A bulk ingest is damaged as a whole by each of its segments, and its token is the position of its end.
+    let is_of_write = |f: &&Fault| match position.writer.is_bulk() {
+        true => f.position.writer == position.writer,
+        false => f.position == *position,
+    };
+    if let Some(fault) = snapshot.faults.iter().chain(&snapshot.quarantined).find(is_of_write) {
         return Err(fault.to_error());
     }
     if snapshot.catalog.watermark(position.writer).is_none() && !listing.has(position.writer) {

@@ -257,6 +257,12 @@ async fn a_bulk_ingest_that_lost_a_part_fails_queries_by_name_until_it_is_given_
             snapshot.blocks(place.table).map(Iterator::count).map_err(|e| e.context("key").unwrap().to_owned())
         };
         assert_eq!(refused().await, Err(key.clone()));
+        let named = async || {
+            let token = Token::Position(Position { writer: bulk, seq: Position::END + 2 });
+            let error = reader.snapshot(&[token]).await.map(|_| ()).unwrap_err();
+            (error.kind(), error.context("key").map(str::to_owned))
+        };
+        assert_eq!(named().await, (Kind::Corrupt, Some(key.clone())), "who brings the token of the ingest");
         for _ in 0..if quarantined { FaultySegment::READS } else { 0 } {
             let cut = cut(&place.root, MARGIN, u64::MAX).await.unwrap();
             fold(&place.root, &cut).await.unwrap();
@@ -264,6 +270,7 @@ async fn a_bulk_ingest_that_lost_a_part_fails_queries_by_name_until_it_is_given_
             watermark.faulty.iter_mut().for_each(|f| f.read_ms -= FaultySegment::READS_APART_MS);
             place.root.commit(&[], |d| Ok(d.set_watermark(bulk, watermark.clone()))).await.unwrap();
             assert_eq!(refused().await, Err(key.clone()));
+            assert_eq!(named().await, (Kind::Corrupt, Some(key.clone())));
         }
         give_up(&place.root, missing).await.unwrap();
         assert_eq!(refused().await, Ok(0));
