@@ -579,7 +579,8 @@ mod tests {
             for ts in times {
                 let place = i128::from(buckets.place(bucket.start(ts)));
                 assert_eq!(place, number(ts) - number(times[0]), "{bucket:?} {ts} of {hull:?}");
-                assert!(place < i128::from(buckets.count), "{bucket:?} {ts} of {hull:?}");
+                // The number of all buckets of one tick is beyond 64 bits; nobody makes a table for so many.
+                assert!(place < i128::from(buckets.count) || buckets.count == u64::MAX, "{bucket:?} {ts} of {hull:?}");
             }
         }
     }
