@@ -11,7 +11,7 @@ use crate::{
     ids::{Position, Token},
     layout,
     log::{Fetched, Listing, Pending, fetch_some},
-    meta::{Catalog, Root},
+    meta::{Catalog, FaultySegment, Root},
     step,
     steps::stepped,
     store::{Ambient, Moment, Store},
@@ -132,8 +132,9 @@ impl SnapshotReader {
     /// one read.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] "token expired" for a writer that nothing is known of; [`Kind::Unavailable`] when a
-    /// token is not seen in a fresh read; as [`Root::refresh`].
+    /// [`Kind::NotFound`] "token expired" for a writer that nothing is known of, and for rows that were given up;
+    /// [`Kind::Corrupt`] where the segment of a token is damaged; [`Kind::Unavailable`] when a token is not seen in a
+    /// fresh read; as [`Root::refresh`].
     pub async fn snapshot(&self, tokens: &[Token]) -> Result<Arc<Snapshot>> {
         let inner = &self.inner;
         let called = Moment::now(inner.ambient());
@@ -366,7 +367,12 @@ fn seen(token: &Token, snapshot: &Snapshot, listing: &Listing) -> Result<()> {
     if let Some(fault) = snapshot.faults.iter().chain(&snapshot.quarantined).find(is_of_write) {
         return Err(fault.to_error());
     }
-    if snapshot.catalog.watermark(position.writer).is_none() && !listing.has(position.writer) {
+    let watermark = snapshot.catalog.watermark(position.writer);
+    let is_of_token = |f: &FaultySegment| f.seq == position.seq || position.writer.is_bulk();
+    if watermark.is_some_and(|w| w.faulty.iter().any(|f| f.given_up && is_of_token(f))) {
+        return Err(Error::not_found("the rows of this token are lost, and were given up").with("token", token));
+    }
+    if watermark.is_none() && !listing.has(position.writer) {
         return Err(Error::not_found("token expired: nothing is known of its writer").with("token", token));
     }
     Err(Error::unavailable("the write of the token is not in the store").with("token", token))

@@ -47,7 +47,10 @@ fn ten_million_rows_are_written_compacted_and_asked_by_functions_alone() {
     assert_eq!(invocations, requests + tables + repeated(sample));
     let beside = count("ingest", "put") - requests;
     assert!(beside <= 8 + repeated(sample), "{beside} more PUTs than requests");
-    assert!(count("ingest", "list") + count("ingest", "get") + count("ingest", "head") <= 100, "{}", sample["ingest"]);
+    // And once a second, for as long as it works, an environment asks for a newer version.
+    let asked = count("ingest", "list") + count("ingest", "get") + count("ingest", "head");
+    let seconds = sample["ingest"]["seconds"].as_f64().unwrap().ceil() as u64;
+    assert!(asked <= 60 + seconds, "{}", sample["ingest"]);
     // A run of the schedule that finds nothing to do.
     let (runs, idle) = (sample["idle"]["runs"].as_u64().unwrap(), &sample["idle"]["store"]);
     let count = |what: &str| idle[what].as_u64().unwrap();

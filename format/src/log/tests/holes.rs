@@ -274,6 +274,7 @@ async fn a_bulk_ingest_that_lost_a_part_fails_queries_by_name_until_it_is_given_
         }
         give_up(&place.root, missing).await.unwrap();
         assert_eq!(refused().await, Ok(0));
+        assert_eq!(named().await, (Kind::NotFound, None), "nobody waits for rows that were given up");
         assert!(cut(&place.root, MARGIN, u64::MAX).await.unwrap().faults.is_empty());
         assert!(check(place.store(), CheckOptions::default()).await.unwrap().is_sound());
     }
