@@ -64,10 +64,16 @@ impl Damage {
         Watermark::unfolded(self.start_ms)
     }
 
-    /// Nothing of this time or later may be folded before the hole is quarantined: it may be younger.
+    /// Nothing of this time or later may be folded before the hole is quarantined: it may be younger than what is missing.
+    /// What is missing is not older than the segment below it, may be as old to the tick of the store, and of any age where
+    /// nothing is known below it.
     pub(crate) fn held_ms(&self) -> i64 {
         let next_ms = self.hole.next.time_ms;
-        self.hole.below_ms.map_or(next_ms, |below_ms| next_ms.min(below_ms.saturating_add(1)))
+        match self.hole.position.writer.is_bulk() {
+            // The rows of a bulk ingest are as old as its end.
+            true => next_ms,
+            false => self.hole.below_ms.map_or(i64::MIN, |below_ms| next_ms.min(below_ms)),
+        }
     }
 }
 
