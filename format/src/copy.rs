@@ -41,9 +41,9 @@ pub struct Copied {
 /// [`Root::refresh`].
 pub async fn waiting(root: &Root) -> Result<Vec<Position>> {
     for _ in 0..ATTEMPTS {
-        let listing = Listing::read(root.store()).await?;
+        let mut listing = Listing::read(root.store()).await?;
         let catalog = root.refresh().await?;
-        let Some((pending, damage)) = listing.above(&catalog).confirm(root, &catalog).await? else { continue };
+        let Some((pending, damage)) = listing.confirm(root, &catalog).await? else { continue };
         if let Some(damage) = damage.first() {
             return Err(damage.fault.to_error());
         }

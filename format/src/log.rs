@@ -132,10 +132,10 @@ pub async fn cut_within(root: &Root, margin: Duration, max_bytes: u64, memory_by
 async fn attempt(root: &Root, margin: Duration, max_bytes: u64, memory_bytes: usize) -> Result<Cut> {
     let store = root.store();
     let clock_ms = store.clock_ms().await?;
-    let listing = Listing::read(store).await?;
+    let mut listing = Listing::read(store).await?;
     let catalog = root.refresh().await?;
     let before_ms = clock_ms.saturating_sub(i64::try_from(margin.as_millis()).unwrap_or(i64::MAX));
-    let Some((mut pending, damage)) = listing.above(&catalog).confirm(root, &catalog).await? else {
+    let Some((mut pending, damage)) = listing.confirm(root, &catalog).await? else {
         return Err(Error::not_found("the log changed while it was read"));
     };
     pending.truncate(pending.partition_point(|p| p.time_ms < before_ms));

@@ -24,8 +24,8 @@ pub(super) async fn log(root: &Root, report: &mut CheckReport) -> Result<()> {
     for attempt in 0..ATTEMPTS {
         listed = store.list_by_digit(layout::LOG).await?;
         catalog = root.refresh().await?;
-        let listing = Listing::of(&listed);
-        if let Some((_, damage)) = listing.above(&catalog).confirm(root, &catalog).await? {
+        let mut listing = Listing::of(&listed);
+        if let Some((_, damage)) = listing.confirm(root, &catalog).await? {
             damage.iter().for_each(|d| report.fault(Finding::of("", &d.fault.error)));
             listing.quarantined(&catalog).iter().filter(|f| !listing.holds(f.position)).for_each(|fault| {
                 report.fault(Finding::of("", &fault.error));

@@ -1,9 +1,6 @@
 //! Giving up a segment that is missing or cannot be read: a person's decision, as a commit.
 
-use super::{
-    Listing,
-    holes::{Damage, is_there},
-};
+use super::{Listing, holes::Damage, listing::head};
 use crate::{
     error::{Error, Kind, Result},
     ids::{Position, Version},
@@ -73,14 +70,14 @@ async fn what_is_wrong(root: &Root, position: Position) -> Result<Wrong> {
     let (store, key) = (root.store(), layout::log_key(position));
     let read_ms = store.clock_ms().await?;
     for _ in 0..ATTEMPTS {
-        let listing = Listing::read(store).await?;
+        let mut listing = Listing::read(store).await?;
         let catalog = root.refresh().await?;
         if catalog.is_folded(position) {
             return Err(Error::invalid("the rows of this segment are in data files: nothing is to be given up"));
         }
         let before = catalog.watermark(position.writer).cloned();
         let end = position.is_part().then(|| listing.end(position.writer)).flatten();
-        if is_there(store, position).await? {
+        if head(store, position).await?.is_some() {
             let (bytes, meta) = match store.get_with_meta(&key).await {
                 Err(e) if e.kind() == Kind::NotFound => continue,
                 other => other?,
@@ -106,7 +103,7 @@ async fn what_is_wrong(root: &Root, position: Position) -> Result<Wrong> {
             let faulty = FaultySegment { missing: true, modified_ms: 0, bytes: 0, ..known.clone() };
             return Ok(Wrong { faulty, start_ms, end, before });
         }
-        let Some((_, damage)) = listing.above(&catalog).confirm(root, &catalog).await? else { continue };
+        let Some((_, damage)) = listing.confirm(root, &catalog).await? else { continue };
         return match damage.iter().find(|d| d.hole.position == position) {
             Some(damage) => {
                 let start_ms = Damage::unfolded(damage).start_ms;

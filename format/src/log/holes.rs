@@ -6,7 +6,10 @@
 
 use futures::{StreamExt, TryStreamExt};
 
-use super::{Pending, VOID_MS};
+use super::{
+    Pending, VOID_MS,
+    listing::{Listed, Listing, head},
+};
 use crate::{
     error::{Error, Kind, Result},
     ids::Position,
@@ -77,24 +80,49 @@ impl Damage {
     }
 }
 
-impl Above {
-    /// The segments that count, and the numbers that are missing in the store. `None` where the log or the version
-    /// has changed since the list: look again.
+impl Listing {
+    /// The segments that count on top of a version, and the numbers that are missing in the store. A list of a directory
+    /// that others write to may lack a segment and have later ones of its writer: such segments are added to it. `None`
+    /// where the version has changed since the list: look again.
     ///
     /// # Errors
     /// [`Kind::Unavailable`]; as [`Root::refresh`].
-    pub(crate) async fn confirm(self, root: &Root, catalog: &Catalog) -> Result<Option<(Vec<Pending>, Vec<Damage>)>> {
+    pub(crate) async fn confirm(
+        &mut self,
+        root: &Root,
+        catalog: &Catalog,
+    ) -> Result<Option<(Vec<Pending>, Vec<Damage>)>> {
+        loop {
+            let above = self.above(catalog);
+            let there = above.unlisted(root.store()).await?;
+            if there.is_empty() {
+                return above.confirmed(root, catalog).await;
+            }
+            // Each turn fills holes: there is an end.
+            there.into_iter().for_each(|(position, listed)| self.insert(position, listed));
+        }
+    }
+}
+
+impl Above {
+    /// The segments at the places of holes, which the list lacks.
+    ///
+    /// # Errors
+    /// [`Kind::Unavailable`].
+    async fn unlisted(&self, store: &Store) -> Result<Vec<(Position, Listed)>> {
+        let places: Vec<Position> = self.holes.iter().map(|hole| hole.position).collect();
+        let asked = places.into_iter().map(|at| async move { Ok::<_, Error>((at, head(store, at).await?)) });
+        let found: Vec<_> = futures::stream::iter(asked).buffered(PARALLEL).try_collect().await?;
+        Ok(found.into_iter().filter_map(|(at, listed)| Some((at, listed?))).collect())
+    }
+
+    /// The same, after the store was asked for each number that is missing, and has none of them.
+    async fn confirmed(self, root: &Root, catalog: &Catalog) -> Result<Option<(Vec<Pending>, Vec<Damage>)>> {
         let Self { mut pending, holes } = self;
         if holes.is_empty() {
             return Ok(Some((pending, Vec::new())));
         }
         let store = root.store();
-        let places: Vec<Position> = holes.iter().map(|hole| hole.position).collect();
-        let asked = places.into_iter().map(|position| async move { is_there(store, position).await });
-        let there: Vec<bool> = futures::stream::iter(asked).buffered(PARALLEL).try_collect().await?;
-        if there.contains(&true) {
-            return Ok(None);
-        }
         // Folded and collected since the list: the newest version knows.
         let now = root.refresh().await?;
         if holes.iter().any(|hole| changed(catalog, &now, hole.position)) {
@@ -136,15 +164,6 @@ fn error(hole: &Hole) -> Error {
     )
     .with("key", layout::log_key(hole.position))
     .with("found", layout::log_key(hole.next.position))
-}
-
-/// Whether a segment exists.
-pub(super) async fn is_there(store: &Store, position: Position) -> Result<bool> {
-    match store.head(&layout::log_key(position)).await {
-        Ok(_) => Ok(true),
-        Err(e) if e.kind() == Kind::NotFound => Ok(false),
-        Err(e) => Err(e),
-    }
 }
 
 fn changed(before: &Catalog, now: &Catalog, position: Position) -> bool {

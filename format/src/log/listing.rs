@@ -87,6 +87,11 @@ impl Listing {
         listing
     }
 
+    /// Adds a segment that it lacks.
+    pub(super) fn insert(&mut self, position: Position, listed: Listed) {
+        self.writers.entry(position.writer).or_default().insert(position.seq, listed);
+    }
+
     /// Whether a segment is in it.
     pub(crate) fn holds(&self, position: Position) -> bool {
         self.writers.get(&position.writer).is_some_and(|segments| segments.contains_key(&position.seq))
@@ -293,7 +298,8 @@ fn bulk(writer: WriterId, segments: &BTreeMap<u64, Listed>, watermark: Option<&W
     above.holes.extend((0..count).filter(is_missing).take(MOST_MISSING).map(hole));
 }
 
-async fn head(store: &Store, position: Position) -> Result<Option<Listed>> {
+/// A segment as the store tells of it now; nothing where there is none.
+pub(super) async fn head(store: &Store, position: Position) -> Result<Option<Listed>> {
     match store.head(&layout::log_key(position)).await {
         Ok(meta) => Ok(Some(Listed::from(&meta))),
         Err(e) if e.kind() == Kind::NotFound => Ok(None),

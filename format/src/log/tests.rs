@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+mod busy;
 mod holes;
 mod quarantine;
 

@@ -197,8 +197,8 @@ impl Inner {
                 Some(found) => Some(found),
                 None => self.look(reading).await?,
             };
-            let Some((listing, catalog)) = found else { continue };
-            let Some((pending, damage)) = listing.above(&catalog).confirm(&self.root, &catalog).await? else {
+            let Some((mut listing, catalog)) = found else { continue };
+            let Some((pending, damage)) = listing.confirm(&self.root, &catalog).await? else {
                 reading.listing = None;
                 continue;
             };

@@ -127,12 +127,15 @@ async fn a_reader_that_knew_a_segment_names_it_when_it_is_gone_and_not_in_memory
 #[tokio::test]
 async fn a_number_that_was_put_while_the_log_was_listed_is_not_missing() {
     let holed = Holed::new().await;
-    let listing = Listing::read(holed.place.store()).await.unwrap();
+    let mut listing = Listing::read(holed.place.store()).await.unwrap();
     holed.restore(10);
     let catalog = holed.place.root.catalog();
     let above = listing.above(&catalog);
     assert_eq!(above.holes.iter().map(|h| h.position).collect::<Vec<_>>(), [holed.missing]);
-    assert!(above.confirm(&holed.place.root, &catalog).await.unwrap().is_none(), "look again");
+    let (pending, damage) = listing.confirm(&holed.place.root, &catalog).await.unwrap().expect("no version has come");
+    let whole = Listing::read(holed.place.store()).await.unwrap().above(&catalog);
+    assert!(damage.is_empty() && whole.holes.is_empty(), "{damage:?}");
+    assert_eq!(pending, whole.pending);
 }
 
 #[tokio::test]
