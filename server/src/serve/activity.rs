@@ -2,23 +2,33 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
+    },
     task::{Context, Poll},
     time::Duration,
 };
 
 use hyper::body::{Body, Frame, SizeHint};
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
 
 /// The requests of a connection that have not been answered to the end. Pings and settings of HTTP/2 are none. Cheap to
-/// clone.
+/// clone. A request that begins or ends wakes no task: who waits for the connection to be idle looks at the clock.
 #[derive(Clone)]
-pub(super) struct Activity(Arc<watch::Sender<Requests>>);
+pub(super) struct Activity(Arc<Requests>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Requests {
-    have_begun: bool,
-    underway: usize,
+    opened: Instant,
+    has_begun: AtomicBool,
+    first: Notify,
+    underway: AtomicUsize,
+    /// When the last one ended, in nanoseconds since the connection was opened.
+    ended: AtomicU64,
 }
 
 /// A request, until its answer is sent or given up.
@@ -26,41 +36,62 @@ pub(super) struct Underway(Activity);
 
 impl Activity {
     pub(super) fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(Requests::default())))
+        Self(Arc::new(Requests {
+            opened: Instant::now(),
+            has_begun: AtomicBool::new(false),
+            first: Notify::new(),
+            underway: AtomicUsize::new(0),
+            ended: AtomicU64::new(0),
+        }))
     }
 
     /// A request begins.
     pub(super) fn begin(&self) -> Underway {
-        self.0.send_modify(|requests| {
-            requests.have_begun = true;
-            requests.underway += 1;
-        });
+        self.0.underway.fetch_add(1, SeqCst);
+        if !self.0.has_begun.load(SeqCst) && !self.0.has_begun.swap(true, SeqCst) {
+            self.0.first.notify_one();
+        }
         Underway(self.clone())
     }
 
-    /// Resolves when a first request has begun.
+    /// Resolves when a first request has begun. Only one task may wait for it.
     pub(super) async fn begun(&self) {
-        // It cannot fail: this holds the sender.
-        let _ = self.0.subscribe().wait_for(|requests| requests.have_begun).await;
+        self.0.first.notified().await;
     }
 
     /// Resolves when no request has been under way for so long.
     pub(super) async fn idle_for(&self, time: Duration) {
-        let mut changes = self.0.subscribe();
         loop {
-            let is_idle = changes.borrow_and_update().underway == 0;
-            // It cannot fail: this holds the sender.
-            tokio::select! {
-                _ = changes.changed() => {}
-                () = sleep(time), if is_idle => return,
+            let left = match self.0.underway.load(SeqCst) {
+                0 => time.saturating_sub(self.0.idle()),
+                _ => time,
+            };
+            if left.is_zero() {
+                return;
             }
+            sleep(left).await;
         }
+    }
+}
+
+impl Requests {
+    fn since_opened(&self) -> Duration {
+        self.opened.elapsed()
+    }
+
+    /// How long ago the last request ended, or the connection was opened.
+    fn idle(&self) -> Duration {
+        let ended = Duration::from_nanos(self.ended.load(SeqCst));
+        self.since_opened().saturating_sub(ended)
     }
 }
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        self.0.0.send_modify(|requests| requests.underway -= 1);
+        let requests = &self.0.0;
+        let now = u64::try_from(requests.since_opened().as_nanos()).unwrap_or(u64::MAX);
+        requests.ended.fetch_max(now, SeqCst);
+        requests.underway.fetch_sub(1, SeqCst);
     }
 }
 

@@ -243,42 +243,64 @@ async fn connection(
         .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
         .keep_alive_interval(Duration::from_secs(30));
     let connection = builder.serve_connection(TokioIo::new(stream), service);
-    // The library bounds the headers of HTTP/1 alone, and not the time before it knows which HTTP this is.
-    let silent = async {
-        tokio::time::sleep(limits.header_timeout).await;
-        if spoke.load(Relaxed) {
-            std::future::pending().await
+    // In a task of its own: else each step of the connection would look at all of these.
+    let idle = activity.clone();
+    let mut ending = JoinSet::new();
+    ending.spawn(async move {
+        tokio::select! {
+            () = silent(limits.header_timeout, &spoke) => {
+                tracing::debug!("a client connected and asked for nothing");
+                Ending::Cut
+            }
+            () = stop(&mut stopped) => Ending::Drain,
+            () = killed => Ending::Cut,
+            () = idle_for(&idle, limits.idle_timeout) => Ending::Finish,
+            () = place.is_over() => Ending::Finish,
         }
-    };
-    let idle = async {
-        // One of HTTP/1 never begins.
-        activity.begun().await;
-        activity.idle_for(limits.idle_timeout).await;
-    };
+    });
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = silent => {
-            tracing::debug!("a client connected and asked for nothing");
-            return;
-        }
-        () = stop(&mut stopped) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-        () = killed => return,
-        () = idle => {
-            connection.as_mut().graceful_shutdown();
-            finish(connection, &activity).await
-        }
-        () = place.is_over() => {
-            connection.as_mut().graceful_shutdown();
-            finish(connection, &activity).await
-        }
+        Some(ending) = ending.join_next() => match ending {
+            Ok(Ending::Drain) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+            Ok(Ending::Finish) => {
+                connection.as_mut().graceful_shutdown();
+                finish(connection, &activity).await
+            }
+            Ok(Ending::Cut) | Err(_) => return,
+        },
     };
     if let Err(e) = ended {
         tracing::debug!(error = %e, "a connection ended early");
     }
+}
+
+/// How the server ends a connection.
+enum Ending {
+    /// At once.
+    Cut,
+    /// When the requests under way are answered.
+    Drain,
+    /// When the requests under way are answered, and after a while even if the client does not close it.
+    Finish,
+}
+
+/// Resolves when a client has asked for nothing for so long: the library bounds the headers of HTTP/1 alone, and not the time
+/// before it knows which HTTP this is.
+async fn silent(time: Duration, spoke: &AtomicBool) {
+    tokio::time::sleep(time).await;
+    if spoke.load(Relaxed) {
+        std::future::pending().await
+    }
+}
+
+/// Resolves when a connection of HTTP/2 has been idle for so long. Of HTTP/1 no request begins here.
+async fn idle_for(activity: &Activity, time: Duration) {
+    activity.begun().await;
+    activity.idle_for(time).await;
 }
 
 /// The rest of a connection that takes no more requests: it is cut off once it has been idle for a while, whether or not its
