@@ -200,19 +200,19 @@ fn current() -> Option<(Budget, Phase)> {
 }
 
 /// A future whose every poll has a budget.
-pub(crate) struct Within<F> {
+pub(crate) struct Within<F: ?Sized> {
     budget: Budget,
     phase: Phase,
     work: Pin<Box<F>>,
 }
 
-impl<F> Within<F> {
-    pub(crate) fn new(budget: Budget, phase: Phase, work: F) -> Self {
-        Self { budget, phase, work: Box::pin(work) }
+impl<F: ?Sized> Within<F> {
+    pub(crate) fn new(budget: Budget, phase: Phase, work: Pin<Box<F>>) -> Self {
+        Self { budget, phase, work }
     }
 }
 
-impl<F: Future> Future for Within<F> {
+impl<F: Future + ?Sized> Future for Within<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {

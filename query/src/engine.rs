@@ -356,7 +356,7 @@ impl Engine {
             Err(text) => text,
         };
         let (engine, session, sql, snapshot) = (self.clone(), session.clone(), sql.to_owned(), snapshot.clone());
-        let planned = async move { engine.plan_anew(&session, &sql, text, &snapshot).await };
+        let planned = Box::pin(async move { engine.plan_anew(&session, &sql, text, &snapshot).await });
         self.inner.planners.run(budget, planned).await.inspect_err(log_fault)
     }
 
@@ -475,17 +475,22 @@ impl Engine {
         parameters: Option<RecordBatch>,
         budget: &Budget,
     ) -> Result<Executable> {
-        if self.is_planned(session, &snapshot, statement, parameters.as_ref()) {
-            let here = self.executable_here(session, snapshot, statement, parameters);
+        if statement.parameters.is_empty()
+            && let Some(known) = self.inner.plans.executable(session, statement, &snapshot)
+        {
+            return Ok(known);
+        }
+        if self.has_rescan(session, &snapshot, statement, parameters.as_ref()) {
+            let here = Box::pin(self.executable_here(session, snapshot, statement, parameters));
             return Within::new(budget.clone(), Phase::Plan, here).await;
         }
         let (engine, session, statement) = (self.clone(), session.clone(), statement.clone());
-        let planned = async move { engine.executable_here(&session, snapshot, &statement, parameters).await };
+        let planned = Box::pin(async move { engine.executable_here(&session, snapshot, &statement, parameters).await });
         self.inner.planners.run(budget, planned).await.inspect_err(log_fault)
     }
 
-    /// Whether a physical plan is kept by which the statement can run, as it is or with another scan in it.
-    fn is_planned(
+    /// Whether a physical plan is kept by which the statement can run with another scan in it.
+    fn has_rescan(
         &self,
         session: &Session,
         snapshot: &Arc<Snapshot>,
@@ -493,15 +498,17 @@ impl Engine {
         parameters: Option<&RecordBatch>,
     ) -> bool {
         let Statement::Query { plan, .. } = &statement.kind else { return false };
-        let known = |statement| self.inner.plans.executable(session, statement, snapshot);
-        let has_rescan = |statement| known(statement).is_some_and(|known| known.rescan.is_some());
+        let has_rescan = |statement| {
+            let known = self.inner.plans.executable(session, statement, snapshot);
+            known.is_some_and(|known| known.rescan.is_some())
+        };
         match plan.as_ref() {
             Plan::Template(template) => {
                 let values = statement.values(parameters.cloned());
                 values.is_ok_and(|values| template.exact(&values).is_some()) && has_rescan(statement)
             }
-            Plan::Instance(general, _) if has_rescan(general) => true,
-            _ => statement.parameters.is_empty() && known(statement).is_some(),
+            Plan::Instance(general, _) => has_rescan(general),
+            Plan::Analyzed(_) | Plan::Optimized(_) => false,
         }
     }
 

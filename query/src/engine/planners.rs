@@ -11,7 +11,7 @@ use datafusion::{
     logical_expr::LogicalPlan,
     optimizer::{Optimizer, OptimizerConfig, OptimizerRule},
 };
-use futures::FutureExt;
+use futures::{FutureExt, future::BoxFuture};
 use tidelake_format::{Error, Result};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
@@ -38,14 +38,15 @@ impl Planners {
     }
 
     /// Plans on one of the threads, within a budget. In a runtime of one thread that is the thread: there planning delays
-    /// others, as all work does.
+    /// others, as all work does. The work comes boxed: moving a future of this size costs more than the queries need whose
+    /// plans are kept.
     ///
     /// # Errors
     /// Those of `work`; Internal when it panics.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         budget: &Budget,
-        work: impl Future<Output = Result<T>> + Send + 'static,
+        work: BoxFuture<'static, Result<T>>,
     ) -> Result<T> {
         let work = AssertUnwindSafe(Within::new(budget.clone(), Phase::Plan, work)).catch_unwind();
         let runtime = Handle::current();
