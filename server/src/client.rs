@@ -17,7 +17,10 @@ use arrow_flight::{
 };
 use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
 use prost::Message;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{
+    Code,
+    transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
+};
 
 use crate::cli::ServerArgs;
 
@@ -135,13 +138,19 @@ impl Client {
         };
         let action = Action::new("CancelFlightInfo", CancelFlightInfoRequest::new(info).encode_to_vec());
         let asked = async {
-            let mut reply = self.flight.do_action(action).await.map_err(explain)?;
-            while reply.message().await.map_err(|status| anyhow::anyhow!("{}", status.message()))?.is_some() {}
-            anyhow::Ok(())
+            let mut reply = self.flight.do_action(action).await?;
+            while reply.message().await?.is_some() {}
+            Ok::<_, FlightError>(())
         };
         match tokio::time::timeout(CANCEL_WITHIN, asked).await {
             Ok(Ok(())) => anyhow::anyhow!("the query was cancelled"),
-            Ok(Err(error)) => error.context("cancelled; the server did not find the query any more"),
+            // The server has ended it before: this client has closed its result.
+            Ok(Err(FlightError::Tonic(status))) if status.code() == Code::NotFound => {
+                anyhow::anyhow!("the query was cancelled")
+            }
+            Ok(Err(error)) => {
+                explain_flight(error).context("cancelled; the server did not say that it ended the query")
+            }
             Err(_) => anyhow::anyhow!("cancelled; the server did not say in {CANCEL_WITHIN:?} that it ended the query"),
         }
     }

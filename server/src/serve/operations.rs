@@ -47,16 +47,18 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Makes the process count; a second server in it shares the counters.
 pub(super) fn install_metrics() -> anyhow::Result<PrometheusHandle> {
-    static HANDLE: std::sync::OnceLock<PrometheusHandle> = std::sync::OnceLock::new();
-    if let Some(handle) = HANDLE.get() {
+    static HANDLE: parking_lot::Mutex<Option<PrometheusHandle>> = parking_lot::Mutex::new(None);
+    // Locked until it is installed: servers that start at once share it, too.
+    let mut handle = HANDLE.lock();
+    if let Some(handle) = &*handle {
         return Ok(handle.clone());
     }
     let seconds = [0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
-    let handle = PrometheusBuilder::new()
+    let installed = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &seconds)?
         .install_recorder()
         .context("cannot install the metrics recorder")?;
-    Ok(HANDLE.get_or_init(|| handle).clone())
+    Ok(handle.insert(installed).clone())
 }
 
 /// `/health`, `/ready`, `/metrics`, `/api/v1/compact`, `/api/v1/files`, `/api/v1/log` and `/api/v1/openapi.json`.
