@@ -273,6 +273,8 @@ async fn connection(
             Ok(Ending::Cut) | Err(_) => return,
         },
     };
+    // The task holds the client's place: who comes next must find it free once this connection's slot is.
+    ending.shutdown().await;
     if let Err(e) = ended {
         tracing::debug!(error = %e, "a connection ended early");
     }
