@@ -5,7 +5,7 @@ resources.py BINARY [--cases N] [--seed S] [--jobs N] [--fixed | --long | --case
 The server has 256 MiB of query memory and a query timeout of 2 s. Checked for each case: resident memory stays below the idle server's
 plus the limit plus 25 %, GET /health is answered at any time, the case ends in time with an answer, and the server neither exits nor
 panics. --strict (implied by --long) needs an idle machine: /health within 100 ms, statements within 2.2 s; otherwise the bounds allow for
-a busy machine. A case depends on the seed and its number alone: --seed S --case N repeats it. --fixed runs the same cases each time."""
+a busy machine. A time above its limit is a fault when it is above it again as the same cases are sent once more. A case depends on the seed and its number alone: --seed S --case N repeats it. --fixed runs the same cases each time."""
 
 import argparse
 import collections
@@ -30,6 +30,10 @@ STRICT, LENIENT = (0.1, TIMEOUT + 0.2), (2.0, TIMEOUT + 5.0)
 ROUNDS = 500
 
 
+class Late(str):
+    """A fault of time, which the machine may have caused by running something else."""
+
+
 class Run:
     """Sends cases in rounds of several at once; repeats the cases of a failed round one by one to find the cause."""
 
@@ -39,7 +43,7 @@ class Run:
         self.server, self.started, self.rounds, self.more = None, 0, 0, ((), ())
         self.outcomes, self.failures = collections.Counter(), []
         self.grown = self.slowest = self.longest = 0.0
-        self.counted = 0
+        self.counted = self.repeated = 0
 
     def ready(self):
         """The server of the next round; a new one when the last one is used up or broken."""
@@ -78,7 +82,7 @@ class Run:
         if grown > MOST and not server.overgrown:
             faults.append(f"{grown} MiB more were resident, {MOST} may be")
         if slowest > self.health:
-            faults.append(f"/health took {slowest * 1000:.0f} ms, {self.health * 1000:.0f} it may")
+            faults.append(Late(f"/health took {slowest * 1000:.0f} ms, {self.health * 1000:.0f} it may"))
         self.grown, self.slowest = max(self.grown, grown), max(self.slowest, slowest)
         if faults:
             # Work that still runs there must not be blamed on the next round.
@@ -95,18 +99,28 @@ class Run:
         if case.is_statement:
             self.longest = max(self.longest, answer.took)
             if answer.took > self.seconds:
-                faults.append(f"took {answer.took:.1f} s, {self.seconds} s it may: {answer.status} {answer.text}")
+                faults.append(Late(f"took {answer.took:.1f} s, {self.seconds} s it may: {answer.status} {answer.text}"))
         return faults
 
+    def tried(self, numbers):
+        """Sends cases; once more if only times were above their limits. Returns each case with its answer, the faults of the server,
+        and those of each answer."""
+        for is_last in (False, True):
+            pairs, together = self.send(numbers)
+            found = {case.number: self.judge(case, answer) for case, answer in pairs}
+            faults = together + [fault for several in found.values() for fault in several]
+            if is_last or not faults or not all(isinstance(fault, Late) for fault in faults):
+                return pairs, together, found
+            self.repeated += 1
+
     def round(self, numbers):
-        pairs, together = self.send(numbers)
-        found = {case.number: self.judge(case, answer) for case, answer in pairs}
+        pairs, together, found = self.tried(numbers)
         if len(pairs) > 1 and (together or any(found.values())):
             # One by one, to find the cause.
             alone = {}
             for case, _ in pairs:
-                ((_, answer),), faults = self.send([case.number])
-                alone[case.number] = faults + self.judge(case, answer)
+                _, faults, judged = self.tried([case.number])
+                alone[case.number] = faults + judged[case.number]
             blamed = {number for number, faults in alone.items() if faults}
             for number, faults in alone.items():
                 found[number] = faults
@@ -170,7 +184,7 @@ def main():
         write(chosen.report, run, chosen, took)
     print(
         f"at most {run.grown:.0f} MiB above the idle server, {MOST} may be; /health within {run.slowest * 1000:.0f} ms; "
-        f"the longest statement {run.longest:.1f} s; seed {chosen.seed}; {took:.0f} s"
+        f"the longest statement {run.longest:.1f} s; {run.repeated} rounds sent once more; seed {chosen.seed}; {took:.0f} s"
     )
     print(f"{run.counted - len(run.failures)} passed, {len(run.failures)} failed", flush=True)
     return 1 if run.failures or not run.counted else 0

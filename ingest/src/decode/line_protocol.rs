@@ -239,18 +239,20 @@ impl<'a> Decoder<'a> {
     #[cold]
     fn reject(&mut self, line: usize, start: usize, end: usize, refused: Refused) {
         let bytes = &self.body[start..end];
-        let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
-        let cut = &bytes[..bytes.len().min(Rejected::MAX_TEXT)];
-        let mut text = String::from_utf8_lossy(cut).into_owned();
-        if cut.len() < bytes.len() {
-            text.truncate(text.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
-            text.push('…');
-        }
-        let reason = match refused {
-            Refused::Syntax(what) => format!("unable to parse '{text}': {what}"),
-            Refused::Value(reason) => reason,
-        };
-        self.request.rejected.push(Rejected { line, reason, text });
+        self.request.reject(1, || {
+            let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+            let cut = &bytes[..bytes.len().min(Rejected::MAX_TEXT)];
+            let mut text = String::from_utf8_lossy(cut).into_owned();
+            if cut.len() < bytes.len() {
+                text.truncate(text.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
+                text.push('…');
+            }
+            let reason = match refused {
+                Refused::Syntax(what) => format!("unable to parse '{text}': {what}"),
+                Refused::Value(reason) => reason,
+            };
+            Rejected { line, reason, text }
+        });
     }
 
     /// Reads the line at `start`; where it is refused, nothing of it is left.

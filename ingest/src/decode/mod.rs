@@ -129,7 +129,9 @@ pub struct Decoded {
     pub blocks: Vec<Block>,
     /// How many lines, points or rows are good.
     pub accepted: usize,
-    /// What is not, in the order of the request.
+    /// How many are not.
+    pub dropped: usize,
+    /// The first of those, in the order of the request: at most [`Rejected::MAX_LISTED`].
     pub rejected: Vec<Rejected>,
     /// What the good rows need and the catalog lacks, merged over the whole request.
     pub missing: Vec<SchemaChange>,
@@ -174,4 +176,9 @@ pub enum SchemaChange {
 impl Rejected {
     /// The most bytes of a line that are quoted back.
     pub const MAX_TEXT: usize = 256;
+    /// The most refused rows of a request that are described; the others are counted. A body of millions of refused lines would
+    /// otherwise take many times its size.
+    pub const MAX_LISTED: usize = 1_000;
+    /// Once the descriptions of a request have this many bytes, no further row is described.
+    const MAX_LISTED_BYTES: usize = 1 << 20;
 }

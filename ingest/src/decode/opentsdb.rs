@@ -52,7 +52,7 @@ pub fn decode(body: &[u8], lookup: &dyn Lookup, database: &Database, now: i64) -
         };
         match stored {
             Ok(()) => request.accepted += 1,
-            Err(reason) => request.rejected.push(Rejected { line: at + 1, reason, text: entry.to_json() }),
+            Err(reason) => request.reject(1, || Rejected { line: at + 1, reason, text: entry.to_json() }),
         }
     }
     Ok(request.finish())

@@ -159,7 +159,10 @@ pub(super) struct Request<'a> {
     pub(super) targets: Vec<Target>,
     places: HashMap<Key, usize>,
     pub(super) accepted: usize,
-    pub(super) rejected: Vec<Rejected>,
+    dropped: usize,
+    rejected: Vec<Rejected>,
+    /// The bytes of the texts in `rejected`.
+    described: usize,
     /// The scratch of series names.
     pub(super) name: String,
     implausible: Implausible,
@@ -214,7 +217,9 @@ impl<'a> Request<'a> {
             targets: Vec::new(),
             places: HashMap::new(),
             accepted: 0,
+            dropped: 0,
             rejected: Vec::new(),
+            described: 0,
             name: String::new(),
             implausible: lookup.implausible(),
             doubtful: None,
@@ -314,6 +319,16 @@ impl<'a> Request<'a> {
         self.limits.check_table(name, existing + self.created)
     }
 
+    /// Counts refused rows, and describes them as one where not too much of the request is described already.
+    pub(super) fn reject(&mut self, rows: usize, describe: impl FnOnce() -> Rejected) {
+        self.dropped += rows;
+        if self.rejected.len() < Rejected::MAX_LISTED && self.described < Rejected::MAX_LISTED_BYTES {
+            let rejected = describe();
+            self.described += rejected.reason.len() + rejected.text.len();
+            self.rejected.push(rejected);
+        }
+    }
+
     /// Completes a row of a target, which may be its first one.
     pub(super) fn end_row(&mut self, target: usize, series: u32, ts: i64) {
         let target = &mut self.targets[target];
@@ -360,18 +375,25 @@ impl<'a> Request<'a> {
         }
         let mut blocks = Vec::new();
         if missing.is_empty() {
-            for target in self.targets.into_iter().filter(|t| t.builder.rows() > 0) {
+            for target in std::mem::take(&mut self.targets).into_iter().filter(|t| t.builder.rows() > 0) {
                 let (rows, name) = (target.builder.rows(), target.table().name.clone());
                 match target.builder.finish() {
                     Ok(block) => blocks.push(block),
                     Err(e) => {
                         self.accepted -= rows;
-                        self.rejected.push(Rejected { line: 0, reason: e.to_string(), text: name });
+                        self.reject(rows, || Rejected { line: 0, reason: e.to_string(), text: name });
                     }
                 }
             }
         }
-        Decoded { blocks, accepted: self.accepted, rejected: self.rejected, missing, doubtful: self.doubtful }
+        Decoded {
+            blocks,
+            accepted: self.accepted,
+            dropped: self.dropped,
+            rejected: self.rejected,
+            missing,
+            doubtful: self.doubtful,
+        }
     }
 }
 

@@ -15,7 +15,10 @@ use super::{
     named,
     reply::{self, Parameters},
 };
-use crate::write::{Durability, Ingest, Written};
+use crate::{
+    decode::Rejected,
+    write::{Durability, Ingest, Written},
+};
 
 /// What clients of OpenTSDB say, and `db`; each write is synchronous here.
 const KNOWN: [&str; 6] = ["db", "summary", "details", "no_sync", "sync", "sync_timeout"];
@@ -78,10 +81,11 @@ fn answer(written: &Written, summary: bool, details: bool) -> Response {
     } else {
         let first = &written.rejected[0];
         let details = format!(
-            "{failed} of {} failed, the first at place {}: {}; append \"details\" to the put request for all",
+            "{failed} of {} failed, the first at place {}: {}; append \"details\" to the put request for the first {}",
             failed + written.accepted,
             first.line,
-            first.reason
+            first.reason,
+            Rejected::MAX_LISTED
         );
         let error = json!({ "code": 400, "message": "One or more data points had errors", "details": details });
         reply::json(status, &json!({ "error": error }))

@@ -170,7 +170,7 @@ impl Ingest {
             }
             place = Some(made);
         }
-        let claim = claim.map(|claim| claim.of(written.accepted, &[]));
+        let claim = claim.map(|claim| claim.of(written.accepted, 0, &[]));
         let token = match (place, bulk) {
             (None, _) => self.check_unmade(&target, &database).await.map(|()| None),
             (Some(Place::Staged(staged)), bulk) => {

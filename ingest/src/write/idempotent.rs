@@ -142,9 +142,9 @@ impl Claim {
     }
 
     /// The claim of what a decoded request will write.
-    pub(crate) fn of(mut self, accepted: u64, rejected: &[Rejected]) -> Self {
+    pub(crate) fn of(mut self, accepted: u64, dropped: u64, rejected: &[Rejected]) -> Self {
         self.accepted = accepted;
-        self.dropped = rejected.len() as u64;
+        self.dropped = dropped;
         self.rejected = rejected.iter().take(NAMED).cloned().collect();
         self
     }

@@ -82,7 +82,8 @@ pub enum Durability {
 pub struct Written {
     /// Rows (lines, points) that were kept.
     pub accepted: u64,
-    /// Those that were not, in the order of the request; for a copy of an earlier request the first 100 of them.
+    /// The first of those that were not, in the order of the request: at most [`Rejected::MAX_LISTED`], and for a copy of an
+    /// earlier request 100.
     pub rejected: Vec<Rejected>,
     /// How many were not.
     pub dropped: u64,

@@ -233,13 +233,13 @@ impl Ingest {
                     continue;
                 }
             }
-            counter!(REJECTED).increment(decoded.rejected.len() as u64);
+            counter!(REJECTED).increment(decoded.dropped as u64);
             if !decoded.rejected.is_empty() {
                 self.failed();
             }
-            let (accepted, dropped) = (decoded.accepted as u64, decoded.rejected.len() as u64);
+            let (accepted, dropped) = (decoded.accepted as u64, decoded.dropped as u64);
             let replaced = decoded.blocks.iter().map(Block::replaced).sum();
-            let claim = claim.map(|claim| claim.of(accepted, &decoded.rejected));
+            let claim = claim.map(|claim| claim.of(accepted, dropped, &decoded.rejected));
             let notices = doubted(decoded.doubtful);
             return match self.submit(decoded.blocks, reservation, durability, None, claim).await {
                 Ok(token) => Ok(Written {

@@ -418,6 +418,14 @@ fn the_last_of_two_values_of_a_field_wins_and_long_texts_are_cut_in_replies() {
 }
 
 #[test]
+fn of_very_many_refused_lines_all_are_counted_and_the_first_are_described() {
+    let body = "m v\n".repeat(100_000) + "m v=1 1\n";
+    let decoded = decode(body.as_bytes(), &nano(), &nano().database, LinePrecision::Nano, 0);
+    assert_eq!((decoded.accepted, decoded.dropped, decoded.rejected.len()), (1, 100_000, Rejected::MAX_LISTED));
+    assert!(decoded.rejected.iter().map(|r| r.line).eq(1..=Rejected::MAX_LISTED));
+}
+
+#[test]
 fn many_open_quotes_cost_linear_time() {
     let body = "m v=\"a\\\"\n".repeat(50_000);
     let decoded = decode(body.as_bytes(), &nano(), &nano().database, LinePrecision::Nano, 0);

@@ -132,6 +132,17 @@ fn a_declared_value_column_keeps_its_type() {
 }
 
 #[test]
+fn large_points_that_are_refused_are_described_until_a_mebibyte_and_all_are_counted() {
+    let text = "x".repeat(100 << 10);
+    let points = vec![format!(r#"{{"metric":"m","timestamp":"{text}","value":1}}"#); 50];
+    let fixture = Fixture::new(Precision::Milli);
+    let decoded = decode(format!("[{}]", points.join(",")).as_bytes(), &fixture, &fixture.database, 0).unwrap();
+    assert_eq!((decoded.accepted, decoded.dropped), (0, 50));
+    let bytes: usize = decoded.rejected.iter().map(|r| r.reason.len() + r.text.len()).sum();
+    assert!(decoded.rejected.len() > 1 && bytes < 2 << 20, "{} of {bytes} bytes", decoded.rejected.len());
+}
+
+#[test]
 fn no_bytes_make_the_decoder_panic() {
     let seed = br#"[{"metric":"a.b","timestamp":1346846400,"value":"1.5e3","tags":{"h":"w\u0041","d":7}},{"metric":"m","timestamp":1346846400000,"value":18,"tags":{"host":"x"}}]"#;
     let mut rng = StdRng::seed_from_u64(5);

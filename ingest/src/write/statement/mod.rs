@@ -249,7 +249,7 @@ impl Ingest {
             let written = affected_rows.saturating_sub(replaced);
             let rows = Some(RowCounts { written, replaced, refused: 0 });
             let notices = doubted(decoded.doubtful);
-            let claim = claim.map(|claim| claim.of(affected_rows, &[]));
+            let claim = claim.map(|claim| claim.of(affected_rows, 0, &[]));
             return match self
                 .submit(decoded.blocks, reservation, Durability::Stored, Some(catalog.version), claim)
                 .await
