@@ -99,7 +99,7 @@ impl Engine {
     pub fn new(root: Root, snapshots: Arc<SnapshotReader>, writer: Arc<dyn Writer>, config: EngineConfig) -> Self {
         budget::inherit();
         let base = state::base(&config);
-        let reader = Arc::new(Reader::new(root, config.memory_bytes / 4));
+        let reader = Arc::new(Reader::new(root, config.memory_bytes / 4, snapshots.tail_bytes()));
         let plans = Plans::new(config.memory_bytes / PLANS_SHARE);
         let admission = Admission::new(config.concurrency, config.waiting);
         let stalled = guard::Stalled::new(config.waiting);

@@ -6,12 +6,12 @@ use std::path::Path;
 const UNKNOWN: usize = 4 << 30;
 /// No share is less.
 const LEAST: usize = 8 << 20;
-/// What the program takes by itself, its threads and what the allocator keeps: up to a third of a small machine.
-const PROGRAM: usize = 96 << 20;
+/// What the program takes by itself, its threads and what the allocator keeps: up to half of a small machine.
+const PROGRAM: usize = 128 << 20;
 /// Machines of as much memory and more have shares of all of it.
 const LARGE: usize = 2 << 30;
-/// Memory that a query needs for what it reads ahead, at least.
-const PER_QUERY: usize = 64 << 20;
+/// Memory that a query needs for what it reads ahead, and for copies that no budget counts, such as those of a hash join.
+const PER_QUERY: usize = 128 << 20;
 /// Queries that run at once where memory is not short.
 const QUERIES: usize = 16;
 
@@ -29,7 +29,7 @@ impl Limit {
     pub(crate) fn share(self, numerator: usize, denominator: usize, most: usize) -> usize {
         let shared = match self.0 {
             large if large >= LARGE => large,
-            small => small.saturating_sub(PROGRAM.min(small / 3)) / 3 * 2,
+            small => small.saturating_sub(PROGRAM.min(small / 2)) / 3 * 2,
         };
         (shared / denominator).saturating_mul(numerator).clamp(LEAST.min(most), most)
     }
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(Limit(8 << 30).share(3, 8, usize::MAX), 3 << 30);
         assert_eq!(Limit(8 << 30).share(1, 8, 256 << 20), 256 << 20);
         assert_eq!(Limit(16 << 20).share(1, 8, 256 << 20), LEAST);
-        assert_eq!(Limit(1 << 30).queries(), 16);
+        assert_eq!((Limit(1 << 30).queries(), Limit(2 << 30).queries()), (8, 16));
         for megabytes in [256, 400, 512, 1_024, 1_500] {
             let limit = Limit(megabytes << 20);
             // Queries and what they keep, ingest and statement buffers, tail cache and tail, compaction.

@@ -146,7 +146,7 @@ pub(crate) struct Layer {
     /// The longest a query may take [default: 5m]
     #[arg(long, env = "TIDELAKE_QUERY_TIMEOUT", value_name = "DURATION")]
     pub(crate) query_timeout: Option<Text>,
-    /// Queries that run at once; more wait [default: 16, less where memory is below 1GiB]
+    /// Queries that run at once; more wait [default: 16, less where memory is below 2GiB]
     #[arg(long, env = "TIDELAKE_QUERY_CONCURRENCY", value_name = "COUNT")]
     pub(crate) query_concurrency: Option<Text>,
     /// Queries that wait for their turn; more are told to come back [default: 160]

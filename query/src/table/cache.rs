@@ -1,13 +1,17 @@
 //! A bounded cache of what is read from the store again and again: tag manifests, footers, sorted log blocks.
 
-use std::{hash::Hash, sync::Arc};
+use std::{
+    hash::Hash,
+    sync::{Arc, Weak},
+};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tidelake_format::Result;
 use tokio::sync::OnceCell;
 
-/// Values by key, loaded once however many ask at the same time, dropped least recently used first beyond a weight.
+/// Values by key, loaded once however many ask at the same time, dropped least recently used first beyond a weight. A dropped
+/// value that a query still holds is given to the next one that asks, so that it is in memory once.
 #[derive(Debug)]
 pub(crate) struct Cache<K, V> {
     state: Mutex<State<K, V>>,
@@ -17,6 +21,8 @@ pub(crate) struct Cache<K, V> {
 #[derive(Debug)]
 struct State<K, V> {
     slots: HashMap<K, Slot<V>>,
+    /// Values without a slot that somebody may hold, and their weights.
+    dropped: HashMap<K, (Weak<V>, usize)>,
     weight: usize,
     clock: u64,
 }
@@ -31,7 +37,10 @@ struct Slot<V> {
 impl<K: Hash + Eq + Clone, V> Cache<K, V> {
     /// An empty cache that keeps values of up to `capacity` bytes together.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { state: Mutex::new(State { slots: HashMap::new(), weight: 0, clock: 0 }), capacity }
+        Self {
+            state: Mutex::new(State { slots: HashMap::new(), dropped: HashMap::new(), weight: 0, clock: 0 }),
+            capacity,
+        }
     }
 
     /// The value of a key; `load` gives it and its weight in bytes when nobody has it. A failed load is not kept.
@@ -43,10 +52,19 @@ impl<K: Hash + Eq + Clone, V> Cache<K, V> {
             let mut state = self.state.lock();
             state.clock += 1;
             let used = state.clock;
+            if let Some((value, weight)) = state.dropped.remove(&key)
+                && let Some(value) = value.upgrade()
+            {
+                let cell = Arc::new(OnceCell::new_with(Some(value)));
+                state.slots.insert(key.clone(), Slot { cell, used, weight });
+                state.weight += weight;
+            }
             let fresh = || Slot { cell: Arc::new(OnceCell::new()), used, weight: 0 };
             let slot = state.slots.entry(key.clone()).or_insert_with(fresh);
             slot.used = used;
-            slot.cell.clone()
+            let cell = slot.cell.clone();
+            state.make_room(self.capacity);
+            cell
         };
         let mut loaded = None;
         let value = cell
@@ -84,19 +102,30 @@ impl<K: Hash + Eq + Clone, V> Cache<K, V> {
         let Some(slot) = state.slots.get_mut(key).filter(|s| Arc::ptr_eq(&s.cell, cell)) else { return };
         slot.weight = weight;
         state.weight += weight;
-        if state.weight <= self.capacity {
+        state.make_room(self.capacity);
+    }
+}
+
+impl<K: Hash + Eq + Clone, V> State<K, V> {
+    /// Drops the values that were not used for the longest time, where they weigh more than `capacity` together.
+    fn make_room(&mut self, capacity: usize) {
+        if self.weight <= capacity {
             return;
         }
         let mut oldest: Vec<(u64, K)> =
-            state.slots.iter().filter(|(_, s)| s.weight > 0).map(|(k, s)| (s.used, k.clone())).collect();
+            self.slots.iter().filter(|(_, s)| s.weight > 0).map(|(k, s)| (s.used, k.clone())).collect();
         oldest.sort_unstable_by_key(|(used, _)| *used);
-        let target = self.capacity - self.capacity / 8;
+        let target = capacity - capacity / 8;
+        self.dropped.retain(|_, (value, _)| value.strong_count() > 0);
         for (_, key) in oldest {
-            if state.weight <= target {
+            if self.weight <= target {
                 break;
             }
-            if let Some(slot) = state.slots.remove(&key) {
-                state.weight -= slot.weight;
+            if let Some(slot) = self.slots.remove(&key) {
+                self.weight -= slot.weight;
+                if let Some(value) = slot.cell.get() {
+                    self.dropped.insert(key, (Arc::downgrade(value), slot.weight));
+                }
             }
         }
     }
@@ -135,6 +164,24 @@ mod tests {
         }
         assert!(cache.state.lock().slots.contains_key(&9));
         assert!(!cache.state.lock().slots.contains_key(&0));
+    }
+
+    #[tokio::test]
+    async fn a_dropped_value_that_is_in_use_is_not_loaded_a_second_time() {
+        let cache = Cache::new(100);
+        let load = |key: usize| async move { Ok((key, 80)) };
+        let held = cache.get(1, || load(1)).await.unwrap();
+        drop(cache.get(2, || load(2)).await.unwrap());
+        assert!(!cache.state.lock().slots.contains_key(&1));
+        let again = cache.get(1, async || panic!("it is loaded already")).await.unwrap();
+        assert!(Arc::ptr_eq(&held, &again));
+        assert_eq!(cache.state.lock().weight, 80);
+        // What nobody holds is loaded again, and nothing is left of what was dropped.
+        drop((held, again));
+        for key in 2..50 {
+            cache.get(key, || load(key)).await.unwrap();
+        }
+        assert!(cache.state.lock().dropped.len() <= 2);
     }
 
     #[tokio::test]

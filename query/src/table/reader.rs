@@ -28,6 +28,8 @@ use super::{
 
 /// Tag manifests and footers that are read at the same time.
 const PARALLEL: usize = 32;
+/// Sorted blocks of the log that are kept on a small machine, in bytes, where a snapshot has as many.
+const MOST_SORTED: usize = 64 << 20;
 
 /// Reads what snapshots name, and keeps it. One per process.
 #[derive(Debug)]
@@ -58,13 +60,14 @@ pub(crate) struct Sources {
 }
 
 impl Reader {
-    /// A reader of a root that keeps up to `cache_bytes` in memory.
-    pub(crate) fn new(root: Root, cache_bytes: usize) -> Self {
+    /// A reader of a root that keeps up to `cache_bytes` in memory. Snapshots have up to `tail_bytes` of the log: on a small machine
+    /// more than a share of the cache has room for, and then each query would sort all of it again.
+    pub(crate) fn new(root: Root, cache_bytes: usize, tail_bytes: usize) -> Self {
         Self {
             root,
             manifests: Cache::new(cache_bytes / 6),
             files: Cache::new(cache_bytes / 4),
-            blocks: Cache::new(cache_bytes / 8),
+            blocks: Cache::new((cache_bytes / 8).max(tail_bytes.min(MOST_SORTED))),
             groups: Cache::new(cache_bytes / 6),
             rollups: Cache::new(cache_bytes / 12),
             rolled: Cache::new(cache_bytes / 6),
