@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn the_options_are_where_this_version_of_the_allocator_has_them() {
         // Their defaults tell them from their neighbours, whose values differ.
-        let options = || [PURGE_DELAY, GENERIC_COLLECT].map(sys::mi_option_get);
+        let options = || [PURGE_DELAY, GENERIC_COLLECT].map(|option| sys::mi_option_get(option));
         assert_eq!(options(), [1_000, 10_000]);
         tune(SMALL);
         assert_eq!(options(), [200, 500]);

@@ -24,12 +24,12 @@ impl Limit {
         Self(bytes)
     }
 
-    /// `numerator / denominator` of it, between 8 MiB and `most`. On small machines it is of what the program leaves, of which
-    /// all shares together take two thirds: each of them is exceeded for a moment.
+    /// `numerator / denominator` of it, between 8 MiB and `most`. On small machines it is of half of what the program leaves: each
+    /// share is exceeded for a moment, and of what is freed the allocator keeps pages that are partly in use.
     pub(crate) fn share(self, numerator: usize, denominator: usize, most: usize) -> usize {
         let shared = match self.0 {
             large if large >= LARGE => large,
-            small => small.saturating_sub(PROGRAM.min(small / 2)) / 3 * 2,
+            small => small.saturating_sub(PROGRAM.min(small / 2)) / 2,
         };
         (shared / denominator).saturating_mul(numerator).clamp(LEAST.min(most), most)
     }
