@@ -1,10 +1,6 @@
 //! Reading snapshots: the log first, then the newest version, then the segments above its watermarks.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -89,8 +85,6 @@ struct Reading {
 #[derive(Debug, Clone)]
 enum Kept {
     Segment(Arc<TailSegment>),
-    /// Beyond what is kept in memory; snapshots that have it may be in use.
-    Dropped(Weak<TailSegment>),
     Void,
     /// What was found of an object, and when.
     Fault(Fault, Pending, Moment),
@@ -264,19 +258,11 @@ impl Inner {
     /// The segments, decoded, from memory or the store.
     async fn tail(&self, reading: &mut Reading, pending: &[Pending]) -> Result<(Vec<Arc<TailSegment>>, Vec<Fault>)> {
         let ambient = self.ambient();
-        // Queries under way may hold what is not kept any more: read again, it would be in memory twice.
-        for kept in reading.kept.values_mut() {
-            if let Kept::Dropped(dropped) = kept
-                && let Some(segment) = dropped.upgrade()
-            {
-                *kept = Kept::Segment(segment);
-            }
-        }
         let is_kept = |kept: Option<&Kept>, p: &Pending| match kept {
             Some(Kept::Segment(segment)) => segment.modified_ms == p.time_ms,
             Some(Kept::Void) => true,
             Some(Kept::Fault(_, of, since)) => of.is_same_object(p) && since.age(ambient) < FAULT_AGE,
-            Some(Kept::Dropped(_)) | None => false,
+            None => false,
         };
         // What a version says not to count is not kept: another object may come in the place of a quarantined one.
         let pending: Vec<Pending> = pending.iter().filter(|p| !p.is_void).copied().collect();
@@ -297,7 +283,7 @@ impl Inner {
             let Some(found) = reading.kept.remove(&p.position) else { continue };
             match &found {
                 Kept::Segment(segment) => tail.push(segment.clone()),
-                Kept::Void | Kept::Dropped(_) => {}
+                Kept::Void => {}
                 Kept::Fault(fault, ..) => faults.push(fault.clone()),
             }
             kept.insert(p.position, found);
@@ -308,7 +294,7 @@ impl Inner {
         for segment in tail.iter().rev() {
             bytes += segment.memory_bytes();
             if bytes > self.tail_cache_bytes {
-                kept.insert(segment.position, Kept::Dropped(Arc::downgrade(segment)));
+                kept.remove(&segment.position);
             }
         }
         reading.kept = kept;
