@@ -5,7 +5,8 @@ resources.py BINARY [--cases N] [--seed S] [--jobs N] [--fixed | --long | --case
 The server has 256 MiB of query memory and a query timeout of 2 s. Checked for each case: resident memory stays below the idle server's
 plus the limit plus 25 %, GET /health is answered at any time, the case ends in time with an answer, and the server neither exits nor
 panics. --strict (implied by --long) needs an idle machine: /health within 100 ms, statements within 2.2 s; otherwise the bounds allow for
-a busy machine. A time above its limit is a fault when it is above it again as the same cases are sent once more. A case depends on the seed and its number alone: --seed S --case N repeats it. --fixed runs the same cases each time."""
+a busy machine. Cases that exceed a limit of time are sent once more; it is a fault when they exceed one again. A case depends on the
+seed and its number alone: --seed S --case N repeats it. --fixed runs the same cases each time."""
 
 import argparse
 import collections

@@ -273,7 +273,8 @@ async fn connection(
             Ok(Ending::Cut) | Err(_) => return,
         },
     };
-    // The task holds the client's place: who comes next must find it free once this connection's slot is.
+    // This task counts as a connection of the client's address. It has to end before the connection's slot is free: the next
+    // connection of that address would be refused.
     ending.shutdown().await;
     if let Err(e) = ended {
         tracing::debug!(error = %e, "a connection ended early");

@@ -23,7 +23,7 @@ def write(path, run, chosen, took):
         f"- Most resident memory above the idle server: {run.grown:.0f} MiB (limit 320).",
         f"- Slowest answer of `/health`: {run.slowest * 1000:.0f} ms (limit {run.health * 1000:.0f}).",
         f"- Longest statement: {run.longest:.2f} s (limit {run.seconds}).",
-        f"- {run.repeated} rounds of cases were sent once more, because a time was above its limit; it is a fault when it is so again.",
+        f"- {run.repeated} rounds of cases exceeded a limit of time and were sent once more; it is a fault to exceed one again.",
         "",
         "| kind | cases | answers |",
         "|---|---|---|",
