@@ -114,10 +114,10 @@ mod tests {
         assert_eq!((Limit(1 << 30).queries(), Limit(2 << 30).queries()), (8, 16));
         for megabytes in [256, 400, 512, 1_024, 1_500] {
             let limit = Limit(megabytes << 20);
-            // Queries and what they keep, ingest and statement buffers, tail cache and tail, compaction.
+            // Queries and what they keep, ingest and statement buffers, tail cache, tail and its sorted blocks, compaction.
             let query = limit.share(3, 8, usize::MAX);
-            let all =
-                query + query / 4 + query / 16 + 3 * limit.share(1, 8, usize::MAX) + limit.share(1, 4, usize::MAX);
+            let tail = limit.share(1, 4, usize::MAX);
+            let all = query + query / 4 + query / 16 + 3 * limit.share(1, 8, usize::MAX) + tail + tail.min(64 << 20);
             let all = all + limit.share(1, 4, usize::MAX).max(64 << 20);
             assert!(all < limit.0, "{megabytes}: {all}");
             assert!(limit.queries() <= 16 && limit.queries() >= 2);

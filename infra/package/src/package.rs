@@ -34,6 +34,9 @@ const BUILDS: [(&str, &[&str]); 2] =
 /// The C library of Amazon Linux 2023.
 const GLIBC: (u32, u32) = (2, 34);
 
+/// The variable that tells jemalloc's build the largest size of pages, as a power of two.
+const JEMALLOC_PAGE: &str = "JEMALLOC_SYS_WITH_LG_PAGE";
+
 /// Where programs are built.
 pub(crate) struct Build {
     workspace: PathBuf,
@@ -107,6 +110,11 @@ impl Build {
             }
             if let Some((variable, linker)) = &self.tools.linker {
                 cargo.env(variable, linker);
+            }
+            // Kernels of arm64 have pages of 4, 16 or 64 KiB, and jemalloc runs on those up to the size it was built for.
+            let machine = self.target.as_deref().unwrap_or(std::env::consts::ARCH);
+            if machine.starts_with("aarch64") && std::env::var_os(JEMALLOC_PAGE).is_none() {
+                cargo.env(JEMALLOC_PAGE, "16");
             }
             let status = cargo.status().context("start cargo")?;
             ensure!(status.success(), "cargo build --profile {profile} ended with {status}");
