@@ -1,6 +1,10 @@
 //! Reading snapshots: the log first, then the newest version, then the segments above its watermarks.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -30,8 +34,8 @@ pub struct SnapshotOptions {
     /// How old an answer of the store may be. Default (`None`): 0 on a directory and in memory, where asking costs
     /// microseconds; 1 s elsewhere. Lower means one LIST and one GET more per query.
     pub max_staleness: Option<Duration>,
-    /// Decoded segments kept between snapshots, in bytes; default 256 MiB. A tail beyond it is read again by every
-    /// snapshot.
+    /// Decoded segments kept while no snapshot is in use, in bytes; default 256 MiB. Of a tail beyond it, the oldest segments are
+    /// read again by the next snapshot, unless another one still holds them.
     pub tail_cache_bytes: usize,
     /// Most bytes of decoded segments in one snapshot; default: no limit. While the log holds more that is not folded yet,
     /// there is no snapshot.
@@ -67,8 +71,24 @@ struct Inner {
 /// The last snapshot, and when its questions were asked.
 #[derive(Debug, Clone)]
 struct Current {
-    snapshot: Arc<Snapshot>,
+    snapshot: Last,
     asked: Moment,
+}
+
+/// A snapshot whose segments fit into the cache is kept; a larger one lives as long as those who read it.
+#[derive(Debug, Clone)]
+enum Last {
+    Kept(Arc<Snapshot>),
+    InUse(Weak<Snapshot>),
+}
+
+impl Current {
+    fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        match &self.snapshot {
+            Last::Kept(snapshot) => Some(snapshot.clone()),
+            Last::InUse(snapshot) => snapshot.upgrade(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -85,9 +105,21 @@ struct Reading {
 #[derive(Debug, Clone)]
 enum Kept {
     Segment(Arc<TailSegment>),
+    /// A segment that had no place in the cache, as long as a snapshot holds it.
+    InUse(Weak<TailSegment>),
     Void,
     /// What was found of an object, and when.
     Fault(Fault, Pending, Moment),
+}
+
+impl Kept {
+    fn segment(&self) -> Option<Arc<TailSegment>> {
+        match self {
+            Self::Segment(segment) => Some(segment.clone()),
+            Self::InUse(segment) => segment.upgrade(),
+            Self::Void | Self::Fault(..) => None,
+        }
+    }
 }
 
 impl SnapshotReader {
@@ -146,9 +178,10 @@ impl SnapshotReader {
         if !inner.max_staleness.is_zero()
             && let Some(current) = inner.current.lock().clone()
             && current.asked.age(inner.ambient()) <= inner.max_staleness
-            && tokens.iter().all(|t| current.snapshot.contains(t))
+            && let Some(snapshot) = current.snapshot()
+            && tokens.iter().all(|t| snapshot.contains(t))
         {
-            return Ok(current.snapshot);
+            return Ok(snapshot);
         }
         stepped(step!("snapshot"), self.read(called, tokens)).await
     }
@@ -159,9 +192,10 @@ impl SnapshotReader {
         let mut reading = inner.reading.lock().await;
         if let Some(current) = inner.current.lock().clone()
             && current.asked.not_before(&called)
-            && tokens.iter().all(|t| current.snapshot.contains(t))
+            && let Some(snapshot) = current.snapshot()
+            && tokens.iter().all(|t| snapshot.contains(t))
         {
-            return Ok(current.snapshot);
+            return Ok(snapshot);
         }
         let mut asked = Moment::now(inner.ambient());
         let first = reading.first.take().filter(|(_, asked)| asked.age(inner.ambient()) <= inner.max_staleness);
@@ -179,7 +213,12 @@ impl SnapshotReader {
             None => inner.read(&mut reading, None).await?,
         };
         let (snapshot, listing) = read;
-        *inner.current.lock() = Some(Current { snapshot: snapshot.clone(), asked });
+        let bytes: usize = snapshot.tail.iter().map(|segment| segment.memory_bytes()).sum();
+        let last = match bytes <= inner.tail_cache_bytes {
+            true => Last::Kept(snapshot.clone()),
+            false => Last::InUse(Arc::downgrade(&snapshot)),
+        };
+        *inner.current.lock() = Some(Current { snapshot: last, asked });
         tokens.iter().try_for_each(|token| seen(token, &snapshot, &listing))?;
         Ok(snapshot)
     }
@@ -258,8 +297,13 @@ impl Inner {
     /// The segments, decoded, from memory or the store.
     async fn tail(&self, reading: &mut Reading, pending: &[Pending]) -> Result<(Vec<Arc<TailSegment>>, Vec<Fault>)> {
         let ambient = self.ambient();
+        // What only other snapshots hold is held here as well until this one has it.
+        let in_use = reading.kept.values().filter(|kept| matches!(kept, Kept::InUse(_)));
+        let _held: Vec<Arc<TailSegment>> = in_use.filter_map(Kept::segment).collect();
         let is_kept = |kept: Option<&Kept>, p: &Pending| match kept {
-            Some(Kept::Segment(segment)) => segment.modified_ms == p.time_ms,
+            Some(kept @ (Kept::Segment(_) | Kept::InUse(_))) => {
+                kept.segment().is_some_and(|s| s.modified_ms == p.time_ms)
+            }
             Some(Kept::Void) => true,
             Some(Kept::Fault(_, of, since)) => of.is_same_object(p) && since.age(ambient) < FAULT_AGE,
             None => false,
@@ -281,20 +325,25 @@ impl Inner {
         let (mut tail, mut faults) = (Vec::with_capacity(pending.len()), Vec::new());
         for p in &pending {
             let Some(found) = reading.kept.remove(&p.position) else { continue };
-            match &found {
-                Kept::Segment(segment) => tail.push(segment.clone()),
-                Kept::Void => {}
-                Kept::Fault(fault, ..) => faults.push(fault.clone()),
+            if let Kept::Fault(fault, ..) = &found {
+                faults.push(fault.clone());
             }
+            let found = match found.segment() {
+                Some(segment) => {
+                    tail.push(segment.clone());
+                    Kept::Segment(segment)
+                }
+                None => found,
+            };
             kept.insert(p.position, found);
         }
         tail.sort_by_key(|t| t.order());
-        // What is left over in `reading.kept` is folded. Beyond the limit the oldest go: they are folded next.
+        // What is left over in `reading.kept` is folded. Beyond the limit the oldest are not kept: they are folded next.
         let mut bytes = 0;
         for segment in tail.iter().rev() {
             bytes += segment.memory_bytes();
             if bytes > self.tail_cache_bytes {
-                kept.remove(&segment.position);
+                kept.insert(segment.position, Kept::InUse(Arc::downgrade(segment)));
             }
         }
         reading.kept = kept;
@@ -312,10 +361,8 @@ impl Inner {
         wanted: &[Pending],
     ) -> Result<Vec<(Pending, Fetched)>> {
         let stored = pending.iter().map(|p| p.bytes).fold(0, u64::saturating_add);
-        let memory = |p: &Pending| match reading.kept.get(&p.position) {
-            Some(Kept::Segment(segment)) => segment.memory_bytes(),
-            _ => 0,
-        };
+        let memory =
+            |p: &Pending| reading.kept.get(&p.position).and_then(Kept::segment).map_or(0, |s| s.memory_bytes());
         let kept = pending.iter().map(memory).fold(0, usize::saturating_add);
         let too_large = || {
             Error::unavailable("the log that is not folded yet does not fit into memory; try again once more is folded")
@@ -337,18 +384,17 @@ impl Inner {
 
     /// The last snapshot again where it is the same one.
     fn last_if_same(&self, snapshot: Snapshot) -> Arc<Snapshot> {
-        if let Some(current) = self.current.lock().as_ref() {
-            let last = &current.snapshot;
+        if let Some(last) = self.current.lock().as_ref().and_then(Current::snapshot) {
             let same_tail = last.tail.len() == snapshot.tail.len()
                 && last.tail.iter().zip(&snapshot.tail).all(|(a, b)| Arc::ptr_eq(a, b));
             let no_faults = last.faults.is_empty() && snapshot.faults.is_empty();
             let positions = |s: &Snapshot| s.quarantined.iter().map(|f| f.position).collect::<Vec<_>>();
             if same_tail
                 && no_faults
-                && positions(last) == positions(&snapshot)
+                && positions(&last) == positions(&snapshot)
                 && last.catalog.version == snapshot.catalog.version
             {
-                return last.clone();
+                return last;
             }
         }
         Arc::new(snapshot)

@@ -151,6 +151,26 @@ async fn a_small_cache_changes_what_is_read_again_and_not_what_is_seen() {
 }
 
 #[tokio::test]
+async fn segments_beyond_the_cache_are_shared_by_snapshots_in_use_and_freed_with_the_last_one() {
+    let place = Place::new().await;
+    let options = SnapshotOptions { tail_cache_bytes: 1, ..SnapshotOptions::default() };
+    let reader = SnapshotReader::new(place.root.clone(), options);
+    place.put(A, 0, 0, 0).await;
+    let first = reader.snapshot(&[]).await.unwrap();
+    assert!(Arc::ptr_eq(&first, &reader.snapshot(&[]).await.unwrap()));
+    place.put(A, 1, 0, 0).await;
+    let before = place.store().counters();
+    let second = reader.snapshot(&[]).await.unwrap();
+    assert_eq!(place.store().counters().since(&before).get, 2, "the next version and the new segment");
+    assert!(Arc::ptr_eq(&first.tail[0], &second.tail[0]));
+    let segments: Vec<_> = second.tail.iter().map(Arc::downgrade).collect();
+    drop(first);
+    assert!(segments.iter().all(|segment| segment.upgrade().is_some()));
+    drop(second);
+    assert!(segments.iter().all(|segment| segment.upgrade().is_none()));
+}
+
+#[tokio::test]
 async fn a_log_that_does_not_fit_into_memory_is_refused_without_being_read_again_until_more_is_folded() {
     let place = Place::new().await;
     let one = {
