@@ -88,7 +88,7 @@ async fn write(
 /// InfluxDB's text for lines that were not taken; line numbers where there is more than one line.
 fn partial_write(written: &Written) -> String {
     let rejected = &written.rejected;
-    if let ([only], 0) = (&rejected[..], written.accepted)
+    if let ([only], 1, 0) = (&rejected[..], written.dropped, written.accepted)
         && !only.reason.starts_with("field type conflict")
     {
         return only.reason.clone();
@@ -99,9 +99,12 @@ fn partial_write(written: &Written) -> String {
         _ if alone => r.reason.clone(),
         line => format!("line {line}: {}", r.reason),
     });
-    let mut text = named.collect::<Vec<_>>().join("\n");
-    if written.dropped > NAMED as u64 {
-        text += &format!("\nand {} more", written.dropped - NAMED as u64);
+    let named: Vec<String> = named.collect();
+    // Fewer lines than `NAMED` are described where their texts are long.
+    let others = written.dropped.saturating_sub(named.len() as u64);
+    let mut text = named.join("\n");
+    if others > 0 {
+        text += &format!("\nand {others} more");
     }
     format!("partial write: {text} dropped={}", written.dropped)
 }
