@@ -160,7 +160,7 @@ impl Above {
 /// The error that names a hole.
 fn error(hole: &Hole) -> Error {
     Error::corrupt(
-        "a log segment is missing below later ones of its writer; put it back, or give it up with `tidelake give-up`",
+        "a log segment is missing below later ones of its writer; put it back, or give it up with `tidelake give-up` or the statement GIVE UP",
     )
     .with("key", layout::log_key(hole.position))
     .with("found", layout::log_key(hole.next.position))

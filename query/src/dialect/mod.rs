@@ -100,9 +100,9 @@ pub struct Planned {
 }
 
 /// The words that statements start with that change something.
-const WRITING: [&str; 17] = [
+const WRITING: [&str; 18] = [
     "INSERT", "CREATE", "DROP", "ALTER", "DELETE", "UPDATE", "TRUNCATE", "IMPORT", "REPLACE", "MERGE", "GRANT",
-    "REVOKE", "ROTATE", "COMPACT", "FLUSH", "TRIM", "COMMENT",
+    "REVOKE", "ROTATE", "COMPACT", "FLUSH", "TRIM", "COMMENT", "GIVE",
 ];
 
 /// Whether a statement gives the text of a token and not a number of rows: CREATE TOKEN.

@@ -3,6 +3,8 @@
 use tidelake_format::{
     Error, Result,
     access::{Limits, Privileges, Secret},
+    ids::Position,
+    layout,
     schema::Role,
     types::{Precision, Type},
 };
@@ -40,6 +42,8 @@ pub enum Statement<'a> {
     Delete(Delete),
     /// A statement about users, rights or tokens.
     Access(AccessStatement),
+    /// GIVE UP: a log segment that is missing or cannot be read.
+    GiveUp(Position),
     /// USE.
     Use(String),
     /// A statement that does not write: a query, SHOW, DESCRIBE, EXPLAIN, …
@@ -409,7 +413,7 @@ pub struct Insert<'a> {
 /// ```
 pub fn writes(sql: &str) -> bool {
     let word = Cursor::new(sql, DoubleQuotes::default()).peek_word();
-    const WRITING: [&str; 21] = [
+    const WRITING: [&str; 22] = [
         "ALTER",
         "BALANCE",
         "COMPACT",
@@ -417,6 +421,7 @@ pub fn writes(sql: &str) -> bool {
         "DELETE",
         "DROP",
         "FLUSH",
+        "GIVE",
         "GRANT",
         "IMPORT",
         "INSERT",
@@ -469,6 +474,7 @@ pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Statement<'_>> {
         "DROP" => ddl::drop(&mut cursor)?,
         "ALTER" => alter::alter(&mut cursor)?,
         "DELETE" => delete::delete(&mut cursor)?,
+        "GIVE" => give_up(&mut cursor)?,
         "GRANT" => access::grant(&mut cursor)?,
         "REVOKE" => access::revoke(&mut cursor)?,
         "ROTATE" => access::rotate(&mut cursor)?,
@@ -477,6 +483,21 @@ pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Statement<'_>> {
     };
     cursor.finish()?;
     Ok(statement)
+}
+
+/// Reads what follows GIVE: `UP 'log/WRITER/NUMBER'`.
+fn give_up<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+    const EXPECTED: &str = "GIVE UP 'log/WRITER/NUMBER', the key of a log segment as the error of a query names it";
+    cursor.expect_word("UP")?;
+    cursor.skip();
+    if !cursor.is_text() {
+        return Err(cursor.unexpected(EXPECTED));
+    }
+    let key = cursor.text()?;
+    let position = layout::parse_log(&key).ok_or_else(|| {
+        Error::invalid("this is not the key of a log segment").with("expected", EXPECTED).with("found", &key)
+    })?;
+    Ok(Statement::GiveUp(position))
 }
 
 /// The error of a statement of TDengine's that is not done here.

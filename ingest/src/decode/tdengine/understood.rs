@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Formatter, Result as Written};
 
-use tidelake_format::{access::Deed, schema::Role};
+use tidelake_format::{access::Deed, layout, schema::Role};
 
 use super::statement::{
     AccessStatement, AlterAction, Comparison, CreateDatabase, CreateTable, Literal, Predicate, Statement, TableName,
@@ -41,6 +41,7 @@ impl Statement<'_> {
                 let (action, object) = access.names();
                 Deed::new(action, object).with(access.to_string())
             }
+            Statement::GiveUp(position) => Deed::new("GIVE UP", layout::log_key(*position)),
             Statement::Insert(_) => Deed { action: "INSERT", ..Deed::default() },
             Statement::Use(name) => Deed::new("USE", name),
             Statement::Query => Deed { action: "QUERY", ..Deed::default() },
@@ -161,6 +162,7 @@ mod tests {
 
     #[test]
     fn a_statement_is_recorded_by_what_it_does_and_to_what() {
+        let segment = "log/000000000000000000000000000000ab/00000000000000000007";
         let comment = format!("/*{}*/", "x".repeat(5_000));
         for (sql, action, objects, detail) in [
             (format!("drop {comment} database `Victim`"), "DROP DATABASE", "Victim", ""),
@@ -179,6 +181,7 @@ mod tests {
             ("delete from t where ts > 5 and k in ('a''b', 'c')".into(), "DELETE", "home.t", "IN ('a''b', 'c')"),
             ("create user eve password 'correct horse'".into(), "CREATE USER", "eve", "PASSWORD '***'"),
             ("grant admin to eve".into(), "GRANT", "eve", "ADMIN"),
+            (format!("give up '{segment}'"), "GIVE UP", segment, ""),
         ] {
             let statement = parse(&sql, DoubleQuotes::Text).unwrap_or_else(|e| panic!("{sql}: {e}"));
             let deed = statement.deed(Some("home"));

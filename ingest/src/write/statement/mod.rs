@@ -18,7 +18,8 @@ use arrow::array::RecordBatch;
 use tidelake_format::{
     Error, Kind, Result,
     access::Privilege,
-    ids::DatabaseId,
+    ids::{DatabaseId, Position, Token},
+    layout, log,
     meta::{Catalog, PROBE_AGE},
     offload::offload,
     rows::{Block, RowCounts, SeriesSet},
@@ -147,6 +148,7 @@ impl Ingest {
             Statement::AlterDatabase(alter) => self.alter_database(alter, start).await,
             Statement::Delete(delete) => self.delete_each(database, delete, parameters, start).await,
             Statement::Access(statement) => self.access(statement, start).await,
+            Statement::GiveUp(position) => self.give_up(position).await,
             Statement::Use(name) => {
                 let (_, found) = self.find_database(Privilege::Read, &name, start).await?;
                 if !self.principal.knows(&found) {
@@ -156,6 +158,20 @@ impl Ingest {
             }
             Statement::Query => Err(Error::unsupported("this statement does not write; send it to a query endpoint")),
         }
+    }
+
+    /// Commits that queries and folds do without a log segment that is missing or cannot be read.
+    async fn give_up(&self, position: Position) -> Result<Executed> {
+        self.principal.check_admin("give up rows of the log")?;
+        let done = log::give_up(&self.shared.root, position).await?;
+        let what = if done.missing { "is missing" } else { "cannot be read" };
+        let notice = format!(
+            "gave up {}, which {what}, in version {}: the log goes on above it",
+            layout::log_key(position),
+            done.version
+        );
+        tracing::warn!("{notice}");
+        Ok(Executed { token: Some(Token::Version(done.version)), notices: vec![notice], ..Executed::default() })
     }
 
     async fn create_subtables(

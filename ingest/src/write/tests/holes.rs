@@ -1,6 +1,7 @@
 //! Segments that somebody deleted: what their writer does next, and what copies of a request are told.
 
 use tidelake_format::{
+    access::{Named, Principal},
     ids::{Position, Token},
     layout::{self, log_key},
     log::give_up,
@@ -56,4 +57,30 @@ async fn a_copy_of_a_request_whose_segment_was_deleted_does_not_give_up_the_rows
     let error = line(&keyed, "cpu value=1 1").await.unwrap_err();
     assert!(error.kind() == Kind::Corrupt && error.to_string().contains(&log_key(first)), "{error}");
     assert_eq!(store.list(layout::IDEM).await.unwrap().len(), 2, "no further attempt");
+}
+
+#[tokio::test]
+async fn an_administrator_gives_up_a_segment_by_a_statement_and_nobody_else_does() {
+    let store = Store::in_memory();
+    let ingest = nano(&store, IngestConfig { writers: Some(1), ..config() }).await;
+    let mut written = Vec::new();
+    for at in 1..=3 {
+        written.push(position(&line(&ingest, &format!("cpu value={at} {at}")).await.unwrap()));
+    }
+    let key = log_key(written[1]);
+    let sql = format!("GIVE UP '{key}'");
+    let whole = ingest.execute(None, &sql, None).await.unwrap_err();
+    assert!(whole.kind() == Kind::Invalid && whole.to_string().contains("can be read"), "{whole}");
+    store.delete(&key).await.unwrap();
+    let queue = Principal::service("service:queue", Named::write(["*"]));
+    let refused = ingest.for_principal(queue).execute(None, &sql, None).await.unwrap_err();
+    assert!(refused.kind() == Kind::Forbidden, "{refused}");
+    let done = ingest.execute(None, &sql, None).await.unwrap();
+    assert!(done.notices[0].contains(&key) && done.notices[0].contains("is missing"), "{:?}", done.notices);
+    let found = rows(&store, "db", "cpu", &[done.token.unwrap(), Token::Position(written[2])]).await;
+    assert_eq!(found.keys().map(|(_, ts)| *ts).collect::<Vec<_>>(), [1, 3]);
+    for (sql, found) in [("GIVE UP", "GIVE UP"), ("GIVE UP 'data/x'", "data/x"), ("GIVE log", "log")] {
+        let error = ingest.execute(None, sql, None).await.unwrap_err();
+        assert!(error.kind() == Kind::Invalid && error.to_string().contains(found), "{sql}: {error}");
+    }
 }
