@@ -135,9 +135,10 @@ impl Engine {
         self.inner.system.queries.new_id()
     }
 
-    /// Stops the statements under way that came by a handle; whether there were any that the session may know.
-    pub(crate) fn cancel(&self, session: &Session, handle: &[u8; 16]) -> bool {
-        let found = self.inner.system.queries.cancel(handle, &session.principal);
+    /// Stops the statements under way that came by a handle; whether there were any that the session may know. `is_withdrawn` says
+    /// that one which nobody had fetched was withdrawn before: the audit log has one line for both.
+    pub(crate) fn cancel(&self, session: &Session, handle: &[u8; 16], is_withdrawn: bool) -> bool {
+        let found = self.inner.system.queries.cancel(handle, &session.principal) | is_withdrawn;
         if found {
             Deed { action: "CANCEL QUERY", ..Deed::default() }.record(&session.principal, &Ok(()));
         }

@@ -227,7 +227,7 @@ impl FlightSql {
             if is_unasked {
                 self.cancelled.insert(handle, (), size_of::<Handle>(), self.now());
             }
-            found |= self.engine.cancel(session, &handle) | is_unasked;
+            found |= self.engine.cancel(session, &handle, is_unasked);
         }
         match found {
             true => Ok(()),

@@ -12,7 +12,7 @@ use std::{
 
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, TimestampMillisecondArray};
 use arrow_flight::{
-    Action,
+    Action, CancelFlightInfoRequest, FlightClient,
     sql::{CommandStatementIngest, client::FlightSqlServiceClient},
 };
 use axum::{
@@ -361,6 +361,12 @@ async fn every_action_of_flight_leaves_a_line_for_what_it_changes_and_whom_it_re
         let _ = eve.inner_mut().do_action(request).await;
         assert_eq!(lines.take(), expected, "{name}");
     }
+    // Of a query that nobody has fetched.
+    let info = ada.execute(sql("select 41 + 1"), None).await.unwrap();
+    let mut client = FlightClient::new_from_inner(ada.inner().clone());
+    client.add_header("authorization", &format!("Bearer {}", ada.token().unwrap())).unwrap();
+    client.cancel_flight_info(CancelFlightInfoRequest::new(info)).await.unwrap();
+    assert_eq!(lines.take(), ["ada done CANCEL QUERY"]);
 }
 
 #[tokio::test]
