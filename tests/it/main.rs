@@ -9,6 +9,7 @@ mod cold;
 mod crash;
 mod documents;
 mod engines;
+mod extremes;
 mod fixtures;
 mod functions;
 mod layering;

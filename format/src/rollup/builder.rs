@@ -97,7 +97,11 @@ impl RollupBuilder {
         }
         let mut at = run.start;
         while at < run.end {
-            let start = ts[at] - ts[at].rem_euclid(self.width_ticks);
+            // The bucket of the first times that there are begins before them: a file that has some goes without a rollup.
+            let Some(start) = ts[at].checked_sub(ts[at].rem_euclid(self.width_ticks)) else {
+                self.file = None;
+                return Ok(());
+            };
             let next = start.saturating_add(self.width_ticks);
             let len = ts[at..run.end].partition_point(|t| *t < next).max(1);
             self.begin(series, name, start)?;
