@@ -210,3 +210,81 @@ async fn a_copy_of_a_request_is_answered_as_one_on_every_http_path_and_after_a_r
         server.kill();
     }
 }
+
+/// The resident memory of a process, in bytes: now, and at most since the last reset of its peak.
+#[cfg(target_os = "linux")]
+fn resident(process: u32) -> (usize, usize) {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * 1_024
+    };
+    (field("VmRSS:"), field("VmHWM:"))
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fold_of_a_log_many_times_larger_than_its_share_of_memory_stays_within_it() {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, TimestampMillisecondArray};
+    use arrow_flight::sql::CommandStatementIngest;
+    use rand::{Rng, SeedableRng, rngs::StdRng};
+
+    const COLUMNS: usize = 32;
+    const ROWS: usize = 8_192;
+    const SEGMENTS: usize = 160;
+    const SHARE: usize = 64 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let arguments = ["--fold-interval", "1h", "--compact-memory", "64MiB", "--tail-memory", "4GiB"];
+    // What is freed is given back at once, so that resident memory is what is in use.
+    let environment = [("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0".to_owned())];
+    let server = Server::start_with(directory.path().to_str().unwrap(), arguments, &environment);
+    let http = Http::new(&server.url());
+    http.rest_sql("create database fold").await;
+    let mut flight = Flight::connect(&server.url()).await;
+    let (idle, _) = resident(server.id());
+    let mut random = StdRng::seed_from_u64(64);
+    let mut sum = 0.0;
+    for segment in 0..SEGMENTS {
+        let times = (0..ROWS).map(|row| 1_700_000_000_000 + (segment * ROWS + row) as i64);
+        let names = (0..ROWS).map(|row| format!("d{}", row % 100));
+        let mut columns: Vec<(String, ArrayRef)> = vec![
+            ("ts".to_owned(), Arc::new(TimestampMillisecondArray::from_iter_values(times))),
+            ("tbname".to_owned(), Arc::new(StringArray::from_iter_values(names))),
+        ];
+        for column in 0..COLUMNS {
+            // Sums of these are exact.
+            let values: Vec<f64> = (0..ROWS).map(|_| f64::from(random.random_range(0..1_000_000))).collect();
+            sum += values.iter().sum::<f64>();
+            columns.push((format!("f{column}"), Arc::new(Float64Array::from(values))));
+        }
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let command = CommandStatementIngest {
+            table: "m".to_owned(),
+            schema: Some("fold".to_owned()),
+            table_definition_options: Some(arrow_flight::sql::TableDefinitionOptions {
+                if_not_exist: arrow_flight::sql::TableNotExistOption::Create.into(),
+                if_exists: arrow_flight::sql::TableExistsOption::Append.into(),
+            }),
+            ..CommandStatementIngest::default()
+        };
+        flight.client().execute_ingest(command, futures::stream::iter([Ok(batch)])).await.unwrap();
+    }
+    let decoded = SEGMENTS * ROWS * (COLUMNS + 1) * 8;
+    assert!(decoded > 5 * SHARE, "{decoded}");
+    // Begins the peak anew.
+    std::fs::write(format!("/proc/{}/clear_refs", server.id()), "5").unwrap();
+    let folded = http.compact("fold").await;
+    let (_, peak) = resident(server.id());
+    // The server has folded some while they came.
+    assert!(folded["folded_rows"].as_u64().unwrap() as usize > SEGMENTS * ROWS / 2, "{folded}");
+    // The share is of decoded rows; besides them, one file at a time is encoded.
+    let taken = peak.saturating_sub(idle);
+    println!("a fold of {} MiB took {} MiB beyond {} MiB", decoded >> 20, taken >> 20, idle >> 20);
+    assert!(taken <= 2 * SHARE, "{} MiB of {} MiB", taken >> 20, decoded >> 20);
+    let columns: Vec<String> = (0..COLUMNS).map(|column| format!("sum(f{column})")).collect();
+    let sql = format!("select count(*), {} from fold.m", columns.join(" + "));
+    assert_eq!(http.sql(&sql).await, [[serde_json::json!(SEGMENTS * ROWS), serde_json::json!(sum)]]);
+    server.stop();
+}
