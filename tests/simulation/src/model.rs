@@ -248,6 +248,22 @@ impl Model {
         self.events.iter().enumerate().filter_map(acknowledged).collect()
     }
 
+    /// The rows of one write, in the order of their keys; `None` for an event that wrote none.
+    pub fn batch(&self, id: usize) -> Option<Batch> {
+        let of_table = |(table, keys): (&String, &BTreeMap<Key, BTreeMap<String, Vec<(usize, i64)>>>)| {
+            let rows = keys.iter().filter_map(|((series, ts), fields)| {
+                let written = fields.iter().filter_map(|(field, values)| {
+                    values.iter().rev().find(|(event, _)| *event == id).map(|(_, value)| (field.clone(), *value))
+                });
+                let fields: Vec<(String, i64)> = written.collect();
+                (!fields.is_empty()).then(|| Row { series: series.clone(), ts: *ts, fields })
+            });
+            let rows: Vec<Row> = rows.collect();
+            (!rows.is_empty()).then(|| Batch { table: table.clone(), rows })
+        };
+        self.cells.iter().find_map(of_table)
+    }
+
     /// How many were acknowledged, refused, and neither.
     pub fn counts(&self) -> (usize, usize, usize) {
         let of = |which: fn(&End) -> bool| self.events.iter().filter(|e| which(&e.end)).count();
