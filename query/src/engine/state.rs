@@ -17,7 +17,7 @@ use super::{CATALOG, EngineConfig, planners};
 use crate::{
     dialect::CurrentCatalog,
     functions,
-    optimize::{AggregateLevels, AnswerFromLevels, DivideGroups, SortOnThreads, YieldWithinBatches},
+    optimize::{AggregateLevels, AnswerFromLevels, CountHeldRows, DivideGroups, SortOnThreads, YieldWithinBatches},
     session::{Levels, Session},
     system::System,
     table::{Databases, View},
@@ -46,6 +46,7 @@ pub(super) fn base(config: &EngineConfig) -> SessionState {
     rules.insert(after, Arc::new(AnswerFromLevels));
     rules.push(Arc::new(DivideGroups::new(config.memory_bytes)));
     rules.push(Arc::new(YieldWithinBatches));
+    rules.push(Arc::new(CountHeldRows));
     rules.extend(config.sort_threads.clone().map(|threads| Arc::new(SortOnThreads::new(threads)) as _));
     let builder = SessionStateBuilder::new_with_default_features()
         .with_config(SessionConfig::from(options))

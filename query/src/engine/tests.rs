@@ -538,6 +538,56 @@ async fn no_function_takes_more_than_the_memory_for_queries() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rows_that_a_window_function_holds_count_in_the_memory_for_queries() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    let limits = Limits { memory: Some(32 << 20), ..Limits::default() };
+    let session = Session { principal: Principal::new("ada", Rights::Admin).limited(limits), ..session() };
+    let of = |window: &str, rows: usize| {
+        format!("select max(w), count(*) from (select {window} as w from generate_series(1, {rows}))")
+    };
+    // Each holds all rows of its input until the last one has come: these have 800 MB.
+    for window in [
+        "count(value) over ()",
+        "count(value) over (partition by 1)",
+        "lead(value, 100000000) over (order by value)",
+        "sum(value) over (order by value rows between current row and unbounded following)",
+    ] {
+        let e = batches_in(&engine, &session, &of(window, 100_000_000)).await.unwrap_err();
+        assert!(e.to_string().contains("may hold 33554432 bytes"), "{window}: {e}");
+    }
+    // What leaves is not counted any more.
+    for (window, largest) in [
+        ("sum(value) over (order by value rows between 2 preceding and current row)", 3 * 2_000_000 - 3),
+        ("row_number() over (order by value)", 2_000_000),
+    ] {
+        let expected = format!("{largest}|2000000");
+        assert_eq!(lines_in(&engine, &session, &of(window, 2_000_000)).await, [expected], "{window}");
+    }
+    assert_eq!(lines_in(&engine, &session, &of("count(value) over ()", 500_000)).await, ["500000|500000"]);
+    let by_tag =
+        "select g, max(n) from (select g, row_number() over (partition by g order by ts) as n from t) group by g";
+    assert_eq!(lines(&engine, by_tag).await.len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rows_that_a_join_builds_from_count_twice() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    let limits = Limits { memory: Some(8 << 20), ..Limits::default() };
+    let session = Session { principal: Principal::new("ada", Rights::Admin).limited(limits), ..session() };
+    // 8 bytes a row, and as many again once the join has put them into one batch.
+    for (rows, fits) in [(200_000, true), (700_000, false)] {
+        let join =
+            format!("select max(a.value + b.v) from generate_series(1, {rows}) a cross join (values (1), (2)) b(v)");
+        match batches_in(&engine, &session, &join).await {
+            Ok(found) => assert!(fits && shown(&found) == [(rows + 2).to_string()], "{join}"),
+            Err(e) => assert!(!fits && e.to_string().contains("may hold 8388608 bytes"), "{join}: {e}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_that_names_with_queries_too_often_is_refused() {
     let world = World::regular().await;
     let engine = engine(&world);

@@ -10,7 +10,7 @@
 //!
 //! What the rule does not understand stays as DataFusion planned it. [`shape`] reads the plan, [`levels`] divides the
 //! chunks, [`yielding`] keeps joins and functions stoppable, [`divided`] does so with aggregations that spill,
-//! [`sorts`] with what sorts start, [`rolled`] takes buckets of rollups, [`cells`] holds the aggregates of
+//! [`sorts`] with what sorts start, [`held`] counts rows that windows and joins hold, [`rolled`] takes buckets of rollups, [`cells`] holds the aggregates of
 //! groups, each column's in [`mod@column`], [`codes`] adds up what is stored as codes, [`leaf`] is the plan node,
 //! [`rescan`] puts another scan under a plan.
 
@@ -18,6 +18,7 @@ mod cells;
 mod codes;
 mod column;
 mod divided;
+mod held;
 mod leaf;
 mod levels;
 mod number;
@@ -42,7 +43,7 @@ use datafusion::{
 };
 
 use self::shape::Shape;
-pub(crate) use self::{divided::DivideGroups, sorts::SortOnThreads, yielding::YieldWithinBatches};
+pub(crate) use self::{divided::DivideGroups, held::CountHeldRows, sorts::SortOnThreads, yielding::YieldWithinBatches};
 pub(crate) use self::{leaf::SeriesAggregate, rescan::with_scan};
 use crate::session::Levels;
 
