@@ -43,7 +43,6 @@ fn open_many_files() {
 }
 
 fn main() -> ExitCode {
-    allocator::tune(memory::found());
     open_many_files();
     let cli = cli::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread()
