@@ -127,11 +127,7 @@ impl CountedWindow {
         });
         let coming = RecordBatchStreamAdapter::new(rows.schema(), coming);
         let coming = Coming { stream: Arc::new(Mutex::new(Some(Box::pin(coming)))), input: (*rows).clone() };
-        let window = self
-            .input
-            .clone()
-            .replace_children(vec![Arc::new(coming)], ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))?;
-        let going = window
+        let going = with_inputs(self.input.clone(), vec![Arc::new(coming)])?
             .execute(partition, context)?
             .map(move |batch| batch.inspect(|batch| held.lock().give(batch.num_rows())));
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), going)))

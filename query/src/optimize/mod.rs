@@ -10,9 +10,9 @@
 //!
 //! What the rule does not understand stays as DataFusion planned it. [`shape`] reads the plan, [`levels`] divides the
 //! chunks, [`yielding`] keeps joins and functions stoppable, [`divided`] does so with aggregations that spill,
-//! [`sorts`] with what sorts start, [`held`] counts rows that windows and joins hold, [`rolled`] takes buckets of rollups, [`cells`] holds the aggregates of
-//! groups, each column's in [`mod@column`], [`codes`] adds up what is stored as codes, [`leaf`] is the plan node,
-//! [`rescan`] puts another scan under a plan.
+//! [`sorts`] with what sorts start, [`held`] counts rows that windows and joins hold, [`rolled`] takes buckets of rollups,
+//! [`cells`] holds the aggregates of groups, each column's in [`mod@column`], [`codes`] adds up what is stored as codes,
+//! [`leaf`] is the plan node, [`rescan`] puts another scan under a plan.
 
 mod cells;
 mod codes;

@@ -20,14 +20,20 @@ fn position(written: &Written) -> Position {
     }
 }
 
+/// The positions of three segments of one writer, with a row each.
+async fn three_lines(ingest: &Ingest) -> Vec<Position> {
+    let mut written = Vec::new();
+    for at in 1..=3 {
+        written.push(position(&line(ingest, &format!("cpu value={at} {at}")).await.unwrap()));
+    }
+    written
+}
+
 #[tokio::test]
 async fn a_writer_that_lost_a_segment_goes_on_under_another_id_and_nothing_above_the_hole_is_lost() {
     let store = Store::in_memory();
     let ingest = nano(&store, IngestConfig { writers: Some(1), ..config() }).await;
-    let mut written = Vec::new();
-    for at in 1..=3 {
-        written.push(position(&line(&ingest, &format!("cpu value={at} {at}")).await.unwrap()));
-    }
+    let mut written = three_lines(&ingest).await;
     let key = log_key(written[1]);
     store.delete(&key).await.unwrap();
     // Nobody looked yet: this one is put above the hole.
@@ -63,10 +69,7 @@ async fn a_copy_of_a_request_whose_segment_was_deleted_does_not_give_up_the_rows
 async fn an_administrator_gives_up_a_segment_by_a_statement_and_nobody_else_does() {
     let store = Store::in_memory();
     let ingest = nano(&store, IngestConfig { writers: Some(1), ..config() }).await;
-    let mut written = Vec::new();
-    for at in 1..=3 {
-        written.push(position(&line(&ingest, &format!("cpu value={at} {at}")).await.unwrap()));
-    }
+    let written = three_lines(&ingest).await;
     let key = log_key(written[1]);
     let sql = format!("GIVE UP '{key}'");
     let whole = ingest.execute(None, &sql, None).await.unwrap_err();
