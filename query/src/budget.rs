@@ -45,6 +45,8 @@ struct Inner {
     killed: CancellationToken,
     /// Its client is gone, or it has ended.
     over: AtomicBool,
+    /// What its text and its plans take, where they take much.
+    _plans: Option<MemoryReservation>,
 }
 
 /// What a statement does on this thread.
@@ -81,7 +83,25 @@ impl Budget {
         timeout: Duration,
         killed: CancellationToken,
     ) -> Self {
-        Self(Arc::new(Inner { pool, deadline, timeout, killed, over: AtomicBool::new(false) }))
+        Self(Arc::new(Inner { pool, deadline, timeout, killed, over: AtomicBool::new(false), _plans: None }))
+    }
+
+    /// With bytes of the pool for the text and the plans of the statement, until the last copy of the budget is gone.
+    ///
+    /// # Errors
+    /// Unavailable when the pool, or the share of the user, has no more.
+    pub(crate) fn for_plans_of(mut self, bytes: usize) -> Result<Self> {
+        if let Some(inner) = Arc::get_mut(&mut self.0).filter(|_| bytes > 0) {
+            let plans = MemoryConsumer::new("plans of a long statement").register(&inner.pool);
+            plans.try_grow(bytes).map_err(|e| {
+                Error::unavailable(format!(
+                    "the memory for queries has no room for the plan of this statement, about {bytes} bytes"
+                ))
+                .with("reason", e.strip_backtrace())
+            })?;
+            inner._plans = Some(plans);
+        }
+        Ok(self)
     }
 
     /// Functions that still compute for the statement end with an error at their next [`check`].

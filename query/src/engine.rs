@@ -33,6 +33,7 @@ use tidelake_format::{
     step,
     steps::stepped,
 };
+use tokio::time::Instant;
 
 pub use self::{
     config::EngineConfig,
@@ -53,6 +54,7 @@ use crate::{
     dialect::{self, Kill, Parsed, Shape, StatementKind},
     error::from_datafusion,
     metrics::REFUSED,
+    pace::beside_the_runtime,
     session::Session,
     system::{Connections, Queries, System, Underway},
     table::{Reader, View, Visible},
@@ -85,6 +87,11 @@ struct Inner {
     stalled: guard::Stalled,
     shares: Shares,
 }
+
+/// A text of more bytes takes milliseconds to parse, and its plans count in the memory for queries.
+const LONG_TEXT: usize = 16 << 10;
+/// What a word of a statement takes in its syntax tree and its plans, about: measured with long lists and with many columns.
+const WORD_BYTES: usize = 1 << 10;
 
 /// The place of a statement among those that run.
 struct Place {
@@ -188,7 +195,7 @@ impl Engine {
         underway.only_prepares();
         let _permit = underway.unless_killed(self.permit(session, sql)).await?;
         underway.plans();
-        let budget = self.budget(session, &underway);
+        let budget = self.budget(session, sql, Duration::ZERO, &underway)?;
         underway.unless_killed(self.plan(session, sql, text, &snapshot, &budget)).await
     }
 
@@ -212,7 +219,7 @@ impl Engine {
         let permit = underway.unless_killed(self.permit(session, &statement.sql)).await?;
         underway.runs();
         let snapshot = underway.unless_killed(self.snapshot(session)).await?;
-        let budget = self.budget(session, &underway);
+        let budget = self.budget(session, &statement.sql, Duration::ZERO, &underway)?;
         let place = Place { underway, permit: Some(permit) };
         if snapshot.catalog.version == statement.version && session.principal == statement.principal {
             return self.execute(session, snapshot, statement, parameters, place, budget).await;
@@ -235,15 +242,17 @@ impl Engine {
     /// # Errors
     /// As [`Engine::prepare`] and [`Engine::run`].
     pub async fn query(&self, session: &Session, sql: &str) -> Result<(Arc<Prepared>, Outcome)> {
+        let began = Instant::now();
         let Text::Query(text) = self.read(session, sql)? else {
             let outcome = self.update(session, sql, None).await?;
             return Ok((Arc::new(Prepared::update(sql, Vec::new(), session)), outcome));
         };
+        let read_for = began.elapsed();
         let underway = self.inner.system.queries.begin(session, sql);
         let permit = underway.unless_killed(self.permit(session, sql)).await?;
         underway.runs();
         let snapshot = underway.unless_killed(self.snapshot(session)).await?;
-        let budget = self.budget(session, &underway);
+        let budget = self.budget(session, sql, read_for, &underway)?;
         let prepared = underway.unless_killed(self.plan(session, sql, text, &snapshot, &budget));
         let prepared = budget.in_time(prepared).await?;
         let place = Place { underway, permit: Some(permit) };
@@ -299,7 +308,8 @@ impl Engine {
         if let Some(shape) = dialect::shape(sql, session.double_quotes) {
             return Ok(Text::Query(QueryText::Shaped(shape)));
         }
-        let parsed = dialect::parse(sql, session.double_quotes)?;
+        let parse = || dialect::parse(sql, session.double_quotes);
+        let parsed = if sql.len() > LONG_TEXT { beside_the_runtime(parse) } else { parse() }?;
         Ok(match parsed.kind {
             StatementKind::Reads => Text::Query(QueryText::Parsed(Box::new(parsed))),
             _ => Text::Update(parsed.parameters),
@@ -594,13 +604,15 @@ impl Engine {
         own.map_or(self.inner.config.timeout, |own| own.min(self.inner.config.timeout))
     }
 
-    /// What a statement that has its place may use from now on.
-    fn budget(&self, session: &Session, underway: &Underway) -> Budget {
+    /// What a statement that has its place may use from now on; the time that its text took to parse counts too.
+    fn budget(&self, session: &Session, sql: &str, read_for: Duration, underway: &Underway) -> Result<Budget> {
         let runtime = self.inner.base.runtime_env();
         let limited = self.inner.shares.limited(&session.principal, runtime);
         let pool = limited.as_ref().unwrap_or(runtime).memory_pool.clone();
         let timeout = self.timeout(session);
-        Budget::new(pool, tokio::time::Instant::now() + timeout, timeout, underway.token())
+        let deadline = Instant::now() + timeout.saturating_sub(read_for);
+        let budget = Budget::new(pool, deadline, timeout, underway.token());
+        budget.for_plans_of(if sql.len() > LONG_TEXT { dialect::words(sql) * WORD_BYTES } else { 0 })
     }
 
     async fn snapshot(&self, session: &Session) -> Result<Arc<Snapshot>> {

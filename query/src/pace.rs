@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures::{Stream, StreamExt};
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// How long a query computes before others have their turn; a kill waits about as long.
 pub(crate) const SLICE: Duration = Duration::from_millis(5);
@@ -15,6 +16,16 @@ pub(crate) const SLICE: Duration = Duration::from_millis(5);
 /// number of them, whatever is computed of each.
 pub(crate) fn paced<S: Stream + Send + Unpin>(batches: S) -> impl Stream<Item = S::Item> + Send {
     Paced { batches, since: None }
+}
+
+/// Computes for long without a pause: a runtime of several threads goes on without this one.
+pub(crate) fn beside_the_runtime<T>(work: impl FnOnce() -> T) -> T {
+    let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
+    if flavor.is_ok_and(|flavor| flavor == RuntimeFlavor::MultiThread) {
+        tokio::task::block_in_place(work)
+    } else {
+        work()
+    }
 }
 
 struct Paced<S> {

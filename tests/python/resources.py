@@ -1,6 +1,6 @@
 """Fuzz of resources: random expensive statements and requests against a server with small limits.
 
-resources.py BINARY [--cases N] [--seed S] [--jobs N] [--fixed | --long | --case N] [--report PAGE].
+resources.py BINARY [--cases N] [--first N] [--seed S] [--jobs N] [--fixed | --long | --case N] [--report PAGE].
 
 The server has 256 MiB of query memory and a query timeout of 2 s. Checked for each case: resident memory stays below the idle server's
 plus the limit plus 25 %, GET /health is answered at any time, the case ends in time with an answer, and the server neither exits nor
@@ -79,6 +79,11 @@ class Run:
             thread.start()
         for thread in threads:
             thread.join(60)
+        if server.broken_off():
+            # The connection ends after the headers, which may not have been sent by then.
+            for answer in answers:
+                if answer and answer.status is None and "closed connection without response" in answer.text:
+                    answer.status = "broken off"
         grown, slowest, faults = server.end()
         if grown > MOST and not server.overgrown:
             faults.append(f"{grown} MiB more were resident, {MOST} may be")
@@ -147,6 +152,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("binary")
     arguments.add_argument("--cases", type=int, default=200)
+    arguments.add_argument("--first", type=int, default=0, help="the number of the first case")
     arguments.add_argument("--seed", type=int, help="another one each time by default; printed")
     arguments.add_argument("--jobs", type=int, default=4, help="cases at once")
     arguments.add_argument("--fixed", action="store_true", help=f"the {FIXED_CASES} cases of each run")
@@ -165,7 +171,7 @@ def main():
         chosen.seed = random.randrange(1 << 30)
     print(f"seed {chosen.seed}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    numbers = chosen.case or list(range(chosen.cases))
+    numbers = chosen.case or list(range(chosen.first, chosen.first + chosen.cases))
     jobs = 1 if chosen.case else max(1, chosen.jobs)
     began, printed = time.monotonic(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tidelake-resources.") as directory:

@@ -56,10 +56,16 @@ pub(super) fn base(config: &EngineConfig) -> SessionState {
     functions::register(builder).build()
 }
 
+/// Of the memory of all queries what operators can reserve: an eighth is for what they hold without counting it, such as batches on
+/// their way and answers that are being written.
+fn countable(memory_bytes: usize) -> usize {
+    memory_bytes - memory_bytes / 8
+}
+
 /// One runtime for all queries: its pool is their common limit, and what spills goes to the system's directory for
 /// temporary files.
 fn runtime(config: &EngineConfig) -> Arc<RuntimeEnv> {
-    let pool = Arc::new(FairSpillPool::new(config.memory_bytes.max(16 << 20)));
+    let pool = Arc::new(FairSpillPool::new(countable(config.memory_bytes).max(16 << 20)));
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build();
     Arc::new(runtime.expect("the runtime's parts are plain values; no directory is touched before a spill"))
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod memory;
 mod random;
 mod requests;
 mod shapes;
@@ -351,49 +352,6 @@ async fn no_statement_reads_or_writes_a_file_or_a_url() {
 }
 
 #[tokio::test]
-async fn a_function_does_not_make_gigabytes_of_a_few_bytes() {
-    let world = World::regular().await;
-    let engine = engine(&world);
-    for large in [
-        "length(repeat('x', 2147483647))",
-        "length(repeat(tbname, 1000000000))",
-        "length(lpad('x', 2000000000))",
-        "length(rpad(tbname, 100000000 + a, 'ab'))",
-        "length(replace(repeat('x', 100000), 'x', repeat('y', 100000)))",
-        "cardinality(range(1, 100000000000))",
-        "cardinality(generate_series(100000000000))",
-        "cardinality(range(timestamp '2020-01-01', timestamp '2021-01-01', interval '1 microsecond'))",
-        "cardinality(generate_series(date '0001-01-01', date '2021-01-01', interval '1 second'))",
-        "cardinality(array_repeat('abc', 1000000000))",
-        "cardinality(array_resize([1], 1000000000 + a))",
-    ] {
-        for sql in [format!("select {large} from t"), format!("select count(*) from t where {large} > 3")] {
-            let e = batches(&engine, &sql).await.unwrap_err();
-            assert!(e.kind() == tidelake_format::Kind::Invalid && e.to_string().contains("bytes"), "{sql}: {e}");
-        }
-    }
-    for (small, expected) in [
-        ("repeat('ab', 3)", "ababab"),
-        ("repeat(tbname, a - a + 2)", "d1d1"),
-        ("repeat(null, 3)", "-"),
-        ("repeat('x', -1)", ""),
-        ("lpad('x', 3, 'ab')", "abx"),
-        ("rpad(tbname, 4)", "d1  "),
-        ("replace('a-b-c', '-', '+')", "a+b+c"),
-        ("length(replace(repeat('x', 1000), '', 'y'))", "1000"),
-        ("cardinality(range(5))", "5"),
-        ("cardinality(range(10, 0, -3))", "4"),
-        ("cardinality(generate_series(date '2021-01-01', date '2021-12-31', interval '1 month'))", "12"),
-        ("cardinality(array_repeat(1, 7))", "7"),
-        ("cardinality(list_repeat(1, 7))", "7"),
-        ("cardinality(array_resize([1], 9))", "9"),
-    ] {
-        let sql = format!("select {small} from t where tbname = 'd1' and ts = {START}");
-        assert_eq!(lines(&engine, &sql).await, [expected], "{sql}");
-    }
-}
-
-#[tokio::test]
 async fn a_type_keeps_its_name_only_while_it_is_that_type() {
     let world = World::regular().await;
     let sql = "select a, cast(a as double) as d, a + 1 as e, sum(a) as f, max(a) as m from t group by a";
@@ -450,152 +408,12 @@ async fn explain_analyze_tells_what_was_asked_of_the_store() {
     assert_eq!((apart.counters().get, world.root.store().counters().since(&before).get), (1, 1));
 }
 
-#[tokio::test]
-async fn a_users_limit_of_memory_changes_no_meaning() {
-    let world = World::regular().await;
-    let engine = engine(&world);
-    let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
-    let sql = "select to_timestamp('2024-03-01T10:00:00'), cast('2024-03-01 10:00:00' as timestamptz), \
-        date_trunc('day', arrow_cast('2024-03-01T22:30:00Z', 'Timestamp(ns, \"+02:00\")')), to_char(max(ts), '%H:%M') from t";
-    for (zone, ms) in
-        [("UTC", 1_709_287_200_000_i64), ("Asia/Shanghai", 1_709_258_400_000), ("America/New_York", 1_709_305_200_000)]
-    {
-        let session = Session { time_zone: zone.parse().unwrap(), ..session() };
-        let limited = Principal::new("ada", Rights::Admin).limited(limits);
-        let limited = Session { principal: limited, ..session.clone() };
-        let free = lines_in(&engine, &session, sql).await;
-        assert_eq!(lines_in(&engine, &limited, sql).await, free, "{zone}");
-        // A cast takes a text without a zone for one of the session's.
-        assert!(free[0].starts_with(&format!("1709287200000|{ms}|")), "{zone}: {free:?}");
-    }
-}
-
-/// Kind and text of the error of a statement, with 256 MiB for all queries.
+/// The error of a statement.
 async fn refused(engine: &Engine, sql: &str) -> tidelake_format::Error {
     match batches(engine, sql).await {
         Ok(_) => panic!("{sql} is refused"),
         Err(e) => e,
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_costly_constant_is_neither_folded_nor_computed() {
-    let world = World::regular().await;
-    let engine = engine(&world);
-    for sql in [
-        "select levenshtein(repeat('a', 80000), repeat('b', 80000))",
-        "select levenshtein(repeat('a', 80000), repeat(tbname, 80000)) from t",
-        "select count(*) from t where levenshtein(repeat(tbname, 80000), repeat(tbname, 70000)) > 3",
-        "select btrim(repeat('a', 100000), repeat('b', 100000))",
-    ] {
-        let e = refused(&engine, sql).await;
-        assert!(e.kind() == tidelake_format::Kind::Invalid && e.to_string().contains("limit"), "{sql}: {e}");
-    }
-    assert_eq!(lines(&engine, "select levenshtein('kitten', 'sitting')").await, ["3"]);
-    // What planning leaves to execution is computed there.
-    assert_eq!(lines(&engine, "select length(repeat('x', 7000000))").await, ["7000000"]);
-    assert_eq!(lines(&engine, "select sum(length(repeat('x', 10000))) from t").await, ["2400000"]);
-}
-
-#[tokio::test]
-async fn no_function_takes_more_than_the_memory_for_queries() {
-    let world = World::regular().await;
-    let engine = engine(&world);
-    let large = "repeat('x', 60000000)";
-    let texts = |n: usize| vec![large; n].join(", ");
-    for sql in [
-        "select length(regexp_replace(repeat('a', 30000), '', repeat('b', 30000), 'g'))".to_owned(),
-        "select length(regexp_replace(repeat('a', 30000), '(a*)', repeat('$1', 30000), 'g'))".to_owned(),
-        "select length(array_to_string(range(0, 20000), repeat('x', 60000)))".to_owned(),
-        format!("select length(concat_ws('', {}))", texts(30)),
-        format!("select length(concat({}))", texts(30)),
-        format!("select length(array_to_string(make_array({}), ''))", texts(30)),
-        format!("select cardinality(array_concat([{}], [{}]))", texts(15), texts(15)),
-        format!("select length({})", [large; 10].join(" || ")),
-        format!("select length(translate({large}, 'x', '𝄞'))"),
-        format!("select length(overlay({large} placing {large} from 10))"),
-        format!("select length(encode(cast({large} as bytea), 'hex'))"),
-        "select length(to_char(now(), repeat('%c', 3000000)))".to_owned(),
-        "select count(distinct tbname || repeat('x', 1000000)) from t".to_owned(),
-        // A constant as a column of a batch of rows.
-        "select length(string_agg(repeat('x', 1000000), '')) from generate_series(1, 3000)".to_owned(),
-        "select cardinality(array_agg(repeat('x', 1000000))) from generate_series(1, 3000)".to_owned(),
-    ] {
-        let e = refused(&engine, &sql).await;
-        let is_limit = matches!(e.kind(), tidelake_format::Kind::Invalid | tidelake_format::Kind::Unavailable);
-        assert!(is_limit && e.to_string().contains("bytes"), "{sql}: {e}");
-    }
-    let literal = "y".repeat(300_000);
-    let sql =
-        format!("select max(length(a)), count(*) from (select '{literal}' as a, value from generate_series(1, 20000))");
-    // More than an array of texts can hold, where all rows come at once: the right answer or an error, never a panic.
-    match batches(&engine, &sql).await {
-        Ok(found) => assert_eq!(shown(&found), ["300000|20000"]),
-        Err(e) => assert_eq!(e.kind(), tidelake_format::Kind::Invalid, "{e}"),
-    }
-    let sql = format!("select length(string_agg('{literal}', '')) from generate_series(1, 3000)");
-    assert!(batches(&engine, &sql).await.is_err());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_rows_that_a_window_function_holds_count_in_the_memory_for_queries() {
-    let world = World::regular().await;
-    let engine = engine(&world);
-    let limits = Limits { memory: Some(32 << 20), ..Limits::default() };
-    let session = Session { principal: Principal::new("ada", Rights::Admin).limited(limits), ..session() };
-    let of = |window: &str, rows: usize| {
-        format!("select max(w), count(*) from (select {window} as w from generate_series(1, {rows}))")
-    };
-    // Each holds all rows of its input until the last one has come: these have 800 MB.
-    for window in [
-        "count(value) over ()",
-        "count(value) over (partition by 1)",
-        "lead(value, 100000000) over (order by value)",
-        "sum(value) over (order by value rows between current row and unbounded following)",
-    ] {
-        let e = batches_in(&engine, &session, &of(window, 100_000_000)).await.unwrap_err();
-        assert!(e.to_string().contains("may hold 33554432 bytes"), "{window}: {e}");
-    }
-    // What leaves is not counted any more.
-    for (window, largest) in [
-        ("sum(value) over (order by value rows between 2 preceding and current row)", 3 * 2_000_000 - 3),
-        ("row_number() over (order by value)", 2_000_000),
-    ] {
-        let expected = format!("{largest}|2000000");
-        assert_eq!(lines_in(&engine, &session, &of(window, 2_000_000)).await, [expected], "{window}");
-    }
-    assert_eq!(lines_in(&engine, &session, &of("count(value) over ()", 500_000)).await, ["500000|500000"]);
-    let by_tag =
-        "select g, max(n) from (select g, row_number() over (partition by g order by ts) as n from t) group by g";
-    assert_eq!(lines(&engine, by_tag).await.len(), 4);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_rows_that_a_join_builds_from_count_twice() {
-    let world = World::regular().await;
-    let engine = engine(&world);
-    let limits = Limits { memory: Some(8 << 20), ..Limits::default() };
-    let session = Session { principal: Principal::new("ada", Rights::Admin).limited(limits), ..session() };
-    // 8 bytes a row, and as many again once the join has put them into one batch.
-    for (rows, fits) in [(200_000, true), (700_000, false)] {
-        let join =
-            format!("select max(a.value + b.v) from generate_series(1, {rows}) a cross join (values (1), (2)) b(v)");
-        match batches_in(&engine, &session, &join).await {
-            Ok(found) => assert!(fits && shown(&found) == [(rows + 2).to_string()], "{join}"),
-            Err(e) => assert!(!fits && e.to_string().contains("may hold 8388608 bytes"), "{join}: {e}"),
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_statement_that_names_with_queries_too_often_is_refused() {
-    let world = World::regular().await;
-    let engine = engine(&world);
-    // Each names the one before it twice: the last one would be read 2^39 times.
-    let doubled = (1..40).map(|n| format!(", c{n} as (select * from c{m} union all select * from c{m})", m = n - 1));
-    let sql = format!("with c0 as (select 1 as a){} select count(*) from c39", doubled.collect::<String>());
-    let e = refused(&engine, &sql).await;
-    assert!(e.to_string().contains("too many parts") && e.context("limit").is_some(), "{e}");
 }
 
 #[tokio::test]

@@ -4,12 +4,15 @@
 //! `count(*) OVER ()` over a large table took as much memory as the table has. Joins reserve the batches of the side that they build
 //! from, and then put them together into one batch: for a moment they have them twice.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, RecordBatch};
 use datafusion::{
     common::{
-        Result,
+        Result, ScalarValue,
         config::ConfigOptions,
         internal_err,
         tree_node::{Transformed, TransformedResult, TreeNode},
@@ -18,10 +21,12 @@ use datafusion::{
         SendableRecordBatchStream, TaskContext,
         memory_pool::{MemoryConsumer, MemoryReservation},
     },
+    physical_expr::window::WindowExpr,
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
         ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions,
-        joins::{CrossJoinExec, HashJoinExec},
+        execution_plan::reset_plan_states,
+        joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec},
         stream::RecordBatchStreamAdapter,
         windows::{BoundedWindowAggExec, WindowAggExec},
     },
@@ -29,30 +34,36 @@ use datafusion::{
 use futures::StreamExt;
 use parking_lot::Mutex;
 
-use super::passing::passes;
+use super::passing::{passes, with_extension};
+use crate::{budget, pace::paced};
 
 /// A window operator has the rows of its input as they came, and puts them together into one batch.
 const COPIES: usize = 2;
-/// Bytes that the result of a window function takes for one row, about.
+/// Bytes that the result of a window function takes for one row in a column, about.
 const RESULT_BYTES: usize = 16;
 
-/// Puts a [`CountedWindow`] over each window operator, and a [`CountedTwice`] under each join, where it builds from.
+/// Puts [`CountedRows`] around each window operator, and a [`BuiltFrom`] under each join that builds from its first input.
 #[derive(Debug)]
 pub(crate) struct CountHeldRows;
 
 impl PhysicalOptimizerRule for CountHeldRows {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let count = |node: Arc<dyn ExecutionPlan>| {
+            let mut inputs: Vec<Arc<dyn ExecutionPlan>> = node.children().into_iter().cloned().collect();
+            let Some(input) = inputs.first_mut() else { return Ok(Transformed::no(node)) };
             if functions_of(node.as_ref()).is_some() {
-                return Ok(Transformed::yes(Arc::new(CountedWindow { input: node }) as Arc<dyn ExecutionPlan>));
+                *input = Arc::new(TakenRows { input: input.clone() });
+                let input = with_inputs(node, inputs)?;
+                return Ok(Transformed::yes(Arc::new(CountedRows { input }) as Arc<dyn ExecutionPlan>));
             }
-            if !builds(node.as_ref()) {
+            let is_read_again = node.downcast_ref::<NestedLoopJoinExec>().is_some();
+            let is_built_from = is_read_again
+                || node.downcast_ref::<CrossJoinExec>().is_some()
+                || node.downcast_ref::<HashJoinExec>().is_some();
+            if !is_built_from {
                 return Ok(Transformed::no(node));
             }
-            let mut inputs: Vec<Arc<dyn ExecutionPlan>> = node.children().into_iter().cloned().collect();
-            if let Some(built) = inputs.first_mut() {
-                *built = Arc::new(CountedTwice { input: built.clone() });
-            }
+            *input = Arc::new(BuiltFrom { input: input.clone(), is_read_again, was_read: WasRead::default() });
             with_inputs(node, inputs).map(Transformed::yes)
         };
         plan.transform_up(count).data()
@@ -67,77 +78,124 @@ impl PhysicalOptimizerRule for CountHeldRows {
     }
 }
 
-/// The number of window functions of a window operator; `None` for another node.
-fn functions_of(node: &dyn ExecutionPlan) -> Option<usize> {
-    match (node.downcast_ref::<WindowAggExec>(), node.downcast_ref::<BoundedWindowAggExec>()) {
-        (Some(window), _) => Some(window.window_expr().len()),
-        (_, Some(window)) => Some(window.window_expr().len()),
-        _ => None,
-    }
+/// What a window operator computes for each row of its input.
+#[derive(Clone, Copy)]
+struct Functions {
+    count: usize,
+    /// Whether the results of one of them are values before they are a column: where rows have frames of their own.
+    are_values: bool,
 }
 
-/// Whether it collects its first input into one batch. Nested loops do too, but read their input again where memory is short, which a
-/// repartitioned one does not survive (`partition not used yet`, in DataFusion 55.2): they had better not run short earlier.
-fn builds(node: &dyn ExecutionPlan) -> bool {
-    node.downcast_ref::<CrossJoinExec>().is_some() || node.downcast_ref::<HashJoinExec>().is_some()
+/// The functions of a window operator; `None` for another node.
+fn functions_of(node: &dyn ExecutionPlan) -> Option<Functions> {
+    let functions = match (node.downcast_ref::<WindowAggExec>(), node.downcast_ref::<BoundedWindowAggExec>()) {
+        (Some(window), _) => window.window_expr(),
+        (_, Some(window)) => window.window_expr(),
+        _ => return None,
+    };
+    let has_frames = |function: &Arc<dyn WindowExpr>| {
+        let frame = function.get_window_frame();
+        !frame.start_bound.is_unbounded() || !frame.end_bound.is_unbounded()
+    };
+    Some(Functions { count: functions.len(), are_values: functions.iter().any(has_frames) })
 }
 
 fn with_inputs(node: Arc<dyn ExecutionPlan>, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-    node.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    node.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep))
 }
 
 /// The input that a join builds from: its batches are reserved until the last one has come, beside what the join reserves.
+///
+/// Joins by nested loops read it a second time where memory runs short, to write it to disk. A repartitioned input can be executed
+/// once only (it panics with `partition not used yet`, in DataFusion 55.2), so the second time a fresh copy is.
 #[derive(Debug, Clone)]
-struct CountedTwice {
+struct BuiltFrom {
     input: Arc<dyn ExecutionPlan>,
+    is_read_again: bool,
+    was_read: WasRead,
 }
 
-passes!(CountedTwice);
+passes!(BuiltFrom);
 
-impl CountedTwice {
+impl BuiltFrom {
     fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        if self.is_read_again && self.was_read.0.swap(true, Relaxed) {
+            return reset_plan_states(self.input.clone())?.execute(partition, context);
+        }
         let copies = MemoryConsumer::new(format!("copy of a join's rows[{partition}]")).register(context.memory_pool());
-        let rows = self
-            .input
-            .execute(partition, context)?
+        let rows = paced(self.input.execute(partition, context)?)
             .map(move |batch| batch.and_then(|batch| copies.try_grow(batch.get_array_memory_size()).map(|()| batch)));
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 }
 
-/// A window operator whose rows are counted between its input and its output.
+/// Whether a plan has been executed; a copy of the plan has not.
+#[derive(Debug, Default)]
+struct WasRead(AtomicBool);
+
+impl Clone for WasRead {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+/// A window operator whose rows are counted from its input to its output.
 #[derive(Debug, Clone)]
-struct CountedWindow {
+struct CountedRows {
     /// The window operator.
     input: Arc<dyn ExecutionPlan>,
 }
 
-passes!(CountedWindow);
+passes!(CountedRows);
 
-impl CountedWindow {
+impl CountedRows {
     fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let (Some(functions), [rows]) = (functions_of(self.input.as_ref()), &self.input.children()[..]) else {
-            return internal_err!("a window operator has one input, found {}", self.input.name());
+        let Some(functions) = functions_of(self.input.as_ref()) else {
+            return internal_err!("a window operator was expected, found {}", self.input.name());
         };
-        let reservation = MemoryConsumer::new(format!("rows of a window[{partition}]")).register(context.memory_pool());
-        let held = Arc::new(Mutex::new(Held { reservation, functions, rows: 0, bytes: 0, left: 0 }));
-        let coming = rows.execute(partition, context.clone())?.map({
-            let held = held.clone();
-            move |batch| batch.and_then(|batch| held.lock().take(&batch).map(|()| batch))
-        });
-        let coming = RecordBatchStreamAdapter::new(rows.schema(), coming);
-        let coming = Coming { stream: Arc::new(Mutex::new(Some(Box::pin(coming)))), input: (*rows).clone() };
-        let going = with_inputs(self.input.clone(), vec![Arc::new(coming)])?
-            .execute(partition, context)?
-            .map(move |batch| batch.inspect(|batch| held.lock().give(batch.num_rows())));
+        let reservation =
+            |what| MemoryConsumer::new(format!("{what} of a window[{partition}]")).register(context.memory_pool());
+        let held = Held {
+            rows_here: reservation("rows"),
+            results: reservation("results"),
+            functions,
+            rows: 0,
+            bytes: 0,
+            left: 0,
+        };
+        let held = Arc::new(Mutex::new(held));
+        let going = self
+            .input
+            .execute(partition, with_extension(&context, held.clone()))?
+            .map(move |batch| batch.and_then(|batch| held.lock().give(&batch).map(|()| batch)));
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), going)))
     }
 }
 
-/// The rows that a window operator has taken and not put out.
+/// The input of a window operator.
+#[derive(Debug, Clone)]
+struct TakenRows {
+    input: Arc<dyn ExecutionPlan>,
+}
+
+passes!(TakenRows);
+
+impl TakenRows {
+    fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let Some(held) = context.session_config().get_extension::<Mutex<Held>>() else {
+            return internal_err!("the operator over the input of a window was expected to count its rows");
+        };
+        let coming = paced(self.input.execute(partition, context)?)
+            .map(move |batch| batch.and_then(|batch| held.lock().take(&batch).map(|()| batch)));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), coming)))
+    }
+}
+
+/// The rows that a window operator has taken and not put out, and the results that it has just put out.
 struct Held {
-    reservation: MemoryReservation,
-    functions: usize,
+    rows_here: MemoryReservation,
+    results: MemoryReservation,
+    functions: Functions,
     /// Rows that have come, and their bytes.
     rows: usize,
     bytes: usize,
@@ -151,44 +209,30 @@ impl Held {
         for column in batch.columns() {
             self.bytes += column.to_data().get_slice_memory_size()?;
         }
-        self.reservation.try_resize(self.reserved())
+        self.rows_here.try_resize(self.reserved())
     }
 
-    fn give(&mut self, rows: usize) {
-        self.left += rows;
-        let reserved = self.reserved().min(self.reservation.size());
-        self.reservation.resize(reserved);
+    fn give(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.left += batch.num_rows();
+        let reserved = self.reserved().min(self.rows_here.size());
+        self.rows_here.resize(reserved);
+        // The functions have counted their results until here.
+        budget::settle();
+        let mut bytes = 0;
+        for column in batch.columns().iter().rev().take(self.functions.count) {
+            if !column.data_type().is_primitive() {
+                bytes += column.to_data().get_slice_memory_size()?;
+            }
+        }
+        self.results.try_resize(bytes)
     }
 
     /// Bytes of the rows that are here, as rows of the average size.
     fn reserved(&self) -> usize {
         let here = self.rows.saturating_sub(self.left);
-        let each = COPIES * self.bytes / self.rows.max(1) + RESULT_BYTES * self.functions;
+        let Functions { count, are_values } = self.functions;
+        let value = if are_values { size_of::<ScalarValue>() } else { 0 };
+        let each = COPIES * self.bytes / self.rows.max(1) + RESULT_BYTES * count + value;
         here.saturating_mul(each)
-    }
-}
-
-/// A stream in the place of the node that it comes from, for one execution of one partition.
-#[derive(Clone)]
-struct Coming {
-    stream: Arc<Mutex<Option<SendableRecordBatchStream>>>,
-    /// The node that it comes from.
-    input: Arc<dyn ExecutionPlan>,
-}
-
-impl std::fmt::Debug for Coming {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Coming").field("input", &self.input).finish_non_exhaustive()
-    }
-}
-
-passes!(Coming);
-
-impl Coming {
-    fn stream(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        match self.stream.lock().take() {
-            Some(stream) => Ok(stream),
-            None => internal_err!("the input of a window operator is read once"),
-        }
     }
 }

@@ -2,7 +2,10 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use datafusion::execution::{TaskContext, memory_pool::MemoryPool, runtime_env::RuntimeEnv};
+use datafusion::{
+    execution::{TaskContext, memory_pool::MemoryPool, runtime_env::RuntimeEnv},
+    prelude::SessionConfig,
+};
 
 /// Makes a node of a structure with an `input`, and whatever else it takes to pass its batches on in its `stream`. It has the
 /// properties of its input; more of its methods may stand in braces.
@@ -74,14 +77,25 @@ pub(super) use passes;
 
 /// A context for operators that call no functions by name, with another pool.
 pub(super) fn with_pool(outer: &TaskContext, memory_pool: Arc<dyn MemoryPool>) -> Arc<TaskContext> {
+    let runtime = RuntimeEnv { memory_pool, ..outer.runtime_env().as_ref().clone() };
+    changed(outer, outer.session_config().clone(), Arc::new(runtime))
+}
+
+/// A context for operators that call no functions by name, in which those below find a value.
+pub(super) fn with_extension<T: Send + Sync + 'static>(outer: &TaskContext, value: Arc<T>) -> Arc<TaskContext> {
+    changed(outer, outer.session_config().clone().with_extension(value), outer.runtime_env())
+}
+
+fn changed(outer: &TaskContext, config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Arc<TaskContext> {
+    let (scalar, higher_order, aggregate, window) = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
     Arc::new(TaskContext::new(
         outer.task_id(),
         outer.session_id(),
-        outer.session_config().clone(),
-        HashMap::new(),
-        HashMap::new(),
-        HashMap::new(),
-        HashMap::new(),
-        Arc::new(RuntimeEnv { memory_pool, ..outer.runtime_env().as_ref().clone() }),
+        config,
+        scalar,
+        higher_order,
+        aggregate,
+        window,
+        runtime,
     ))
 }

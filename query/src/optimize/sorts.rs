@@ -56,7 +56,10 @@ use futures::{Stream, StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, task::consume_budget};
 
-use super::passing::{passes, with_pool};
+use super::{
+    passing::{passes, with_pool},
+    yielding::Paced,
+};
 use crate::pace::{SLICE, paced};
 
 /// How many files a merge has open.
@@ -106,21 +109,6 @@ impl PhysicalOptimizerRule for SortOnThreads {
 
     fn schema_check(&self) -> bool {
         true
-    }
-}
-
-/// Gives way by time.
-#[derive(Debug, Clone)]
-struct Paced {
-    input: Arc<dyn ExecutionPlan>,
-}
-
-passes!(Paced);
-
-impl Paced {
-    fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let batches = paced(self.input.execute(partition, context)?);
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }
 }
 

@@ -39,13 +39,18 @@ use datafusion::{
         filter::FilterExec,
         joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec},
         projection::ProjectionExec,
+        sorts::sort::SortExec,
+        stream::RecordBatchStreamAdapter,
         unnest::UnnestExec,
     },
 };
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream};
 
 use super::passing::passes;
-use crate::{budget, pace::SLICE};
+use crate::{
+    budget,
+    pace::{SLICE, beside_the_runtime, paced},
+};
 
 /// Of a join, how many rows of one side are held against the other at first, and at least.
 const PROBED: Rows = Rows { first: 1, least: 1, most: usize::MAX };
@@ -75,6 +80,13 @@ fn multiplies(plan: &dyn ExecutionPlan) -> bool {
 /// Whether it holds each batch of its second input against all of its first one.
 fn probes(plan: &dyn ExecutionPlan) -> bool {
     plan.downcast_ref::<NestedLoopJoinExec>().is_some() || plan.downcast_ref::<HashJoinExec>().is_some()
+}
+
+/// Whether it evaluates a condition: of one row of its second input with each of its first one, which may be millions.
+fn has_condition(plan: &dyn ExecutionPlan) -> bool {
+    plan.downcast_ref::<NestedLoopJoinExec>().is_some_and(|join| join.filter().is_some())
+        || plan.downcast_ref::<HashJoinExec>().is_some_and(|join| join.filter().is_some())
+        || plan.downcast_ref::<SortMergeJoinExec>().is_some_and(|join| join.filter().is_some())
 }
 
 /// Whether it computes of each batch of its input what can take long.
@@ -125,13 +137,28 @@ fn rows_for(constants: usize, rows: Rows) -> Rows {
     Rows { first: rows.first.min(most), least: rows.least.min(most), most: rows.most.min(most) }
 }
 
-/// With one of its inputs in slices.
-fn with_sliced(plan: Arc<dyn ExecutionPlan>, input: usize, rows: Rows) -> Result<Arc<dyn ExecutionPlan>> {
+/// Whether it puts nothing out before it has taken all of its input, and what it does with a batch may take long: the comparison of
+/// lists, say, or a place among a hundred thousand largest.
+fn takes_all(plan: &dyn ExecutionPlan) -> bool {
+    plan.is::<AggregateExec>() || plan.downcast_ref::<SortExec>().is_some_and(|sort| sort.fetch().is_some())
+}
+
+/// With another node over one of its inputs.
+fn with_input(
+    plan: Arc<dyn ExecutionPlan>,
+    input: usize,
+    over: impl FnOnce(Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
     let mut inputs: Vec<_> = plan.children().into_iter().cloned().collect();
     if let Some(input) = inputs.get_mut(input) {
-        *input = Arc::new(Sliced { input: input.clone(), rows });
+        *input = over(input.clone());
     }
     plan.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+}
+
+/// With one of its inputs in slices.
+fn with_sliced(plan: Arc<dyn ExecutionPlan>, input: usize, rows: Rows) -> Result<Arc<dyn ExecutionPlan>> {
+    with_input(plan, input, |input| Arc::new(Sliced { input, rows }))
 }
 
 impl PhysicalOptimizerRule for YieldWithinBatches {
@@ -150,10 +177,16 @@ impl PhysicalOptimizerRule for YieldWithinBatches {
                 let whole = Rows { first: usize::MAX, least: 1, most: usize::MAX };
                 return with_sliced(plan, 0, rows_for(constants, whole)).map(Transformed::yes);
             }
+            if takes_all(plan.as_ref()) {
+                return with_input(plan, 0, |input| Arc::new(Paced { input })).map(Transformed::yes);
+            }
             if !multiplies(plan.as_ref()) {
                 return Ok(Transformed::no(plan));
             }
+            let has_condition = has_condition(plan.as_ref());
             let plan = if probes(plan.as_ref()) { with_sliced(plan, 1, PROBED)? } else { plan };
+            let plan: Arc<dyn ExecutionPlan> =
+                if has_condition { Arc::new(BesideTheRuntime { input: plan }) } else { plan };
             Ok(Transformed::yes(Arc::new(CooperativeExec::new(plan)) as _))
         };
         plan.transform_up(wrap).data()
@@ -161,6 +194,37 @@ impl PhysicalOptimizerRule for YieldWithinBatches {
 
     fn schema_check(&self) -> bool {
         true
+    }
+}
+
+/// Gives way by time.
+#[derive(Debug, Clone)]
+pub(super) struct Paced {
+    pub(super) input: Arc<dyn ExecutionPlan>,
+}
+
+passes!(Paced);
+
+impl Paced {
+    fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let batches = paced(self.input.execute(partition, context)?);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+    }
+}
+
+/// A join that may be away for seconds.
+#[derive(Debug, Clone)]
+struct BesideTheRuntime {
+    input: Arc<dyn ExecutionPlan>,
+}
+
+passes!(BesideTheRuntime);
+
+impl BesideTheRuntime {
+    fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let mut batches = self.input.execute(partition, context)?;
+        let batches = stream::poll_fn(move |cx| beside_the_runtime(|| batches.poll_next_unpin(cx)));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }
 }
 
@@ -294,10 +358,8 @@ impl RecordBatchStream for Slices {
 #[cfg(test)]
 mod tests {
     use arrow::{array::Int64Array, compute::concat_batches};
-    use datafusion::{
-        execution::SessionStateBuilder, physical_plan::stream::RecordBatchStreamAdapter, prelude::SessionContext,
-    };
-    use futures::{future, stream};
+    use datafusion::{execution::SessionStateBuilder, prelude::SessionContext};
+    use futures::future;
 
     use super::*;
 
@@ -398,6 +460,11 @@ mod tests {
             let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
             let shown = datafusion::physical_plan::displayable(plan.as_ref()).indent(false).to_string();
             assert_eq!(shown.contains("Sliced"), sliced, "{sql}\n{shown}");
+        }
+        for sql in ["select max(make_array(n, 1)) from t where n < 10", "select n from t order by n % 7 limit 9"] {
+            let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+            let shown = datafusion::physical_plan::displayable(plan.as_ref()).indent(false).to_string();
+            assert!(shown.contains("Paced") || shown.contains("Sliced"), "{sql}\n{shown}");
         }
     }
 }

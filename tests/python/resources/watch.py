@@ -18,9 +18,12 @@ OPTIONS = [
     *["--query-memory", f"{LIMIT}MiB", "--query-timeout", f"{TIMEOUT}s", "--statement-buffer", "64MiB", "--ingest-buffer", "64MiB"],
     *["--tail-cache", "64MiB", "--slow-query", "0s", "--fold-interval", "1h"],
 ]
+# MiB: what is kept between queries has budgets of its own, a quarter for manifests, rollups and sorted blocks and a sixteenth for plans.
+KEPT = LIMIT // 4 + LIMIT // 16
 # MiB: a server with more resident memory is killed to protect the machine.
 MOST = 3 << 10
 ROWS = 50_000
+BROKEN_OFF = "a result broke off after its headers were sent"
 FIRST = 1_700_000_000_000
 
 
@@ -73,15 +76,16 @@ class Watched(Server):
             time.sleep(0.02)
 
     def begin(self):
-        """Resets the peaks."""
+        """Resets the peaks. The baseline of a round is the idle server with what it keeps between queries, up to the budgets of that."""
+        self.idle = min(max(self.resident()[0], self.base), self.base + KEPT)
         self.forget_peak()
         self.shared[0:8] = struct.pack("d", 0.0)
-        self.unwell, self.panics = self.number(3), self.log().count("panicked")
+        self.unwell, self.panics, self.broken = self.number(3), self.log().count("panicked"), self.log().count(BROKEN_OFF)
 
     def end(self):
         """The measurements since `begin`: MiB above the baseline, the slowest /health in seconds, faults."""
         is_alive = self.process.poll() is None
-        grown = MOST if self.overgrown or not is_alive else self.resident()[1] - self.base
+        grown = MOST if self.overgrown or not is_alive else self.resident()[1] - self.idle
         asked = self.number(1)
         slowest = max(self.number(0), time.monotonic() - asked if asked else 0.0)
         faults = []
@@ -95,6 +99,10 @@ class Watched(Server):
             log = self.log()
             faults.append(f"{count} panics: {log[log.rfind('panicked') - 60 :][:300]!r}")
         return grown, slowest, faults
+
+    def broken_off(self):
+        """Whether a result ended with an error after its first rows since `begin`."""
+        return self.log().count(BROKEN_OFF) > self.broken
 
     def rests(self, seconds=10):
         """Waits until no query runs; returns whether that happened."""

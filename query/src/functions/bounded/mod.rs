@@ -10,18 +10,22 @@
 //!   between them ([`crate::budget`]),
 //! - refuses arguments for which it would compute for too long without a pause ([`work`]),
 //! - makes no large constant while the statement is planned: such a call is left to execution.
+//!
+//! [`window`] does as much for aggregates and functions of windows that are called with OVER.
 
 mod concat;
+mod pattern;
 mod rule;
 mod size;
+mod window;
 mod work;
 
 use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayRef},
+    array::{Array, ArrayRef, AsArray},
     compute::concat as concat_arrays,
-    datatypes::{DataType, FieldRef},
+    datatypes::{DataType, FieldRef, Int64Type},
 };
 use datafusion::{
     common::{ExprSchema, ScalarValue, config::ConfigOptions, exec_datafusion_err},
@@ -36,7 +40,6 @@ use datafusion::{
     },
 };
 use tidelake_format::Error;
-use tokio::runtime::{Handle, RuntimeFlavor};
 
 pub(crate) use self::rule::BoundFunctions;
 use self::{
@@ -46,6 +49,7 @@ use self::{
 use crate::{
     budget::{self, FOLD_BYTES, Phase},
     error::to_datafusion,
+    pace::beside_the_runtime,
 };
 
 /// The most bytes that a function makes of a batch of rows.
@@ -54,6 +58,8 @@ pub(crate) const MOST_BYTES: u64 = 64 << 20;
 const SLICE_BYTES: u64 = 1 << 20;
 /// Results below this are not counted: evaluations have few of them at once.
 const SMALL_BYTES: u64 = 64 << 10;
+/// More slices than these take the thread for tens of milliseconds: the runtime goes on without it.
+const FEW_SLICES: u64 = 2;
 /// With this many bytes in one row the thread may be away for a tenth of a second: the runtime goes on without it.
 const LONG_BYTES: u64 = 1 << 20;
 
@@ -107,9 +113,8 @@ impl Bounded {
 
     /// Calls the function; beside the runtime where that takes long.
     fn call(&self, args: ScalarFunctionArgs, bytes: u64) -> DfResult<ColumnarValue> {
-        let is_worker = || Handle::try_current().is_ok_and(|h| h.runtime_flavor() == RuntimeFlavor::MultiThread);
-        if bytes >= LONG_BYTES && args.number_rows <= 1 && is_worker() {
-            return tokio::task::block_in_place(|| self.inner.invoke_with_args(args));
+        if bytes >= LONG_BYTES && args.number_rows <= 1 {
+            return beside_the_runtime(|| self.inner.invoke_with_args(args));
         }
         self.inner.invoke_with_args(args)
     }
@@ -334,7 +339,12 @@ impl ScalarUDFImpl for Bounded {
         self.inner.placement(args)
     }
 
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        if self.growth == Growth::Pad
+            && let Some(length) = args.args.get_mut(1)
+        {
+            not_negative(length);
+        }
         let work = match &self.work {
             Some(work) => work.of_rows(self.name(), &args.args, args.number_rows)?,
             None => Vec::new(),
@@ -358,7 +368,22 @@ impl ScalarUDFImpl for Bounded {
         if is_constant {
             return self.at_once(args, largest);
         }
+        let slices = (total / SLICE_BYTES).max(steps / work::STEPS_PER_SLICE);
+        if slices > FEW_SLICES {
+            return beside_the_runtime(|| self.in_slices(&args, &sizes, &work));
+        }
         self.in_slices(&args, &sizes, &work)
+    }
+}
+
+/// Lengths below zero are as good as zero to `lpad` and `rpad`, which panic of a column with one (`capacity overflow`, in DataFusion
+/// 55.2).
+fn not_negative(lengths: &mut ColumnarValue) {
+    if let ColumnarValue::Array(array) = lengths
+        && let Some(numbers) = array.as_primitive_opt::<Int64Type>()
+        && numbers.iter().flatten().any(|length| length < 0)
+    {
+        *array = Arc::new(numbers.unary::<_, Int64Type>(|length| length.max(0)));
     }
 }
 

@@ -1,17 +1,18 @@
 //! Gives a bound to the functions of a plan that have none: those that the SQL planner takes from elsewhere than the
-//! registry, such as `make_array` of `[1, 2]`, and the operator `||`.
+//! registry, such as `make_array` of `[1, 2]`, the operator `||`, patterns of operators, and whatever is called with
+//! OVER.
 
 use datafusion::{
     common::{
         Result as DfResult,
         config::ConfigOptions,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, expr::ScalarFunction, expr_rewriter::NamePreserver},
     optimizer::AnalyzerRule,
 };
 
-use super::{bound, concat, is_bounded};
+use super::{bound, concat, is_bounded, pattern, window};
 
 /// The rule; it comes after the types of operands are settled.
 #[derive(Debug)]
@@ -45,7 +46,13 @@ pub(super) fn bound_within(expr: Expr) -> DfResult<Transformed<Expr>> {
             Expr::BinaryExpr(BinaryExpr { left, op: Operator::StringConcat, right }) => {
                 Transformed::yes(concat::call(*left, *right))
             }
-            other => Transformed::no(other),
+            Expr::WindowFunction(call) => {
+                window::bound_call(*call).update_data(|call| Expr::WindowFunction(Box::new(call)))
+            }
+            other => {
+                let (expr, is_changed) = pattern::bound_operator(other)?;
+                Transformed::new(expr, is_changed, TreeNodeRecursion::Continue)
+            }
         })
     })
 }

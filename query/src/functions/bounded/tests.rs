@@ -60,6 +60,17 @@ async fn the_operator_that_joins_texts_answers_as_before() {
     assert_eq!(batches[0].column(1).null_count(), 2, "{shown}");
 }
 
+#[tokio::test]
+async fn lengths_below_zero_pad_to_nothing() {
+    let context = SessionContext::new_with_state(state());
+    let sql = "select lpad(a, n, f), rpad(a, n, f), lpad(a, n), rpad(a, -3, 'x') from (values ('ab', -5, 'x'), ('ab', 4, 'yz')) t(a, n, f)";
+    let batches = context.sql(sql).await.unwrap().collect().await.unwrap();
+    let shown = arrow::util::pretty::pretty_format_batches(&batches).unwrap().to_string();
+    let cells = |line: &str| line.split('|').skip(1).take(4).map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = shown.lines().skip(3).take(2).map(cells).collect();
+    assert_eq!(rows, [["", "", "", ""], ["yzab", "abyz", "ab", ""]], "{shown}");
+}
+
 /// Arguments of several types, some with much in them.
 fn arguments() -> Vec<ArrayRef> {
     let list = |n: i64| ListArray::from_iter_primitive::<Int64Type, _, _>([Some((0..n).map(Some))]);

@@ -7,13 +7,17 @@ use arrow::{
 use datafusion::{error::Result as DfResult, logical_expr::ColumnarValue};
 use tidelake_format::Error;
 
-use super::size::bytes_of;
+use super::{pattern, size::bytes_of};
 use crate::error::to_datafusion;
 
 /// Steps between two looks at the deadline: a few milliseconds.
 pub(super) const STEPS_PER_SLICE: u64 = 4 << 20;
 /// The most steps of one row: nothing can stop it within.
 const MOST_STEPS: u64 = 16 << 20;
+/// The most bytes of a pattern: to compile one of so many takes about ten milliseconds and as many MiB.
+const MOST_PATTERN: u64 = 32 << 10;
+/// The steps that it takes to compile one byte of a pattern, about.
+const STEPS_TO_COMPILE: u64 = 64;
 
 /// How the steps of a function depend on its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,6 +26,8 @@ pub(super) enum Work {
     Product,
     /// The same, where the second one has a length of 1 if it is not there.
     ProductOrOne,
+    /// It compiles the argument at this place as a regular expression.
+    Pattern(usize),
 }
 
 impl Work {
@@ -30,6 +36,10 @@ impl Work {
         match name {
             "levenshtein" | "array_has_all" | "array_has_any" => Some(Self::Product),
             "btrim" | "ltrim" | "rtrim" => Some(Self::ProductOrOne),
+            "regexp_like" | "regexp_match" | "regexp_replace" | "regexp_count" | "regexp_instr" => {
+                Some(Self::Pattern(1))
+            }
+            pattern::NAME => Some(Self::Pattern(0)),
             _ => None,
         }
     }
@@ -39,12 +49,15 @@ impl Work {
     /// # Errors
     /// Invalid, naming the limit, when one row takes too many.
     pub(super) fn of_rows(self, name: &str, args: &[ColumnarValue], rows: usize) -> DfResult<Vec<u64>> {
+        if let Self::Pattern(at) = self {
+            return args.get(at).map_or(Ok(Vec::new()), |arg| of_patterns(name, arg));
+        }
         let lengths = |at: usize| args.get(at).map(|arg| length_of_each(arg, rows)).transpose();
         let (Some(first), second) = (lengths(0)?, lengths(1)?) else { return Ok(Vec::new()) };
         let second = match (second, self) {
             (Some(second), _) => second,
             (None, Self::ProductOrOne) => vec![1; first.len()],
-            (None, Self::Product) => return Ok(Vec::new()),
+            (None, _) => return Ok(Vec::new()),
         };
         let of_row = |(first, second): (u64, u64)| {
             let steps = first.saturating_mul(second);
@@ -60,6 +73,27 @@ impl Work {
         };
         first.into_iter().zip(second).map(of_row).collect()
     }
+}
+
+/// The steps of rows with patterns of their own; none where one pattern is for all of them.
+fn of_patterns(name: &str, arg: &ColumnarValue) -> DfResult<Vec<u64>> {
+    let lengths = length_of_each(arg, 1)?;
+    lengths.iter().try_for_each(|length| checked_pattern(name, *length))?;
+    Ok(match arg {
+        ColumnarValue::Array(_) => lengths.iter().map(|length| length.saturating_mul(STEPS_TO_COMPILE)).collect(),
+        ColumnarValue::Scalar(_) => Vec::new(),
+    })
+}
+
+/// # Errors
+/// Invalid, naming the limit, when a pattern has too many bytes.
+pub(super) fn checked_pattern(name: &str, length: u64) -> DfResult<()> {
+    if length <= MOST_PATTERN {
+        return Ok(());
+    }
+    let error =
+        Error::invalid(format!("the pattern for {name} is too long")).with("limit", format!("{MOST_PATTERN} bytes"));
+    Err(to_datafusion(error.with("found", format!("{length} bytes"))))
 }
 
 fn length_of_each(arg: &ColumnarValue, rows: usize) -> DfResult<Vec<u64>> {
