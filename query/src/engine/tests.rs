@@ -312,6 +312,49 @@ async fn a_query_that_computes_for_hours_without_reading_is_stopped_at_its_deadl
 }
 
 #[tokio::test]
+async fn aggregates_without_an_order_of_rows_ignore_one() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    for call in [
+        "stddev(a",
+        "var_pop(b",
+        "corr(a, b",
+        "covar_samp(a, b",
+        "regr_slope(a, b",
+        "avg(a",
+        "median(b",
+        "count(a",
+        "sum(a",
+        "max(b",
+    ] {
+        let with = format!("select g, {call} order by ts desc, b) from t group by g");
+        let without = format!("select g, {call}) from t group by g");
+        assert_eq!(lines(&engine, &with).await, lines(&engine, &without).await, "{with}");
+    }
+    let last = lines(&engine, "select max(ts) from t where tbname = 'd1'").await;
+    let by_order = "select array_element(array_agg(ts order by ts desc), 1) from t where tbname = 'd1'";
+    assert_eq!(lines(&engine, by_order).await, last);
+}
+
+#[tokio::test]
+async fn cross_joins_of_cross_joins_have_all_rows_in_whole_batches() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    let sql = "with c0 as (select value as v from generate_series(1, 10)), c1 as (select a.v + b.v as v from c0 a cross join c0 b), \
+        c2 as (select a.v + b.v as v from c1 a cross join c1 b), c3 as (select a.v + b.v as v, concat('x', a.v) as s from c2 a cross join c1 b) \
+        select v, s from c3";
+    let found = batches(&engine, sql).await.unwrap();
+    let rows: usize = found.iter().map(RecordBatch::num_rows).sum();
+    assert_eq!(rows, 1_000_000);
+    assert!(found.len() < 300, "{} batches", found.len());
+    let sums = sql.replace("select v, s from c3", "select sum(v), count(*), max(length(s)) from c3");
+    // Six values of 5.5 each in a row.
+    assert_eq!(lines(&engine, &sums).await, ["33000000|1000000|3"]);
+    let counted = sql.replace("select v, s from c3", "select count(*) from c3 a cross join c0 b");
+    assert_eq!(lines(&engine, &counted).await, ["10000000"]);
+}
+
+#[tokio::test]
 async fn no_statement_reads_or_writes_a_file_or_a_url() {
     let world = World::regular().await;
     let engine = engine(&world);

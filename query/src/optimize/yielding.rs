@@ -15,7 +15,7 @@ use std::{
 
 use arrow::{
     array::{RecordBatch, UInt32Array},
-    compute::take_record_batch,
+    compute::{BatchCoalescer, take_record_batch},
     datatypes::SchemaRef,
 };
 use cpu_time::ThreadTime;
@@ -44,7 +44,7 @@ use datafusion::{
         unnest::UnnestExec,
     },
 };
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 
 use super::passing::passes;
 use crate::{
@@ -58,6 +58,9 @@ const PROBED: Rows = Rows { first: 1, least: 1, most: usize::MAX };
 /// Of what calls functions, as long as they are cheap all of a batch after its second slice. Of fewer rows than the least, the
 /// cost of a batch itself would show.
 const COMPUTED: Rows = Rows { first: 1_024, least: 256, most: usize::MAX };
+
+/// Small batches are put together up to this size, or the rows of a batch.
+const COALESCED_BYTES: usize = 1 << 20;
 
 /// Constants of an operator become columns: those of one slice have at most this many bytes.
 const CONSTANT_BYTES: usize = 8 << 20;
@@ -183,11 +186,13 @@ impl PhysicalOptimizerRule for YieldWithinBatches {
             if !multiplies(plan.as_ref()) {
                 return Ok(Transformed::no(plan));
             }
+            let is_cross = plan.is::<CrossJoinExec>();
             let has_condition = has_condition(plan.as_ref());
             let plan = if probes(plan.as_ref()) { with_sliced(plan, 1, PROBED)? } else { plan };
             let plan: Arc<dyn ExecutionPlan> =
                 if has_condition { Arc::new(BesideTheRuntime { input: plan }) } else { plan };
-            Ok(Transformed::yes(Arc::new(CooperativeExec::new(plan)) as _))
+            let plan: Arc<dyn ExecutionPlan> = Arc::new(CooperativeExec::new(plan));
+            Ok(Transformed::yes(if is_cross { Arc::new(Coalesced { input: plan }) } else { plan }))
         };
         plan.transform_up(wrap).data()
     }
@@ -225,6 +230,46 @@ impl BesideTheRuntime {
         let mut batches = self.input.execute(partition, context)?;
         let batches = stream::poll_fn(move |cx| beside_the_runtime(|| batches.poll_next_unpin(cx)));
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+    }
+}
+
+/// The batches of a cross join, put together: it makes one of each row of its first input and each batch of its second one, and of a
+/// join of joins each would have a few rows and take more memory than they do.
+#[derive(Debug, Clone)]
+struct Coalesced {
+    input: Arc<dyn ExecutionPlan>,
+}
+
+passes!(Coalesced);
+
+impl Coalesced {
+    fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let rows = context.session_config().batch_size();
+        let input = self.input.execute(partition, context)?;
+        let schema = self.schema();
+        // Without columns there is nothing to put together, and nothing that takes memory.
+        if schema.fields().is_empty() {
+            return Ok(input);
+        }
+        let batches = BatchCoalescer::new(schema.clone(), rows).with_biggest_coalesce_batch_size(Some(rows / 2));
+        let batches = stream::try_unfold((input, batches, false), |(mut input, mut batches, mut is_over)| async move {
+            loop {
+                if let Some(batch) = batches.next_completed_batch() {
+                    return Ok(Some((batch, (input, batches, is_over))));
+                }
+                if is_over {
+                    return Ok(None);
+                }
+                match input.try_next().await? {
+                    Some(batch) => batches.push_batch(batch)?,
+                    None => is_over = true,
+                }
+                if is_over || batches.size() > COALESCED_BYTES {
+                    batches.finish_buffered_batch()?;
+                }
+            }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
 }
 

@@ -1,0 +1,87 @@
+//! Aggregates whose result does not depend on the order of rows have none: `stddev(v ORDER BY ts)` is `stddev(v)`.
+//!
+//! DataFusion sorts for them, and hands the values of ORDER BY to some of them as arguments, of which they panic.
+
+use datafusion::{
+    common::{
+        Result as DfResult,
+        config::ConfigOptions,
+        tree_node::{Transformed, TransformedResult, TreeNode},
+    },
+    logical_expr::{Expr, LogicalPlan, expr_rewriter::NamePreserver},
+    optimizer::AnalyzerRule,
+};
+
+/// The functions. Those with WITHIN GROUP are not among them: there ORDER BY names their argument.
+const WITHOUT_ORDER: [&str; 36] = [
+    "approx_distinct",
+    "avg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "bool_and",
+    "bool_or",
+    "corr",
+    "count",
+    "covar_pop",
+    "covar_samp",
+    "first",
+    "last",
+    "last_row",
+    "max",
+    "median",
+    "min",
+    "mode",
+    "regr_avgx",
+    "regr_avgy",
+    "regr_count",
+    "regr_intercept",
+    "regr_r2",
+    "regr_slope",
+    "regr_sxx",
+    "regr_sxy",
+    "regr_syy",
+    "spread",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "sum",
+    "var",
+    "var_pop",
+    "var_samp",
+    "approx_median",
+];
+
+/// The rule.
+#[derive(Debug)]
+pub(super) struct IgnoreOrder;
+
+impl AnalyzerRule for IgnoreOrder {
+    fn name(&self) -> &str {
+        "ignore_order"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DfResult<LogicalPlan> {
+        plan.transform_up_with_subqueries(|node| {
+            let names = NamePreserver::new(&node);
+            node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                Ok(expr.transform_up(|expr| Ok(without_order(expr)))?.update_data(|expr| name.restore(expr)))
+            })?
+            .map_data(LogicalPlan::recompute_schema)
+        })
+        .data()
+    }
+}
+
+fn without_order(expr: Expr) -> Transformed<Expr> {
+    match expr {
+        Expr::AggregateFunction(mut call)
+            if !call.params.order_by.is_empty() && WITHOUT_ORDER.contains(&call.func.name()) =>
+        {
+            call.params.order_by.clear();
+            Transformed::yes(Expr::AggregateFunction(call))
+        }
+        other => Transformed::no(other),
+    }
+}
