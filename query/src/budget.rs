@@ -32,7 +32,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
 
-use crate::error::to_datafusion;
+use crate::error::{no_room, to_datafusion};
 
 /// What one statement may use. Cheap to clone.
 #[derive(Clone)]
@@ -93,12 +93,9 @@ impl Budget {
     pub(crate) fn for_plans_of(mut self, bytes: usize) -> Result<Self> {
         if let Some(inner) = Arc::get_mut(&mut self.0).filter(|_| bytes > 0) {
             let plans = MemoryConsumer::new("plans of a long statement").register(&inner.pool);
-            plans.try_grow(bytes).map_err(|e| {
-                Error::unavailable(format!(
-                    "the memory for queries has no room for the plan of this statement, about {bytes} bytes"
-                ))
-                .with("reason", e.strip_backtrace())
-            })?;
+            let what =
+                || format!("the memory for queries has no room for the plans of this statement, about {bytes} bytes");
+            plans.try_grow(bytes).map_err(|full| no_room(what(), full))?;
             inner._plans = Some(plans);
         }
         Ok(self)
@@ -107,6 +104,11 @@ impl Budget {
     /// Functions that still compute for the statement end with an error at their next [`check`].
     pub(crate) fn end(&self) {
         self.0.over.store(true, Relaxed);
+    }
+
+    /// Memory of the pool, nothing of it yet.
+    pub(crate) fn reservation(&self, what: &'static str) -> MemoryReservation {
+        MemoryConsumer::new(what).register(&self.0.pool)
     }
 
     /// Calls `work` with this budget for the functions that it calls.

@@ -13,6 +13,9 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
         return Error::new(kind, message).source(error);
     }
     let root = error.find_root();
+    if let DataFusionError::ResourcesExhausted(text) = root {
+        return used_up(text).source(error);
+    }
     let kind = match root {
         DataFusionError::SQL(..)
         | DataFusionError::Plan(_)
@@ -21,9 +24,7 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
         | DataFusionError::Execution(_)
         | DataFusionError::ArrowError(..) => Kind::Invalid,
         DataFusionError::NotImplemented(_) => Kind::Unsupported,
-        DataFusionError::ResourcesExhausted(_) | DataFusionError::ObjectStore(_) | DataFusionError::IoError(_) => {
-            Kind::Unavailable
-        }
+        DataFusionError::ObjectStore(_) | DataFusionError::IoError(_) => Kind::Unavailable,
         _ => Kind::Internal,
     };
     let message = match (kind, root) {
@@ -33,6 +34,41 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
         _ => root.strip_backtrace(),
     };
     Error::new(kind, message).source(error)
+}
+
+/// The error of a statement for which there is not enough memory, from DataFusion's words: "Failed to allocate additional 1.5 MB for
+/// HashJoinInput[0] with 2.0 MB already allocated for this reservation - 64.0 KB remain available for the total memory pool: …". Other
+/// words, as of a user's limit, stay as they are.
+fn used_up(text: &str) -> Error {
+    let text = text.split(DataFusionError::BACK_TRACE_SEP).next().unwrap_or(text);
+    let parts = || {
+        let (needed, rest) = text.split_once("Failed to allocate additional ")?.1.split_once(" for ")?;
+        let (operator, rest) = rest.split_once(" with ")?;
+        let (held, rest) = rest.split_once(" already allocated for this reservation - ")?;
+        Some((needed, operator, held, rest.split_once(" remain available")?.0))
+    };
+    match parts() {
+        Some((needed, operator, held, free)) => Error::unavailable(
+            "the memory for queries is used up; select fewer rows, columns or groups, try again when fewer queries run, or raise \
+             query_memory",
+        )
+        .with("needed", needed)
+        .with("free", free)
+        .with("operator", operator)
+        .with("held", held),
+        None => Error::unavailable(text),
+    }
+}
+
+/// The error of something for which there is no room in the memory for queries.
+pub(crate) fn no_room(what: String, full: DataFusionError) -> Error {
+    let reason = from_datafusion(full);
+    let free = reason.context("free").map(str::to_owned);
+    let error = Error::unavailable(what);
+    match free {
+        Some(free) => error.with("free", free),
+        None => error.with("reason", reason.to_string()),
+    }
 }
 
 /// Wraps one of ours so that it can pass through DataFusion.
@@ -55,6 +91,28 @@ mod tests {
         assert_eq!(error.to_string(), "Cast error: Cannot cast string 'x' to value of Int64 type");
         let bug = from_datafusion(DataFusionError::Internal("no such column".to_owned()).context("rule"));
         assert!(bug.to_string().contains("rule"), "{bug}");
+    }
+
+    #[test]
+    fn memory_that_is_used_up_is_named_with_what_was_needed_and_what_is_free() {
+        use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool};
+        let pool: std::sync::Arc<dyn MemoryPool> = std::sync::Arc::new(FairSpillPool::new(100 << 10));
+        let reservation = MemoryConsumer::new("HashJoinInput[0]").register(&pool);
+        reservation.try_grow(40 << 10).unwrap();
+        let full = || reservation.try_grow(1 << 20).unwrap_err();
+        let error = from_datafusion(full());
+        assert_eq!(error.kind(), Kind::Unavailable);
+        assert!(error.to_string().starts_with("the memory for queries is used up; select fewer rows"), "{error}");
+        for (key, value) in
+            [("needed", "1024.0 KB"), ("free", "60.0 KB"), ("operator", "HashJoinInput[0]"), ("held", "40.0 KB")]
+        {
+            assert_eq!(error.context(key), Some(value), "{error}");
+        }
+        let error = no_room("no room for a result".to_owned(), full());
+        assert_eq!((error.kind(), error.context("free")), (Kind::Unavailable, Some("60.0 KB")), "{error}");
+        let other =
+            from_datafusion(DataFusionError::ResourcesExhausted("the queries of user ada may hold 5 bytes".to_owned()));
+        assert_eq!(other.to_string(), "the queries of user ada may hold 5 bytes");
     }
 
     #[test]

@@ -14,10 +14,13 @@ use std::{
     time::Duration,
 };
 
-use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use arrow::{
+    array::{Array, RecordBatch},
+    datatypes::SchemaRef,
+};
 use datafusion::{
     common::Result,
-    execution::{RecordBatchStream, SendableRecordBatchStream},
+    execution::{RecordBatchStream, SendableRecordBatchStream, memory_pool::MemoryReservation},
 };
 use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, task::AtomicWaker};
 use parking_lot::Mutex;
@@ -34,7 +37,7 @@ use super::{
 };
 use crate::{
     budget::{Budget, Phase},
-    error::to_datafusion,
+    error::{no_room, to_datafusion},
     system,
     wire::wire_batch,
 };
@@ -43,6 +46,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(1);
 /// So does one that nobody looks at for this long after it woke its task: where all threads compute that may take a while.
 const LONG_PATIENCE: Duration = Duration::from_secs(5);
+/// A batch of so many bytes counts, with what is written of it, in the memory for queries until the client takes the next one.
+const LARGE_BATCH: usize = 1 << 20;
 /// How soon a query that is just being polled is ended.
 const SOON: Duration = Duration::from_millis(5);
 
@@ -60,6 +65,8 @@ pub(super) struct Guard {
     /// What it is in traces, from its plan to its last batch.
     step: Span,
     budget: Budget,
+    /// What the last batch takes while it is written.
+    writing: Option<MemoryReservation>,
     turns: Turns,
     client: Arc<Client>,
     waker: Waker,
@@ -129,7 +136,7 @@ impl Guard {
         let gives_way = (turns.stalled.clone(), turns.principal.user().map(Arc::from));
         let watcher = tokio::spawn(watch(Arc::downgrade(&query), ends, gives_way)).abort_handle();
         let waker = Waker::from(client.clone());
-        Self { schema, query, step, budget, turns, client, waker, watcher }
+        Self { schema, query, step, budget, writing: None, turns, client, waker, watcher }
     }
 }
 
@@ -217,12 +224,13 @@ impl Stream for Guard {
             place.underway.runs();
         }
         let _in_step = this.step.enter();
-        let (schema, budget) = (&this.schema, &this.budget);
+        this.writing = None;
+        let (schema, budget, writing) = (&this.schema, &this.budget, &mut this.writing);
         let poll = || match stream.poll_next_unpin(cx) {
             Poll::Ready(Some(Ok(batch))) => {
                 place.underway.sent(batch.num_rows());
                 query.idle = Some(Instant::now());
-                Poll::Ready(Some(wire_batch(&batch, schema).map_err(to_datafusion)))
+                Poll::Ready(Some(written(&batch, schema, budget, writing).map_err(to_datafusion)))
             }
             other => other,
         };
@@ -240,6 +248,33 @@ impl Stream for Guard {
         }
         Poll::Ready(next)
     }
+}
+
+/// A batch in wire types, which counts while it is written if it is large.
+fn written(
+    batch: &RecordBatch,
+    schema: &SchemaRef,
+    budget: &Budget,
+    writing: &mut Option<MemoryReservation>,
+) -> tidelake_format::Result<RecordBatch> {
+    let mut bytes = batch.get_array_memory_size();
+    if bytes >= LARGE_BATCH {
+        // It may be a slice of far more rows.
+        let columns = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size());
+        bytes = columns.sum::<std::result::Result<_, _>>().unwrap_or(bytes);
+    }
+    if bytes >= LARGE_BATCH {
+        // The batch, and as many bytes of an answer.
+        let reservation = budget.reservation("answer");
+        reservation.try_grow(2 * bytes).map_err(|full| {
+            no_room(
+                format!("the memory for queries has no room for {bytes} bytes of an answer; select shorter values"),
+                full,
+            )
+        })?;
+        *writing = Some(reservation);
+    }
+    wire_batch(batch, schema)
 }
 
 impl RecordBatchStream for Guard {

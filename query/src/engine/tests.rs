@@ -352,6 +352,9 @@ async fn cross_joins_of_cross_joins_have_all_rows_in_whole_batches() {
     assert_eq!(lines(&engine, &sums).await, ["33000000|1000000|3"]);
     let counted = sql.replace("select v, s from c3", "select count(*) from c3 a cross join c0 b");
     assert_eq!(lines(&engine, &counted).await, ["10000000"]);
+    let only_counted = "with c0 as (select value as v from generate_series(1, 10)), c1 as (select a.v from c0 a cross join c0 b), \
+        c2 as (select a.v from c1 a cross join c1 b) select count(*) from c2 a cross join c1 b";
+    assert_eq!(lines(&engine, only_counted).await, ["1000000"]);
 }
 
 #[tokio::test]

@@ -39,6 +39,8 @@ use crate::{budget, pace::paced};
 
 /// A window operator has the rows of its input as they came, and puts them together into one batch.
 const COPIES: usize = 2;
+/// Bytes of a batch itself in the list of all of them, which doubles as it grows; a batch may have no columns.
+const BATCH_BYTES: usize = 2 * size_of::<RecordBatch>();
 /// Bytes that the result of a window function takes for one row in a column, about.
 const RESULT_BYTES: usize = 16;
 
@@ -123,8 +125,11 @@ impl BuiltFrom {
             return reset_plan_states(self.input.clone())?.execute(partition, context);
         }
         let copies = MemoryConsumer::new(format!("copy of a join's rows[{partition}]")).register(context.memory_pool());
-        let rows = paced(self.input.execute(partition, context)?)
-            .map(move |batch| batch.and_then(|batch| copies.try_grow(batch.get_array_memory_size()).map(|()| batch)));
+        let rows = paced(self.input.execute(partition, context)?).map(move |batch| {
+            let batch = batch?;
+            copies.try_grow(batch.get_array_memory_size() + BATCH_BYTES)?;
+            Ok(batch)
+        });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use arrow::{
-    array::{RecordBatch, UInt32Array},
+    array::{RecordBatch, RecordBatchOptions, UInt32Array},
     compute::{BatchCoalescer, take_record_batch},
     datatypes::SchemaRef,
 };
@@ -247,9 +247,8 @@ impl Coalesced {
         let rows = context.session_config().batch_size();
         let input = self.input.execute(partition, context)?;
         let schema = self.schema();
-        // Without columns there is nothing to put together, and nothing that takes memory.
         if schema.fields().is_empty() {
-            return Ok(input);
+            return Ok(Box::pin(RecordBatchStreamAdapter::new(schema.clone(), counted(input, schema, rows))));
         }
         let batches = BatchCoalescer::new(schema.clone(), rows).with_biggest_coalesce_batch_size(Some(rows / 2));
         let batches = stream::try_unfold((input, batches, false), |(mut input, mut batches, mut is_over)| async move {
@@ -271,6 +270,31 @@ impl Coalesced {
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
+}
+
+/// Batches without columns, put together until they have so many rows.
+fn counted(
+    input: SendableRecordBatchStream,
+    schema: SchemaRef,
+    most: usize,
+) -> impl Stream<Item = Result<RecordBatch>> + Send {
+    stream::try_unfold((input, false), move |(mut input, is_over)| {
+        let schema = schema.clone();
+        async move {
+            let (mut rows, mut is_over) = (0, is_over);
+            while rows < most && !is_over {
+                match input.try_next().await? {
+                    Some(batch) => rows += batch.num_rows(),
+                    None => is_over = true,
+                }
+            }
+            if rows == 0 {
+                return Ok(None);
+            }
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            Ok(Some((RecordBatch::try_new_with_options(schema, Vec::new(), &options)?, (input, is_over))))
+        }
+    })
 }
 
 /// How long slices are.

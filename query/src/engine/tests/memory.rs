@@ -288,7 +288,7 @@ async fn the_plans_of_a_long_statement_count_in_the_memory_for_queries() {
     let columns = (0..4_000).map(|n| format!("a + {n} as c{n}")).collect::<Vec<_>>().join(", ");
     let sql = format!("select count(*) from (select {columns} from t where a = 3)");
     let e = batches_in(&engine, &session_with(8 << 20), &sql).await.unwrap_err();
-    assert!(e.kind() == tidelake_format::Kind::Unavailable && e.to_string().contains("plan of this statement"), "{e}");
+    assert!(e.kind() == tidelake_format::Kind::Unavailable && e.to_string().contains("plans of this statement"), "{e}");
     assert_eq!(
         lines_in(&engine, &session_with(64 << 20), &sql).await,
         lines(&engine, "select count(*) from t where a = 3").await

@@ -48,7 +48,7 @@ use self::{
 };
 use crate::{
     budget::{self, FOLD_BYTES, Phase},
-    error::to_datafusion,
+    error::{no_room, to_datafusion},
     pace::beside_the_runtime,
 };
 
@@ -99,16 +99,13 @@ impl Bounded {
     /// Counts bytes in the statement's memory.
     fn reserve(&self, bytes: u64) -> DfResult<()> {
         let counted = usize::try_from(bytes).unwrap_or(usize::MAX);
-        budget::reserve(counted).map_err(|e| {
-            let reason = e.strip_backtrace();
-            to_datafusion(
-                Error::unavailable(format!(
-                    "the memory for queries has no {bytes} bytes for the result of {}; select shorter values or fewer rows",
-                    self.name()
-                ))
-                .with("reason", reason),
+        let what = || {
+            format!(
+                "the memory for queries has no {bytes} bytes for the result of {}; select shorter values or fewer rows",
+                self.name()
             )
-        })
+        };
+        budget::reserve(counted).map_err(|full| to_datafusion(no_room(what(), full)))
     }
 
     /// Calls the function; beside the runtime where that takes long.

@@ -32,10 +32,13 @@ use datafusion::{
     },
     physical_expr::{PhysicalExpr, expressions::Literal},
 };
-use tidelake_format::Error;
 
 use super::{bytes_of, is_fixed, scalar_bytes};
-use crate::{budget, error::to_datafusion, pace::beside_the_runtime};
+use crate::{
+    budget,
+    error::{no_room, to_datafusion},
+    pace::beside_the_runtime,
+};
 
 /// A function whose last result took longer than this has each one watched, and computed beside the runtime.
 const LONG: Duration = Duration::from_micros(10);
@@ -116,15 +119,12 @@ impl Results {
 /// Counts bytes of results: as values and, once all are there, as a column.
 fn reserve(name: &str, bytes: u64) -> DfResult<()> {
     let counted = usize::try_from(bytes.saturating_mul(2)).unwrap_or(usize::MAX);
-    budget::reserve(counted).map_err(|e| {
-        let reason = e.strip_backtrace();
-        to_datafusion(
-            Error::unavailable(format!(
-                "the memory for queries has no room for the results of {name} with OVER; select fewer rows or shorter frames"
-            ))
-            .with("reason", reason),
+    let what = || {
+        format!(
+            "the memory for queries has no room for the results of {name} with OVER; select fewer rows or shorter frames"
         )
-    })
+    };
+    budget::reserve(counted).map_err(|full| to_datafusion(no_room(what(), full)))
 }
 
 /// An aggregate function that is called with OVER.
