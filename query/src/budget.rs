@@ -13,7 +13,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll},
     time::Duration,
@@ -56,6 +56,8 @@ struct Turn {
     reservation: Option<MemoryReservation>,
     /// Bytes of constants that planning has computed.
     folded: usize,
+    /// Where the bytes that functions reserve are counted, for who gave them their rows.
+    made: Option<Arc<AtomicUsize>>,
 }
 
 /// What functions are called for.
@@ -120,7 +122,7 @@ impl Budget {
                 drop(ended);
             }
         }
-        let turn = Turn { budget: self.clone(), phase, reservation: None, folded: 0 };
+        let turn = Turn { budget: self.clone(), phase, reservation: None, folded: 0, made: None };
         let _before = Before(TURN.with(|current| current.replace(Some(turn))));
         work()
     }
@@ -184,10 +186,22 @@ pub(crate) fn phase() -> Phase {
 pub(crate) fn reserve(bytes: usize) -> DfResult<()> {
     TURN.with_borrow_mut(|turn| {
         let Some(turn) = turn else { return Ok(()) };
+        if let Some(made) = &turn.made {
+            made.fetch_add(bytes, Relaxed);
+        }
         let pool = &turn.budget.0.pool;
         let register = || MemoryConsumer::new("functions").register(pool);
         turn.reservation.get_or_insert_with(register).try_grow(bytes)
     })
+}
+
+/// Counts the bytes that functions reserve from now on, until the poll ends or another one counts.
+pub(crate) fn count_made(made: &Arc<AtomicUsize>) {
+    TURN.with_borrow_mut(|turn| {
+        if let Some(turn) = turn {
+            turn.made = Some(made.clone());
+        }
+    });
 }
 
 /// Gives back bytes of the evaluation under way.

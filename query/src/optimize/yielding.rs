@@ -7,7 +7,10 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     task::{Context, Poll},
     thread::{self, ThreadId},
     time::{Duration, Instant},
@@ -55,9 +58,13 @@ use crate::{
 /// Of a join, how many rows of one side are held against the other at first, and at least.
 const PROBED: Rows = Rows { first: 1, least: 1, most: usize::MAX };
 
-/// Of what calls functions, as long as they are cheap all of a batch after its second slice. Of fewer rows than the least, the
+/// Of what calls functions: few rows first, as nobody knows what they make of one; as long as they are cheap, all of a batch after its
+/// fourth slice. Of fewer rows than the least, the
 /// cost of a batch itself would show.
-const COMPUTED: Rows = Rows { first: 1_024, least: 256, most: usize::MAX };
+const COMPUTED: Rows = Rows { first: 64, least: 256, most: usize::MAX };
+
+/// Functions make about so many bytes of a slice, however few rows it has then; of the first one they may make more.
+const MADE_BYTES: usize = 8 << 20;
 
 /// Small batches are put together up to this size, or the rows of a batch.
 const COALESCED_BYTES: usize = 1 << 20;
@@ -323,6 +330,8 @@ impl Sliced {
             rows: self.rows.first,
             least: self.rows.least,
             most: self.rows.most,
+            made: Arc::default(),
+            fit: usize::MAX,
             given: None,
             since: None,
         }))
@@ -336,6 +345,10 @@ struct Slices {
     rows: usize,
     least: usize,
     most: usize,
+    /// What functions have made of the last slice, in bytes.
+    made: Arc<AtomicUsize>,
+    /// Of how many rows they make [`MADE_BYTES`].
+    fit: usize,
     /// When the last slice was given, of how many rows.
     given: Option<(Computed, usize)>,
     /// When its task had its turn.
@@ -368,6 +381,21 @@ impl Slices {
             self.rows = (fit as usize).max(self.least);
         } else if took < SLICE / 4 && rows >= self.rows {
             self.rows = self.rows.saturating_mul(4).min(self.most);
+        } else {
+            self.rows = self.rows.max(self.least);
+        }
+    }
+}
+
+impl Slices {
+    /// As many rows as functions make few enough bytes of, by what they made of the last slice.
+    fn fit(&mut self, rows: usize) {
+        let made = self.made.swap(0, Relaxed);
+        if made > MADE_BYTES {
+            self.fit = (rows as f64 * MADE_BYTES as f64 / made as f64) as usize;
+            self.fit = self.fit.max(1);
+        } else if made < MADE_BYTES / 4 && rows >= self.fit {
+            self.fit = self.fit.saturating_mul(2);
         }
     }
 }
@@ -387,10 +415,11 @@ impl Stream for Slices {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         // What its reader computed of the last slice is with its reader now.
         budget::settle();
-        if let Some((given, rows)) = self.given.take()
-            && let Some(took) = given.elapsed()
-        {
-            self.learn(took, rows);
+        if let Some((given, rows)) = self.given.take() {
+            self.fit(rows);
+            if let Some(took) = given.elapsed() {
+                self.learn(took, rows);
+            }
         }
         let now = Instant::now();
         if now.saturating_duration_since(*self.since.get_or_insert(now)) > SLICE {
@@ -409,11 +438,12 @@ impl Stream for Slices {
                 other => return other,
             },
         };
-        let rows = batch.num_rows().min(self.rows);
+        let rows = batch.num_rows().min(self.rows).min(self.fit);
         let left = batch.num_rows() - rows;
         self.rest = (left > 0).then(|| batch.slice(rows, left));
         let slice = if is_part || left > 0 { copy(&batch.slice(0, rows))? } else { batch };
         self.given = Some((Computed::now(), rows));
+        budget::count_made(&self.made);
         Poll::Ready(Some(Ok(slice)))
     }
 }
@@ -454,6 +484,8 @@ mod tests {
             rows: rows.first,
             least: rows.least,
             most: rows.most,
+            made: Arc::default(),
+            fit: usize::MAX,
             given: None,
             since: None,
         };
@@ -509,7 +541,7 @@ mod tests {
     async fn who_waits_gets_whole_batches() {
         let (slices, _) = slices(6, COMPUTED, |_| thread::sleep(SLICE * 2)).await;
         assert_eq!(slices.last().unwrap().num_rows(), BATCH as usize);
-        assert!(slices.len() <= 6 + 3, "{} slices", slices.len());
+        assert!(slices.len() <= 6 + 4, "{} slices", slices.len());
     }
 
     #[tokio::test]

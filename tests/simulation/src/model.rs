@@ -184,9 +184,14 @@ impl Model {
         self.events[id].after.extend(tokens);
     }
 
-    /// A client sends a batch again under its idempotency key: it is the same write.
+    /// A client sends a batch again under its idempotency key: it is the same write. A process may take what another one refused, for
+    /// its clock decides which rows are too old.
     pub fn write_again(&mut self, id: usize, process: u64) {
-        self.events[id].open.push(process);
+        let event = &mut self.events[id];
+        event.open.push(process);
+        if event.end == End::Refused {
+            event.end = End::Open;
+        }
     }
 
     /// A client sends a removal.
