@@ -73,6 +73,17 @@ fn copies_under_one_key_are_one_write() {
 }
 
 #[test]
+fn what_one_process_refused_another_may_take() {
+    let mut model = Model::new(0, 1);
+    let id = model.write(1, 0, &Batch { table: "t".to_owned(), rows: vec![row("d", 0, 1)] });
+    model.told(id, 1, 10, Told::Refused);
+    refused(&model, &seen(20, &[("d", 0, 1)]), "a value that nobody wrote");
+    model.write_again(id, 2);
+    assert_eq!(model.check(&seen(30, &[("d", 0, 1)])), Ok(()));
+    assert_eq!(model.check(&seen(30, &[])), Ok(()));
+}
+
+#[test]
 fn a_tag_that_was_set_stays_until_its_series_is_dropped() {
     let mut model = Model::new(0, 1);
     let sites = |at, site: &str| Seen { sites: [("d".to_owned(), site.to_owned())].into(), ..seen(at, &[]) };
