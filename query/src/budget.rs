@@ -45,7 +45,7 @@ struct Inner {
     killed: CancellationToken,
     /// Its client is gone, or it has ended.
     over: AtomicBool,
-    /// What its text and its plans take, where they take much.
+    /// The memory of its syntax tree and its plans, where the statement is long.
     _plans: Option<MemoryReservation>,
 }
 
@@ -56,8 +56,8 @@ struct Turn {
     reservation: Option<MemoryReservation>,
     /// Bytes of constants that planning has computed.
     folded: usize,
-    /// Where the bytes that functions reserve are counted, for who gave them their rows.
-    made: Option<Arc<AtomicUsize>>,
+    /// The most bytes that functions had reserved at once, for the operator input that decides how many rows they get.
+    peak: Option<Arc<AtomicUsize>>,
 }
 
 /// What functions are called for.
@@ -88,7 +88,8 @@ impl Budget {
         Self(Arc::new(Inner { pool, deadline, timeout, killed, over: AtomicBool::new(false), _plans: None }))
     }
 
-    /// With bytes of the pool for the text and the plans of the statement, until the last copy of the budget is gone.
+    /// Reserves memory for the syntax tree and the plans of a long statement. It is free again when the last copy of this budget is
+    /// dropped.
     ///
     /// # Errors
     /// Unavailable when the pool, or the share of the user, has no more.
@@ -108,7 +109,7 @@ impl Budget {
         self.0.over.store(true, Relaxed);
     }
 
-    /// Memory of the pool, nothing of it yet.
+    /// A reservation in the statement's memory pool, empty at first.
     pub(crate) fn reservation(&self, what: &'static str) -> MemoryReservation {
         MemoryConsumer::new(what).register(&self.0.pool)
     }
@@ -122,7 +123,7 @@ impl Budget {
                 drop(ended);
             }
         }
-        let turn = Turn { budget: self.clone(), phase, reservation: None, folded: 0, made: None };
+        let turn = Turn { budget: self.clone(), phase, reservation: None, folded: 0, peak: None };
         let _before = Before(TURN.with(|current| current.replace(Some(turn))));
         work()
     }
@@ -186,20 +187,22 @@ pub(crate) fn phase() -> Phase {
 pub(crate) fn reserve(bytes: usize) -> DfResult<()> {
     TURN.with_borrow_mut(|turn| {
         let Some(turn) = turn else { return Ok(()) };
-        if let Some(made) = &turn.made {
-            made.fetch_add(bytes, Relaxed);
-        }
         let pool = &turn.budget.0.pool;
         let register = || MemoryConsumer::new("functions").register(pool);
-        turn.reservation.get_or_insert_with(register).try_grow(bytes)
+        let reservation = turn.reservation.get_or_insert_with(register);
+        reservation.try_grow(bytes)?;
+        if let Some(peak) = &turn.peak {
+            peak.fetch_max(reservation.size(), Relaxed);
+        }
+        Ok(())
     })
 }
 
-/// Counts the bytes that functions reserve from now on, until the poll ends or another one counts.
-pub(crate) fn count_made(made: &Arc<AtomicUsize>) {
+/// Records in this place the most bytes that functions reserve at once, until the poll ends or another place is given.
+pub(crate) fn record_peak(peak: &Arc<AtomicUsize>) {
     TURN.with_borrow_mut(|turn| {
         if let Some(turn) = turn {
-            turn.made = Some(made.clone());
+            turn.peak = Some(peak.clone());
         }
     });
 }

@@ -88,10 +88,10 @@ struct Inner {
     shares: Shares,
 }
 
-/// A text of more bytes takes milliseconds to parse, and its plans count in the memory for queries.
+/// A statement of more bytes takes milliseconds to parse, and memory is reserved for its plans.
 const LONG_TEXT: usize = 16 << 10;
-/// What a word of a statement takes in its syntax tree and its plans, about: measured with long lists and with many columns.
-const WORD_BYTES: usize = 1 << 10;
+/// The memory of a statement's syntax tree and plans for each of its tokens, about: measured with statements of many columns.
+const TOKEN_BYTES: usize = 1 << 10;
 
 /// The place of a statement among those that run.
 struct Place {
@@ -612,7 +612,11 @@ impl Engine {
         let timeout = self.timeout(session);
         let deadline = Instant::now() + timeout.saturating_sub(read_for);
         let budget = Budget::new(pool, deadline, timeout, underway.token());
-        budget.for_plans_of(if sql.len() > LONG_TEXT { dialect::words(sql) * WORD_BYTES } else { 0 })
+        if sql.len() <= LONG_TEXT {
+            return Ok(budget);
+        }
+        let tokens = beside_the_runtime(|| dialect::count_tokens(sql, session.double_quotes));
+        budget.for_plans_of(tokens * TOKEN_BYTES)
     }
 
     async fn snapshot(&self, session: &Session) -> Result<Arc<Snapshot>> {

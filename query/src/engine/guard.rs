@@ -46,7 +46,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(1);
 /// So does one that nobody looks at for this long after it woke its task: where all threads compute that may take a while.
 const LONG_PATIENCE: Duration = Duration::from_secs(5);
-/// A batch of so many bytes counts, with what is written of it, in the memory for queries until the client takes the next one.
+/// The smallest batch of an answer for which memory is reserved while it is encoded and sent.
 const LARGE_BATCH: usize = 1 << 20;
 /// How soon a query that is just being polled is ended.
 const SOON: Duration = Duration::from_millis(5);
@@ -65,7 +65,7 @@ pub(super) struct Guard {
     /// What it is in traces, from its plan to its last batch.
     step: Span,
     budget: Budget,
-    /// What the last batch takes while it is written.
+    /// The memory of the last batch and of its encoded bytes, until the client takes the next batch.
     writing: Option<MemoryReservation>,
     turns: Turns,
     client: Arc<Client>,
@@ -250,7 +250,7 @@ impl Stream for Guard {
     }
 }
 
-/// A batch in wire types, which counts while it is written if it is large.
+/// Converts a batch to wire types. Memory is reserved for a large one, which is in memory twice while it is encoded.
 fn written(
     batch: &RecordBatch,
     schema: &SchemaRef,
@@ -264,7 +264,6 @@ fn written(
         bytes = columns.sum::<std::result::Result<_, _>>().unwrap_or(bytes);
     }
     if bytes >= LARGE_BATCH {
-        // The batch, and as many bytes of an answer.
         let reservation = budget.reservation("answer");
         reservation.try_grow(2 * bytes).map_err(|full| {
             no_room(

@@ -12,11 +12,35 @@ pub(crate) mod tick;
 mod to_char;
 pub mod window;
 
-use datafusion::{execution::session_state::SessionStateBuilder, logical_expr::ScalarUDF};
 use std::sync::Arc;
+
+use datafusion::{
+    common::{
+        Result as DfResult,
+        tree_node::{Transformed, TransformedResult},
+    },
+    execution::session_state::SessionStateBuilder,
+    logical_expr::{Expr, LogicalPlan, ScalarUDF, expr_rewriter::NamePreserver},
+};
 
 pub(crate) use first_last::NAMES as FIRST_LAST;
 pub use first_last::{Keep, as_first_last};
+
+/// Changes the expressions of a plan and of its subqueries; columns keep their names.
+fn rewrite_expressions(
+    plan: LogicalPlan,
+    change: impl Fn(Expr) -> DfResult<Transformed<Expr>>,
+) -> DfResult<LogicalPlan> {
+    plan.transform_up_with_subqueries(|node| {
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            Ok(change(expr)?.update_data(|expr| name.restore(expr)))
+        })?
+        .map_data(LogicalPlan::recompute_schema)
+    })
+    .data()
+}
 
 /// Adds every function of this module to a session state that already has DataFusion's default features, and a bound to
 /// every scalar function ([`bounded`]).

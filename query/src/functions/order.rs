@@ -6,11 +6,13 @@ use datafusion::{
     common::{
         Result as DfResult,
         config::ConfigOptions,
-        tree_node::{Transformed, TransformedResult, TreeNode},
+        tree_node::{Transformed, TreeNode},
     },
-    logical_expr::{Expr, LogicalPlan, expr_rewriter::NamePreserver},
+    logical_expr::{Expr, LogicalPlan},
     optimizer::AnalyzerRule,
 };
+
+use super::rewrite_expressions;
 
 /// The functions. Those with WITHIN GROUP are not among them: there ORDER BY names their argument.
 const WITHOUT_ORDER: [&str; 36] = [
@@ -62,15 +64,7 @@ impl AnalyzerRule for IgnoreOrder {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DfResult<LogicalPlan> {
-        plan.transform_up_with_subqueries(|node| {
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                Ok(expr.transform_up(|expr| Ok(without_order(expr)))?.update_data(|expr| name.restore(expr)))
-            })?
-            .map_data(LogicalPlan::recompute_schema)
-        })
-        .data()
+        rewrite_expressions(plan, |expr| expr.transform_up(|expr| Ok(without_order(expr))))
     }
 }
 

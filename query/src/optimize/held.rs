@@ -24,7 +24,7 @@ use datafusion::{
     physical_expr::window::WindowExpr,
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
-        ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions,
+        ExecutionPlan,
         execution_plan::reset_plan_states,
         joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec},
         stream::RecordBatchStreamAdapter,
@@ -34,7 +34,7 @@ use datafusion::{
 use futures::StreamExt;
 use parking_lot::Mutex;
 
-use super::passing::{passes, with_extension};
+use super::passing::{passes, with_extension, with_input};
 use crate::{budget, pace::paced};
 
 /// A window operator has the rows of its input as they came, and puts them together into one batch.
@@ -51,22 +51,16 @@ pub(crate) struct CountHeldRows;
 impl PhysicalOptimizerRule for CountHeldRows {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let count = |node: Arc<dyn ExecutionPlan>| {
-            let mut inputs: Vec<Arc<dyn ExecutionPlan>> = node.children().into_iter().cloned().collect();
-            let Some(input) = inputs.first_mut() else { return Ok(Transformed::no(node)) };
             if functions_of(node.as_ref()).is_some() {
-                *input = Arc::new(TakenRows { input: input.clone() });
-                let input = with_inputs(node, inputs)?;
+                let input = with_input(node, 0, |input| Arc::new(TakenRows { input }))?;
                 return Ok(Transformed::yes(Arc::new(CountedRows { input }) as Arc<dyn ExecutionPlan>));
             }
-            let is_read_again = node.downcast_ref::<NestedLoopJoinExec>().is_some();
-            let is_built_from = is_read_again
-                || node.downcast_ref::<CrossJoinExec>().is_some()
-                || node.downcast_ref::<HashJoinExec>().is_some();
-            if !is_built_from {
+            let is_read_again = node.is::<NestedLoopJoinExec>();
+            if !is_read_again && !node.is::<CrossJoinExec>() && !node.is::<HashJoinExec>() {
                 return Ok(Transformed::no(node));
             }
-            *input = Arc::new(BuiltFrom { input: input.clone(), is_read_again, was_read: WasRead::default() });
-            with_inputs(node, inputs).map(Transformed::yes)
+            let was_read = WasRead::default();
+            with_input(node, 0, |input| Arc::new(BuiltFrom { input, is_read_again, was_read })).map(Transformed::yes)
         };
         plan.transform_up(count).data()
     }
@@ -100,10 +94,6 @@ fn functions_of(node: &dyn ExecutionPlan) -> Option<Functions> {
         !frame.start_bound.is_unbounded() || !frame.end_bound.is_unbounded()
     };
     Some(Functions { count: functions.len(), are_values: functions.iter().any(has_frames) })
-}
-
-fn with_inputs(node: Arc<dyn ExecutionPlan>, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-    node.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep))
 }
 
 /// The input that a join builds from: its batches are reserved until the last one has come, beside what the join reserves.

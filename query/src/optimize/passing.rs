@@ -3,7 +3,9 @@
 use std::{collections::HashMap, sync::Arc};
 
 use datafusion::{
+    common::Result,
     execution::{TaskContext, memory_pool::MemoryPool, runtime_env::RuntimeEnv},
+    physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions},
     prelude::SessionConfig,
 };
 
@@ -74,6 +76,19 @@ macro_rules! passes {
 }
 
 pub(super) use passes;
+
+/// A plan with another node over its input at this place.
+pub(super) fn with_input(
+    plan: Arc<dyn ExecutionPlan>,
+    place: usize,
+    over: impl FnOnce(Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let mut inputs: Vec<_> = plan.children().into_iter().cloned().collect();
+    if let Some(input) = inputs.get_mut(place) {
+        *input = over(input.clone());
+    }
+    plan.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+}
 
 /// A context for operators that call no functions by name, with another pool.
 pub(super) fn with_pool(outer: &TaskContext, memory_pool: Arc<dyn MemoryPool>) -> Arc<TaskContext> {

@@ -36,7 +36,7 @@ use datafusion::{
     },
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
-        ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions,
+        ExecutionPlan,
         aggregates::AggregateExec,
         coop::CooperativeExec,
         filter::FilterExec,
@@ -49,7 +49,7 @@ use datafusion::{
 };
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 
-use super::passing::passes;
+use super::passing::{passes, with_input};
 use crate::{
     budget,
     pace::{SLICE, beside_the_runtime, paced},
@@ -58,13 +58,13 @@ use crate::{
 /// Of a join, how many rows of one side are held against the other at first, and at least.
 const PROBED: Rows = Rows { first: 1, least: 1, most: usize::MAX };
 
-/// Of what calls functions: few rows first, as nobody knows what they make of one; as long as they are cheap, all of a batch after its
-/// fourth slice. Of fewer rows than the least, the
-/// cost of a batch itself would show.
+/// Of an operator that calls functions. The first slice has few rows, because the size of the results is not known yet. Cheap functions
+/// get all the rest of a batch after four slices. With fewer rows than the least, the cost of a batch itself would show.
 const COMPUTED: Rows = Rows { first: 64, least: 256, most: usize::MAX };
 
-/// Functions make about so many bytes of a slice, however few rows it has then; of the first one they may make more.
-const MADE_BYTES: usize = 8 << 20;
+/// The bytes that functions may reserve for one slice. Slices have fewer rows, down to one, where functions reserve more. The first slice
+/// of a query may exceed this.
+const RESERVED_BYTES: usize = 8 << 20;
 
 /// Small batches are put together up to this size, or the rows of a batch.
 const COALESCED_BYTES: usize = 1 << 20;
@@ -153,19 +153,6 @@ fn takes_all(plan: &dyn ExecutionPlan) -> bool {
     plan.is::<AggregateExec>() || plan.downcast_ref::<SortExec>().is_some_and(|sort| sort.fetch().is_some())
 }
 
-/// With another node over one of its inputs.
-fn with_input(
-    plan: Arc<dyn ExecutionPlan>,
-    input: usize,
-    over: impl FnOnce(Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan>,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let mut inputs: Vec<_> = plan.children().into_iter().cloned().collect();
-    if let Some(input) = inputs.get_mut(input) {
-        *input = over(input.clone());
-    }
-    plan.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
-}
-
 /// With one of its inputs in slices.
 fn with_sliced(plan: Arc<dyn ExecutionPlan>, input: usize, rows: Rows) -> Result<Arc<dyn ExecutionPlan>> {
     with_input(plan, input, |input| Arc::new(Sliced { input, rows }))
@@ -209,7 +196,7 @@ impl PhysicalOptimizerRule for YieldWithinBatches {
     }
 }
 
-/// Gives way by time.
+/// An input that gives way to other tasks after [`SLICE`], however few batches that were.
 #[derive(Debug, Clone)]
 pub(super) struct Paced {
     pub(super) input: Arc<dyn ExecutionPlan>,
@@ -224,7 +211,7 @@ impl Paced {
     }
 }
 
-/// A join that may be away for seconds.
+/// A join that may compute for seconds without a pause: while it is polled, the runtime goes on without its thread.
 #[derive(Debug, Clone)]
 struct BesideTheRuntime {
     input: Arc<dyn ExecutionPlan>,
@@ -279,7 +266,7 @@ impl Coalesced {
     }
 }
 
-/// Batches without columns, put together until they have so many rows.
+/// Combines batches without columns into batches of at least this number of rows.
 fn counted(
     input: SendableRecordBatchStream,
     schema: SchemaRef,
@@ -324,17 +311,7 @@ passes!(Sliced);
 impl Sliced {
     fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;
-        Ok(Box::pin(Slices {
-            input,
-            rest: None,
-            rows: self.rows.first,
-            least: self.rows.least,
-            most: self.rows.most,
-            made: Arc::default(),
-            fit: usize::MAX,
-            given: None,
-            since: None,
-        }))
+        Ok(Box::pin(Slices::new(input, self.rows)))
     }
 }
 
@@ -345,9 +322,9 @@ struct Slices {
     rows: usize,
     least: usize,
     most: usize,
-    /// What functions have made of the last slice, in bytes.
-    made: Arc<AtomicUsize>,
-    /// Of how many rows they make [`MADE_BYTES`].
+    /// The most bytes that functions had reserved at once for the last slice.
+    peak: Arc<AtomicUsize>,
+    /// The rows for which functions reserve [`RESERVED_BYTES`].
     fit: usize,
     /// When the last slice was given, of how many rows.
     given: Option<(Computed, usize)>,
@@ -374,6 +351,11 @@ impl Computed {
 }
 
 impl Slices {
+    fn new(input: SendableRecordBatchStream, Rows { first, least, most }: Rows) -> Self {
+        let (peak, fit) = (Arc::default(), usize::MAX);
+        Self { input, rest: None, rows: first, least, most, peak, fit, given: None, since: None }
+    }
+
     /// As many rows as would have taken one turn. What was left of a batch says nothing of longer slices.
     fn learn(&mut self, took: Duration, rows: usize) {
         if took > SLICE {
@@ -385,16 +367,14 @@ impl Slices {
             self.rows = self.rows.max(self.least);
         }
     }
-}
 
-impl Slices {
-    /// As many rows as functions make few enough bytes of, by what they made of the last slice.
+    /// Bounds the rows of the next slices by the bytes that functions reserved for the last one.
     fn fit(&mut self, rows: usize) {
-        let made = self.made.swap(0, Relaxed);
-        if made > MADE_BYTES {
-            self.fit = (rows as f64 * MADE_BYTES as f64 / made as f64) as usize;
+        let peak = self.peak.swap(0, Relaxed);
+        if peak > RESERVED_BYTES {
+            self.fit = (rows as f64 * RESERVED_BYTES as f64 / peak as f64) as usize;
             self.fit = self.fit.max(1);
-        } else if made < MADE_BYTES / 4 && rows >= self.fit {
+        } else if peak < RESERVED_BYTES / 4 && rows >= self.fit {
             self.fit = self.fit.saturating_mul(2);
         }
     }
@@ -443,7 +423,7 @@ impl Stream for Slices {
         self.rest = (left > 0).then(|| batch.slice(rows, left));
         let slice = if is_part || left > 0 { copy(&batch.slice(0, rows))? } else { batch };
         self.given = Some((Computed::now(), rows));
-        budget::count_made(&self.made);
+        budget::record_peak(&self.peak);
         Poll::Ready(Some(Ok(slice)))
     }
 }
@@ -478,17 +458,7 @@ mod tests {
         let schema = whole[0].schema();
         let input = stream::iter(whole.clone().into_iter().map(Ok));
         let input = Box::pin(RecordBatchStreamAdapter::new(schema.clone(), input));
-        let mut slices = Slices {
-            input,
-            rest: None,
-            rows: rows.first,
-            least: rows.least,
-            most: rows.most,
-            made: Arc::default(),
-            fit: usize::MAX,
-            given: None,
-            since: None,
-        };
+        let mut slices = Slices::new(input, rows);
         let (mut got, mut gave_way) = (Vec::new(), 0);
         future::poll_fn(|cx| {
             loop {
@@ -524,7 +494,7 @@ mod tests {
         let (slices, gave_way) = slices(4, COMPUTED, |slice| compute(SLICE * slice.num_rows() as u32 / 1_000)).await;
         let longest = slices.iter().skip(1).map(RecordBatch::num_rows).max().unwrap();
         assert!((COMPUTED.least..2_000).contains(&longest), "{longest} rows");
-        assert!(gave_way >= slices.len() / 4, "{gave_way} times in {} slices", slices.len());
+        assert!(gave_way >= slices.len() / 5, "{gave_way} times in {} slices", slices.len());
         for slice in slices.iter().filter(|slice| slice.num_rows() < 2_000) {
             assert!(slice.get_array_memory_size() < 4_000 * size_of::<i64>(), "{}", slice.get_array_memory_size());
         }

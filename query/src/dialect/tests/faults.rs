@@ -323,19 +323,5 @@ async fn long_and_deep_statements_are_answered_or_refused() {
     assert!(fault(&huge).await.to_string().contains("too long"));
     let columns = "a, ".repeat(100_000) + "a";
     let e = fault(&format!("select {columns} from devices")).await;
-    assert!(e.to_string().contains("too long") && e.context("limit") == Some("200000"), "{e}");
-}
-
-#[test]
-fn words_of_a_statement_are_counted_about_as_the_lexer_counts_them() {
-    for sql in [
-        "select a, b1 from t where c = 'x y ''z'' (' and d >= 1.5",
-        "select \"a b\", `c d` from t",
-        "select ((abs(array_position(array_concat(make_array(1,2,3),make_array(1,2,3)),s0574.value)) > -1) or not null) as c0",
-        &format!("select * from t where a in ({})", (0..500).map(|n| n.to_string()).collect::<Vec<_>>().join(", ")),
-    ] {
-        let tokens = lex::lex(sql, DoubleQuotes::Identifier).unwrap().tokens.len();
-        let words = words(sql);
-        assert!(words >= tokens - tokens / 8 && words <= tokens + 4 + tokens / 8, "{sql}: {words}, {tokens}");
-    }
+    assert!(e.to_string().contains("too many tokens") && e.context("limit") == Some("200000"), "{e}");
 }

@@ -190,7 +190,7 @@ async fn a_statement_that_names_with_queries_too_often_is_refused() {
     assert!(e.to_string().contains("too many parts") && e.context("limit").is_some(), "{e}");
 }
 
-/// A session of a user whose queries may hold so many bytes.
+/// A session of user `ada`, whose MEMORY limit is this number of bytes.
 fn session_with(bytes: u64) -> Session {
     let limits = Limits { memory: Some(bytes), ..Limits::default() };
     Session { principal: Principal::new("ada", Rights::Admin).limited(limits), ..session() }
@@ -265,12 +265,17 @@ async fn a_join_by_nested_loops_reads_its_input_again_where_memory_is_short() {
     let expected = [format!("{}|299998|{}", 1 + 2 + 299_999, 2 * (1 + 2 + 299_999))];
     let plan = explain(&engine, sql).await;
     assert!(plan.contains("NestedLoopJoinExec") && plan.contains("RepartitionExec"), "{plan}");
-    let mut ends = [0, 0];
+    let (mut ends, mut spilled) = ([0, 0], 0);
     for mebibytes in [64, 20, 16, 12, 8] {
         match batches_in(&engine, &session_with(mebibytes << 20), sql).await {
             Ok(found) => {
                 ends[0] += 1;
                 assert_eq!(shown(&found), expected, "{mebibytes} MiB");
+                let analyzed = format!("explain analyze {sql}");
+                let Ok(plan) = batches_in(&engine, &session_with(mebibytes << 20), &analyzed).await else { continue };
+                let plan = shown(&plan).join("\n");
+                let join = plan.lines().find(|line| line.contains("NestedLoopJoinExec")).unwrap();
+                spilled += usize::from(!join.contains("spill_count=0") && join.contains("spill_count="));
             }
             Err(e) => {
                 ends[1] += 1;
@@ -278,7 +283,7 @@ async fn a_join_by_nested_loops_reads_its_input_again_where_memory_is_short() {
             }
         }
     }
-    assert!(ends[0] > 0, "{ends:?}");
+    assert!(ends[0] > 0 && spilled > 0, "{ends:?}, {spilled} of them wrote the input to disk");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,13 +6,13 @@ use datafusion::{
     common::{
         Result as DfResult,
         config::ConfigOptions,
-        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
+        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
-    logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, expr::ScalarFunction, expr_rewriter::NamePreserver},
+    logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, expr::ScalarFunction},
     optimizer::AnalyzerRule,
 };
 
-use super::{bound, concat, is_bounded, pattern, window};
+use super::{super::rewrite_expressions, bound, concat, is_bounded, pattern, window};
 
 /// The rule; it comes after the types of operands are settled.
 #[derive(Debug)]
@@ -24,15 +24,7 @@ impl AnalyzerRule for BoundFunctions {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DfResult<LogicalPlan> {
-        plan.transform_up_with_subqueries(|node| {
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                Ok(bound_within(expr)?.update_data(|expr| name.restore(expr)))
-            })?
-            .map_data(LogicalPlan::recompute_schema)
-        })
-        .data()
+        rewrite_expressions(plan, bound_within)
     }
 }
 

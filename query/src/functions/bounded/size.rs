@@ -141,7 +141,10 @@ impl Growth {
         let all = || args.iter().map(|arg| arg.bytes(row)).fold(0, u64::saturating_add);
         Ok(match self {
             Self::Linear(factor) => all().saturating_mul(factor).saturating_add(OWN_BYTES),
-            Self::Repeat => bytes(0)?.saturating_mul(arg(1)?.count(row)?),
+            Self::Repeat => {
+                let length = arg(0)?.text(row).map_or(0, str::len) as u64;
+                length.saturating_mul(arg(1)?.count(row)?)
+            }
             Self::Pad => {
                 let is_ascii = args.get(2).is_none_or(|fill| fill.is_ascii(row));
                 let width = if is_ascii { 1 } else { 4 };

@@ -1,7 +1,6 @@
 //! The bound around functions that are called with OVER.
 //!
-//! A window operator calls a function for each row, keeps all results of a batch, or of a whole partition, and gives way in
-//! between to nobody. `array_agg(v) OVER ()` makes as many lists as there are rows, each as long as there are rows;
+//! A window operator computes all rows of a batch, or of a whole partition, in one call, and keeps every result in memory. `array_agg(v) OVER ()` makes as many lists as there are rows, each as long as there are rows;
 //! `median(v) OVER (ORDER BY ts)` sorts all rows before each row. A wrapped function reserves the bytes of its results in the
 //! statement's pool and looks at its deadline ([`crate::budget`]); where one result takes long, the runtime goes on without
 //! the thread.
@@ -42,9 +41,9 @@ use crate::{
 
 /// A function whose last result took longer than this has each one watched, and computed beside the runtime.
 const LONG: Duration = Duration::from_micros(10);
-/// Of other functions one result of so many is watched.
+/// Of a faster function, one call in this number is timed.
 const WATCHED: u32 = 16;
-/// Results of so many bytes are counted with the rows of their operator.
+/// The largest result that is not reserved here: the window operator reserves as much for each row.
 const SMALL: u64 = 64;
 
 /// A call with OVER whose function has its bound.
@@ -90,7 +89,7 @@ struct Results {
 }
 
 impl Results {
-    /// Computes one result, which is copied for so many rows.
+    /// Computes one result. The window operator makes this number of copies of it, one for each row.
     fn one(
         &mut self,
         name: &str,
@@ -425,7 +424,7 @@ impl fmt::Debug for Evaluator {
 }
 
 impl Evaluator {
-    /// Has room for the constants that the results of so many rows may be.
+    /// Reserves memory for this number of rows whose result is the largest constant argument, such as the default value of `lag`.
     fn begin(&self, rows: usize) -> DfResult<()> {
         budget::check()?;
         reserve(&self.name, self.constant.saturating_mul(rows as u64))

@@ -14,7 +14,7 @@ use crate::error::to_datafusion;
 pub(super) const STEPS_PER_SLICE: u64 = 4 << 20;
 /// The most steps of one row: nothing can stop it within.
 const MOST_STEPS: u64 = 16 << 20;
-/// The most bytes of a pattern: to compile one of so many takes about ten milliseconds and as many MiB.
+/// The most bytes of a pattern. Compiling such a pattern takes about 10 ms and 10 MiB.
 const MOST_PATTERN: u64 = 32 << 10;
 /// The steps that it takes to compile one byte of a pattern, about.
 const STEPS_TO_COMPILE: u64 = 64;
