@@ -234,6 +234,14 @@ pub(crate) fn fold(bytes: usize) -> bool {
     })
 }
 
+/// Calls `work`, which planning needs the result of, as the execution of the statement: no constant is too large for it.
+pub(crate) fn as_execution<T>(work: impl FnOnce() -> T) -> T {
+    match current() {
+        Some((budget, _)) => budget.enter(Phase::Execute, work),
+        None => work(),
+    }
+}
+
 fn current() -> Option<(Budget, Phase)> {
     TURN.with_borrow(|turn| turn.as_ref().map(|turn| (turn.budget.clone(), turn.phase)))
 }

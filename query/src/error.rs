@@ -17,6 +17,7 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
         return used_up(text).source(error);
     }
     let kind = match root {
+        DataFusionError::External(inner) if is_of_pattern(&inner.to_string()) => Kind::Invalid,
         DataFusionError::SQL(..)
         | DataFusionError::Plan(_)
         | DataFusionError::SchemaError(..)
@@ -31,9 +32,15 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
         // where it happened helps only who looks for a bug of ours
         (Kind::Internal, _) => error.strip_backtrace(),
         (_, DataFusionError::ArrowError(reason, _)) => reason.to_string(),
+        (_, DataFusionError::External(reason)) => reason.to_string(),
         _ => root.strip_backtrace(),
     };
     Error::new(kind, message).source(error)
+}
+
+/// Whether a library for regular expressions refused a pattern: several of them do, each with an error type of its own.
+fn is_of_pattern(text: &str) -> bool {
+    text.starts_with("regex parse error") || text.starts_with("Compiled regex exceeds size limit")
 }
 
 /// The error of a statement for which there is not enough memory, from DataFusion's words: "Failed to allocate additional 1.5 MB for
@@ -63,11 +70,10 @@ fn used_up(text: &str) -> Error {
 /// The error of something for which there is no room in the memory for queries.
 pub(crate) fn no_room(what: String, full: DataFusionError) -> Error {
     let reason = from_datafusion(full);
-    let free = reason.context("free").map(str::to_owned);
     let error = Error::unavailable(what);
-    match free {
-        Some(free) => error.with("free", free),
-        None => error.with("reason", reason.to_string()),
+    match (reason.context("needed"), reason.context("free")) {
+        (Some(needed), Some(free)) => error.with("needed", needed).with("free", free),
+        _ => error.with("reason", reason.to_string()),
     }
 }
 

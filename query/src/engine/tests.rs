@@ -312,6 +312,30 @@ async fn a_query_that_computes_for_hours_without_reading_is_stopped_at_its_deadl
 }
 
 #[tokio::test]
+async fn a_wrong_pattern_is_the_mistake_of_its_user_and_a_long_constant_filters_tags() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    for sql in [
+        "select regexp_replace(tbname, '(', 'x') from t",
+        "select regexp_like(tbname, concat('(', tbname)) from t",
+        "select count(*) from t where regexp_count(tbname, '[') > 1",
+        "select count(*) from t where tbname ~ '('",
+    ] {
+        let e = refused(&engine, sql).await;
+        let says = ["unclosed", "did not compile"].iter().any(|says| e.to_string().contains(says));
+        assert!(e.kind() == tidelake_format::Kind::Invalid && says, "{sql}: {e}");
+    }
+    // More than planning folds: it is computed where series are chosen.
+    assert_eq!(lines(&engine, "select count(*) from t where tbname = repeat('x', 10000)").await, ["0"]);
+    let of_one = lines(&engine, "select count(*) from t where tbname = 'd1'").await;
+    let long = "select count(*) from t where concat(tbname, repeat('x', 10000)) like 'd1x%'";
+    assert_eq!(lines(&engine, long).await, of_one);
+    let e = refused(&engine, "select count(*) from t where tbname ~ repeat('(a|b)*', 100000)").await;
+    let says = e.to_string();
+    assert!(says.contains("LIKE, SIMILAR TO or ~ is too long") && says.contains("found: 600000 bytes"), "{says}");
+}
+
+#[tokio::test]
 async fn aggregates_without_an_order_of_rows_ignore_one() {
     let world = World::regular().await;
     let engine = engine(&world);

@@ -1,5 +1,6 @@
 //! Which filters the scan answers itself: predicates on tags and `tbname`, and bounds on time.
 
+use crate::budget;
 use arrow::{
     array::{Array, BooleanArray},
     compute::prep_null_mask_filter,
@@ -115,7 +116,8 @@ pub(crate) fn select(state: &dyn Session, filters: &[&Expr], series: &SeriesSet)
     let Some(filter) = conjunction(filters.iter().map(|f| unnormalize_col((*f).clone()))) else { return Ok(None) };
     let batch = series.batch();
     let schema = DFSchema::try_from(batch.schema())?;
-    let mask = state.create_physical_expr(filter, &schema)?.evaluate(batch)?.into_array(batch.num_rows())?;
+    let filter = state.create_physical_expr(filter, &schema)?;
+    let mask = budget::as_execution(|| filter.evaluate(batch))?.into_array(batch.num_rows())?;
     let mask = datafusion::common::cast::as_boolean_array(&mask)?;
     Ok(Some(if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() }))
 }

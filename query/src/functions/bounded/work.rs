@@ -77,6 +77,7 @@ impl Work {
 
 /// The steps of rows with patterns of their own; none where one pattern is for all of them.
 fn of_patterns(name: &str, arg: &ColumnarValue) -> DfResult<Vec<u64>> {
+    let name = if name == pattern::NAME { "LIKE, SIMILAR TO or ~" } else { name };
     let lengths = length_of_each(arg, 1)?;
     lengths.iter().try_for_each(|length| checked_pattern(name, *length))?;
     Ok(match arg {
@@ -92,7 +93,8 @@ pub(super) fn checked_pattern(name: &str, length: u64) -> DfResult<()> {
         return Ok(());
     }
     let error =
-        Error::invalid(format!("the pattern for {name} is too long")).with("limit", format!("{MOST_PATTERN} bytes"));
+        Error::invalid(format!("the pattern for {name} is too long; write several conditions with shorter patterns"))
+            .with("limit", format!("{MOST_PATTERN} bytes"));
     Err(to_datafusion(error.with("found", format!("{length} bytes"))))
 }
 
