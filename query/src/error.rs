@@ -44,8 +44,8 @@ fn is_of_pattern(text: &str) -> bool {
 }
 
 /// The error of a statement for which there is not enough memory, from DataFusion's words: "Failed to allocate additional 1.5 MB for
-/// HashJoinInput[0] with 2.0 MB already allocated for this reservation - 64.0 KB remain available for the total memory pool: …". Other
-/// words, as of a user's limit, stay as they are.
+/// `HashJoinInput[0]` with 2.0 MB already allocated for this reservation - 64.0 KB remain available for the total memory pool: …".
+/// Other words, as of a user's limit, stay as they are.
 fn used_up(text: &str) -> Error {
     let text = text.split(DataFusionError::BACK_TRACE_SEP).next().unwrap_or(text);
     let parts = || {
