@@ -7,17 +7,24 @@
 #[cfg(test)]
 mod tests;
 
-use std::convert::Infallible;
+use std::{
+    convert::Infallible,
+    future::ready,
+    task::{Context, Poll},
+};
 
 use axum::{
     Router,
     body::Body,
-    extract::{FromRequestParts, Request, State},
+    extract::{FromRequestParts, Request},
     handler::Handler,
     http::{StatusCode, header, request::Parts},
-    middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::{MethodRouter, Route, any},
+};
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Either},
 };
 use serde_json::json;
 use tidelake_format::{
@@ -116,8 +123,7 @@ impl Routes {
     /// The routes behind a gate: each request is let through by the right of its route, or refused before the handler
     /// runs. This is the only way from routes to a router.
     pub fn behind(self, gate: &Gate) -> Router {
-        let guarded =
-            |right: Right, methods: MethodRouter| methods.layer(from_fn_with_state((gate.clone(), right), admit));
+        let guarded = |right: Right, methods: MethodRouter| methods.layer(Guard { gate: gate.clone(), right });
         let mut router = Router::new();
         for One { path, right, methods } in self.routes {
             router = router.route(&path, guarded(right, methods));
@@ -127,11 +133,58 @@ impl Routes {
     }
 }
 
-async fn admit(State((gate, right)): State<(Gate, Right)>, request: Request, next: Next) -> Response {
-    let (mut parts, body) = request.into_parts();
-    match gate.admit(right, &mut parts).await {
-        Ok(()) => next.run(Request::from_parts(parts, body)).await,
-        Err(refusal) => refusal.map(Body::from),
+/// Puts a gate before a route.
+#[derive(Clone)]
+struct Guard {
+    gate: Gate,
+    right: Right,
+}
+
+impl<S> Layer<S> for Guard {
+    type Service = Guarded<S>;
+
+    fn layer(&self, route: S) -> Guarded<S> {
+        Guarded { guard: self.clone(), route }
+    }
+}
+
+/// A route behind its gate.
+#[derive(Clone)]
+struct Guarded<S> {
+    guard: Guard,
+    route: S,
+}
+
+impl<S> Service<Request> for Guarded<S>
+where
+    S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<S::Future, BoxFuture<'static, Result<Response, Infallible>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.route.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let Guard { gate, right } = &self.guard;
+        let (mut parts, body) = request.into_parts();
+        // Without users nothing has to be awaited: small writes would pay for the box.
+        match gate.admit_at_once(*right, &mut parts) {
+            Some(Ok(())) => return Either::Left(self.route.call(Request::from_parts(parts, body))),
+            Some(Err(refusal)) => return Either::Right(ready(Ok(refusal.map(Body::from))).boxed()),
+            None => {}
+        }
+        let (gate, right, route) = (gate.clone(), *right, self.route.clone());
+        // The one that is ready is called.
+        let mut route = std::mem::replace(&mut self.route, route);
+        Either::Right(Box::pin(async move {
+            match gate.admit(right, &mut parts).await {
+                Ok(()) => route.call(Request::from_parts(parts, body)).await,
+                Err(refusal) => Ok(refusal.map(Body::from)),
+            }
+        }))
     }
 }
 

@@ -15,10 +15,10 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Options that jemalloc reads before `main`; `_RJEM_MALLOC_CONF` of the environment goes before them. A thread of the allocator gives
 /// pages back, so that an idle server gives back too; they are given back and not first marked as not needed. What is larger than the
-/// threshold, in bytes, is given back as soon as it is freed. Huge pages are not asked for: of one that is freed in part, nothing is
-/// given back.
+/// threshold, in bytes, is given back as soon as it is freed: the groups of a log under load are smaller, and with a threshold of 4 MiB
+/// a load had a third more page faults. Huge pages are not asked for: of one that is freed in part, nothing is given back.
 const OPTIONS: &[u8] = b"background_thread:true,max_background_threads:1,dirty_decay_ms:100,muzzy_decay_ms:0,\
-    oversize_threshold:4194304,thp:never\0";
+    oversize_threshold:16777216,thp:never\0";
 
 #[expect(unsafe_code, reason = "jemalloc finds its options by the name of a symbol that holds a pointer to them")]
 #[used]
@@ -42,6 +42,6 @@ mod tests {
         }
         assert!(get::<bool>(b"opt.background_thread\0"));
         assert_eq!((get::<isize>(b"opt.dirty_decay_ms\0"), get::<isize>(b"opt.muzzy_decay_ms\0")), (100, 0));
-        assert_eq!(get::<usize>(b"opt.oversize_threshold\0"), 4 << 20);
+        assert_eq!(get::<usize>(b"opt.oversize_threshold\0"), 16 << 20);
     }
 }

@@ -1,5 +1,7 @@
 //! The right that a route needs, and the gate that checks it before the route's handler runs.
 
+use std::net::IpAddr;
+
 use http::{Response, header, request::Parts};
 
 use super::{
@@ -53,27 +55,55 @@ impl Gate {
     /// # Errors
     /// The answer to a request that is refused, in the words of its route's protocol.
     pub async fn admit(&self, right: Right, request: &mut Parts) -> Result<(), Box<Response<String>>> {
-        if right == Right::Open {
-            return Ok(());
+        if let Some(admitted) = self.admit_at_once(right, request) {
+            return admitted;
         }
-        let peer = request.extensions.get().map(|Peer(peer)| peer.to_canonical());
+        let Gate::Users(authenticator) = self else { return Ok(()) };
+        let peer = peer_of(request);
+        let principal = authenticator.admit(right, request, peer).await;
+        admitted(right, request, principal, peer)
+    }
+
+    /// As [`Gate::admit`], where nothing has to be awaited for that; `None` where a user has to be authenticated.
+    ///
+    /// # Errors
+    /// As for [`Gate::admit`].
+    pub fn admit_at_once(&self, right: Right, request: &mut Parts) -> Option<Result<(), Box<Response<String>>>> {
+        if right == Right::Open {
+            return Some(Ok(()));
+        }
         let principal = match self {
-            Gate::Users(authenticator) => authenticator.admit(right, request, peer).await,
+            Gate::Users(_) => return None,
             Gate::Off => Ok(Principal::AUTH_OFF),
             Gate::Decided => Principal::of_request(&request.extensions),
         };
-        let admitted = principal.and_then(|principal| {
-            let principal = principal.at(peer);
-            let checked = right.check(&principal);
-            if checked.is_err() {
-                let deed = Deed::new("REQUEST", request.uri.path()).with(request.method.as_str());
-                deed.record_refusal(&principal, &checked);
-            }
-            request.extensions.insert(principal);
-            checked
-        });
-        admitted.map_err(|error| Box::new(answer(request, &error)))
+        let peer = peer_of(request);
+        Some(admitted(right, request, principal, peer))
     }
+}
+
+fn peer_of(request: &Parts) -> Option<IpAddr> {
+    request.extensions.get().map(|Peer(peer)| peer.to_canonical())
+}
+
+/// Lets the request of a principal who has the right through.
+fn admitted(
+    right: Right,
+    request: &mut Parts,
+    principal: Result<Principal>,
+    peer: Option<IpAddr>,
+) -> Result<(), Box<Response<String>>> {
+    let checked = principal.and_then(|principal| {
+        let principal = principal.at(peer);
+        let checked = right.check(&principal);
+        if checked.is_err() {
+            let deed = Deed::new("REQUEST", request.uri.path()).with(request.method.as_str());
+            deed.record_refusal(&principal, &checked);
+        }
+        request.extensions.insert(principal);
+        checked
+    });
+    checked.map_err(|error| Box::new(answer(request, &error)))
 }
 
 /// The answer to a request that is refused, with the challenge for its client where it has no valid credentials.

@@ -13,6 +13,8 @@ mod tdengine;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use axum::{
     extract::{FromRequestParts, Path, rejection::PathRejection},
     http::request::Parts,
@@ -37,7 +39,7 @@ const NOTICE_HEADER: &str = "x-tidelake-notice";
 
 /// The write path of all requests. Handlers get it by [`Door`] alone, which says whose the request is.
 #[derive(Clone)]
-struct Shared(Ingest);
+struct Shared(Arc<Ingest>);
 
 /// The write path for the principal of a request.
 struct Door(Ingest);
@@ -65,7 +67,7 @@ pub fn routes(ingest: Ingest) -> Routes {
         .route("/ping", Right::Open, get(reply::ping))
         .method_not_allowed_fallback(reply::wrong_method)
         .layer(MapResponseLayer::new(stamp))
-        .with_state(Shared(ingest))
+        .with_state(Shared(Arc::new(ingest)))
 }
 
 /// `/rest/sql` and `/rest/sql/{db}` for statements that write, where no query side answers there.
@@ -75,7 +77,7 @@ pub fn statements(ingest: Ingest) -> Routes {
         .route("/rest/sql/", Right::AnyUser, post(tdengine::sql))
         .route("/rest/sql/{database}", Right::AnyUser, post(tdengine::sql_in))
         .method_not_allowed_fallback(reply::wrong_method)
-        .with_state(Shared(ingest))
+        .with_state(Shared(Arc::new(ingest)))
 }
 
 /// The name of the database in a path.

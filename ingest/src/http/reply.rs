@@ -16,6 +16,8 @@ use super::{KEY_HEADER, NOTICE_HEADER, REPLAYED_HEADER, TOKEN_HEADER};
 use crate::decode::time::IMPLAUSIBLE_HEADER;
 use crate::write::{IdempotencyKey, Ingest, Written};
 
+/// The headers of a reply to a write, so that their map does not grow while they are added.
+const REPLY_HEADERS: usize = 10;
 /// What clients of InfluxDB take for the server's version: that of the dialect, then ours.
 const VERSION: &str = concat!("1.8.10-tidelake-", env!("CARGO_PKG_VERSION"));
 
@@ -125,6 +127,7 @@ pub(super) fn remark(headers: &mut HeaderMap, notices: &[String]) {
 /// Adds the token of a write, what became of its rows, and whether it was a copy of an earlier one.
 pub(super) fn with_token(mut response: Response, written: &Written) -> Response {
     let headers = response.headers_mut();
+    headers.reserve(REPLY_HEADERS);
     count(headers, written.counts());
     remark(headers, &written.notices);
     if let Some(value) = written.token.and_then(|t| HeaderValue::from_str(&t.to_string()).ok()) {

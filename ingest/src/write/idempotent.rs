@@ -179,7 +179,11 @@ impl Ingest {
         match &self.key {
             None => Ok(None),
             // The key of one user is nothing to another, who might not be allowed what was done under it.
-            Some(key) => look(&self.shared.root, &key.of(self.principal.user()), digest).await.map(Some),
+            Some(key) => {
+                let key = key.of(self.principal.user());
+                // Boxed: most writes have no key, and this future is ten times as large as the rest of theirs.
+                Box::pin(look(&self.shared.root, &key, digest)).await.map(Some)
+            }
         }
     }
 

@@ -83,7 +83,7 @@ impl Ingest {
         let stamps = &self.shared.stamps;
         for position in self.after.iter().filter(|position| !stamps.is_passed(position)) {
             let key = log_key(*position);
-            match self.shared.root.store().get_range(&key, 0..segment::HEADER as u64).await {
+            match Box::pin(self.shared.root.store().get_range(&key, 0..segment::HEADER as u64)).await {
                 Ok(bytes) => {
                     let header = segment::header(&bytes).filter(|header| header.position == *position);
                     header.iter().for_each(|header| stamps.raise(header.stamp_ns));

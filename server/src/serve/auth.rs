@@ -15,10 +15,9 @@ use tidelake_format::{
     access::{Authenticator, Deed, Gate, Principal, User, hash_password, refused_as},
     meta::{Draft, Root},
 };
-use tidelake_query::system::Connection;
 use tidelake_routes::Routes;
 
-use super::{bodies::Held, places::Place};
+use super::{bodies::Held, listen::Counted};
 use crate::settings::Settings;
 
 /// The user that a root's first start makes.
@@ -77,16 +76,17 @@ async fn note(request: Request, next: Next) -> Response {
     let extensions = request.extensions();
     let principal = extensions.get::<Principal>();
     let user = principal.and_then(Principal::user);
-    if let (Some(place), Some(user)) = (extensions.get::<Arc<Place>>(), user)
-        && let Err(error) = place.of(user)
+    let counted = extensions.get::<Counted>();
+    if let (Some(counted), Some(user)) = (counted, user)
+        && let Err(error) = counted.place.of(user)
     {
         return refused_as(StatusCode::SERVICE_UNAVAILABLE, request.uri().path(), &error).map(Body::from);
     }
     if let (Some(held), Some(user)) = (extensions.get::<Arc<Held>>(), user) {
         held.of(user);
     }
-    if let (Some(connection), Some(principal)) = (extensions.get::<Connection>(), principal) {
-        connection.of(principal);
+    if let (Some(counted), Some(principal)) = (counted, principal) {
+        counted.listed.of(principal);
     }
     next.run(request).await
 }

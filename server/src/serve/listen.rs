@@ -172,6 +172,15 @@ struct Client {
     place: Arc<Place>,
 }
 
+/// Where a connection is counted, among the extensions of its requests.
+#[derive(Clone)]
+pub(super) struct Counted {
+    /// Its line in SHOW CONNECTIONS.
+    pub(super) listed: Connection,
+    /// Its place among those of its address and its user.
+    pub(super) place: Arc<Place>,
+}
+
 /// Serves one connection until its end, or until what is under way at a stop is done.
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -182,24 +191,26 @@ async fn connection(
 ) {
     let limits = front.limits;
     let Client { peer, listed, place } = client;
-    let (killed, of_request) = (listed.killed(), listed);
-    let of_user = place.clone();
+    let killed = listed.killed();
+    let counted = Counted { listed, place: place.clone() };
     let activity = Activity::new();
     let requests = activity.clone();
     let spoke = Arc::new(AtomicBool::new(false));
     let has_spoken = spoke.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         has_spoken.store(true, Relaxed);
+        // Few extensions: each one costs every request an allocation.
         request.extensions_mut().insert(peer);
-        request.extensions_mut().insert(of_request.clone());
-        request.extensions_mut().insert(of_user.clone());
-        // What a message holds packed is counted with the messages once it is unpacked.
-        request.extensions_mut().insert(front.bodies.buffer().clone());
-        of_request.asked();
+        request.extensions_mut().insert(counted.clone());
+        counted.listed.asked();
         // The library ends idle connections of HTTP/1 by itself.
         let underway = (request.version() == Version::HTTP_2).then(|| requests.begin());
         // Who streams to Flight may compute what it sends.
         let is_stream = request.uri().path().starts_with(FLIGHT);
+        if is_stream {
+            // What a message holds packed is counted with the messages once it is unpacked.
+            request.extensions_mut().insert(front.bodies.buffer().clone());
+        }
         let pause = limits.body_timeout.saturating_mul(if is_stream { PATIENCE } else { 1 });
         let span = traces::request(&request);
         let answer = front.origins.admit(&request).map(|marks| {

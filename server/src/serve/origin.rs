@@ -10,7 +10,7 @@ use std::{borrow::Cow, net::IpAddr};
 use axum::{body::Body, response::Response};
 use hyper::{
     HeaderMap, Method, Request, StatusCode, Uri,
-    header::{self, HeaderValue},
+    header::{self, HeaderName, HeaderValue},
 };
 use tidelake_format::{
     Error,
@@ -25,6 +25,8 @@ const SENT: &str = "authorization, content-type, content-encoding, accept, datab
 /// Headers of answers that scripts of a named origin may read.
 const READ: &str = "x-tidelake-token, x-tidelake-query, idempotency-replayed, retry-after, www-authenticate, x-influxdb-error, \
                     grpc-status, grpc-message";
+/// Where the page that sent a request is, seen from this server; read once, as every request is asked for it.
+static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// What is said of requests of other pages.
 const OF_A_PAGE: &str =
     "a web page of another origin sent this request; to permit that, add the origin to the setting cors_origins";
@@ -113,7 +115,7 @@ impl Origins {
         }
         // `none` is what the user typed, or a bookmark.
         let is_foreign = |site: &Cow<'_, str>| !matches!(&**site, "same-origin" | "none");
-        match headers.get_all("sec-fetch-site").into_iter().map(text).find(is_foreign) {
+        match headers.get_all(&SEC_FETCH_SITE).into_iter().map(text).find(is_foreign) {
             Some(site) => Verdict::Refuse(Refusal::Site(site)),
             None => Verdict::Pass,
         }
