@@ -123,16 +123,6 @@ pub struct RowCounts {
 }
 
 impl RowCounts {
-    /// The headers of a reply that hold them; of the last two only those that are not 0, as most replies are to one row.
-    pub fn headers(self) -> impl Iterator<Item = (&'static str, u64)> {
-        let all = [
-            ("x-tidelake-rows-written", self.written),
-            ("x-tidelake-rows-replaced", self.replaced),
-            ("x-tidelake-rows-refused", self.refused),
-        ];
-        all.into_iter().enumerate().filter(|(at, (_, rows))| *at == 0 || *rows > 0).map(|(_, header)| header)
-    }
-
     /// Those of two parts of a request.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {

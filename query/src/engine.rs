@@ -61,9 +61,6 @@ use crate::{
     writer::{WriteOutcome, Writer},
 };
 
-/// The name of the one catalog, whose schemas are the databases.
-pub const CATALOG: &str = "tidelake";
-
 /// Which part of the queries' memory kept plans may take beside it.
 const PLANS_SHARE: usize = 16;
 

@@ -8,16 +8,6 @@ use tidelake_format::{Error, access::Principal, ids::Token};
 
 use crate::buffer::StatementBuffer;
 
-/// What text in double quotes means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum DoubleQuotes {
-    /// A name, as in standard SQL (JDBC, ADBC, Grafana).
-    #[default]
-    Identifier,
-    /// A string, as in TDengine; backslash escapes hold in strings too.
-    Text,
-}
-
 /// What may answer aggregates beside the rows themselves; answers are the same with any.
 ///
 /// As text the names of those that may, separated by commas, or `none`: `manifests,rollups,scan`.

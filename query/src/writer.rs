@@ -7,6 +7,8 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use tidelake_format::{Error, Result, access::Secret, ids::Token, rows::RowCounts, types::Type};
 
+use tidelake_protocol::headers::WriteReply;
+
 use crate::session::Session;
 
 /// What a writing statement did.
@@ -29,6 +31,11 @@ pub struct WriteOutcome {
 }
 
 impl WriteOutcome {
+    /// What the headers of the reply say of it.
+    pub(crate) fn reply(&self) -> WriteReply<'_> {
+        WriteReply { token: self.token, replayed: self.replayed, rows: self.rows, notices: &self.notices }
+    }
+
     /// What this part of a request did and the next one, together.
     #[must_use]
     pub fn then(self, next: Self) -> Self {

@@ -3,9 +3,10 @@
 use anyhow::ensure;
 use clap::Args;
 use tidelake_ingest::{
-    decode::tdengine::{DoubleQuotes, Statement, parse},
+    decode::tdengine::{Statement, parse},
     write::Ingest,
 };
+use tidelake_protocol::sql::DoubleQuotes;
 
 use crate::{cli::StoreArgs, serve};
 

@@ -26,17 +26,6 @@ use tower::util::MapResponseLayer;
 
 use crate::write::Ingest;
 
-/// The response header with the token that a query brings to see the write.
-pub const TOKEN_HEADER: &str = "x-tidelake-token";
-
-/// The request header that names a request, so that a copy of it is answered and not written again; 1 to 255 bytes.
-pub const KEY_HEADER: &str = "idempotency-key";
-
-/// The response header of an answer to such a copy: `true`.
-pub const REPLAYED_HEADER: &str = "idempotency-replayed";
-/// The reply header with remarks on a request that was done: options without effect, times that seem to be wrong.
-const NOTICE_HEADER: &str = "x-tidelake-notice";
-
 /// The write path of all requests. Handlers get it by [`Door`] alone, which says whose the request is.
 #[derive(Clone)]
 struct Shared(Arc<Ingest>);

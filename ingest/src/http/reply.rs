@@ -9,11 +9,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::json;
-use tidelake_format::{Error, Kind, access::refused_as, ids::Token, nearest::unknown_parameter, rows::RowCounts};
+use tidelake_format::{Error, Kind, access::refused_as, ids::Token, nearest::unknown_parameter};
+use tidelake_protocol::headers::{self, WriteReply};
 use uuid::Uuid;
 
-use super::{KEY_HEADER, NOTICE_HEADER, REPLAYED_HEADER, TOKEN_HEADER};
-use crate::decode::time::IMPLAUSIBLE_HEADER;
 use crate::write::{IdempotencyKey, Ingest, Written};
 
 /// The headers of a reply to a write, so that their map does not grow while they are added.
@@ -88,54 +87,41 @@ pub(super) fn json(status: StatusCode, body: &serde_json::Value) -> Response {
 /// tokens it brings, and with its own rule for implausible times.
 pub(super) fn keyed<'a>(ingest: &'a Ingest, headers: &HeaderMap) -> Result<Cow<'a, Ingest>, Error> {
     let mut ingest = Cow::Borrowed(ingest);
-    if let Some(rule) = headers.get(IMPLAUSIBLE_HEADER) {
+    if let Some(rule) = headers.get(headers::IMPLAUSIBLE_TIMES) {
         let rule = String::from_utf8_lossy(rule.as_bytes()).parse();
-        ingest = Cow::Owned(ingest.with_implausible(rule.map_err(|e: Error| e.with("header", IMPLAUSIBLE_HEADER))?));
+        ingest =
+            Cow::Owned(ingest.with_implausible(rule.map_err(|e: Error| e.with("header", headers::IMPLAUSIBLE_TIMES))?));
     }
     let mut tokens: Vec<Token> = Vec::new();
-    for value in headers.get_all(TOKEN_HEADER) {
+    for value in headers.get_all(headers::TOKEN) {
         let list = value.to_str().map_err(|e| Error::invalid("a token is ASCII text").source(e))?;
-        let listed = list.split(',').map(str::trim).filter(|token| !token.is_empty());
-        tokens.extend(listed.map(str::parse::<Token>).collect::<Result<Vec<_>, _>>()?);
+        tokens.extend(headers::tokens(list)?);
     }
     if !tokens.is_empty() {
         ingest = Cow::Owned(ingest.after(&tokens));
     }
-    if let Some(value) = headers.get(KEY_HEADER) {
+    if let Some(value) = headers.get(headers::IDEMPOTENCY_KEY) {
         let text = value.to_str().map_err(|e| Error::invalid("an idempotency key is ASCII text").source(e))?;
         ingest = Cow::Owned(ingest.with_key(Some(IdempotencyKey::new(text)?)));
     }
     Ok(ingest)
 }
 
-/// Adds what became of the rows of a request.
-pub(super) fn count(headers: &mut HeaderMap, counts: Option<RowCounts>) {
-    for (name, rows) in counts.into_iter().flat_map(RowCounts::headers) {
-        headers.insert(HeaderName::from_static(name), HeaderValue::from(rows));
-    }
-}
-
-/// Adds remarks that the client should see.
-pub(super) fn remark(headers: &mut HeaderMap, notices: &[String]) {
-    let text: String =
-        notices.join("; ").chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect();
-    if let (false, Ok(value)) = (text.is_empty(), HeaderValue::from_str(&text)) {
-        headers.insert(NOTICE_HEADER, value);
+/// Adds what the headers of a reply say of a write.
+pub(super) fn describe(headers: &mut HeaderMap, write: WriteReply<'_>) {
+    for (name, value) in write.headers() {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
     }
 }
 
 /// Adds the token of a write, what became of its rows, and whether it was a copy of an earlier one.
 pub(super) fn with_token(mut response: Response, written: &Written) -> Response {
-    let headers = response.headers_mut();
-    headers.reserve(REPLY_HEADERS);
-    count(headers, written.counts());
-    remark(headers, &written.notices);
-    if let Some(value) = written.token.and_then(|t| HeaderValue::from_str(&t.to_string()).ok()) {
-        headers.insert(HeaderName::from_static(TOKEN_HEADER), value);
-    }
-    if written.replayed {
-        headers.insert(HeaderName::from_static(REPLAYED_HEADER), HeaderValue::from_static("true"));
-    }
+    let Written { token, replayed, notices, .. } = written;
+    let write = WriteReply { token: *token, replayed: *replayed, rows: written.counts(), notices };
+    response.headers_mut().reserve(REPLY_HEADERS);
+    describe(response.headers_mut(), write);
     response
 }
 

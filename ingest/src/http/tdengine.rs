@@ -3,22 +3,20 @@
 use axum::{
     body::Body,
     extract::{Path, rejection::PathRejection},
-    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header},
+    http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
     response::Response,
 };
 use serde_json::json;
 use tidelake_format::{Error, Kind};
+use tidelake_protocol::headers::{self, WriteReply};
 
 use super::{
-    Door, REPLAYED_HEADER, TOKEN_HEADER,
+    Door,
     body::{self, Fault},
     named,
     reply::{self, Parameters},
 };
 use crate::write::{Executed, Ingest};
-
-/// The headers that name the database of a statement, weakest first.
-const DATABASE_HEADERS: [&str; 2] = ["schema", "database"];
 
 /// What clients of TDengine say; the answer to a statement that writes has no rows to show otherwise.
 const KNOWN: [&str; 4] = ["tz", "conn_tz", "row_with_meta", "req_id"];
@@ -48,7 +46,7 @@ async fn answer(ingest: &Ingest, database: Option<String>, uri: &Uri, headers: &
         Err(error) => return refused(StatusCode::BAD_REQUEST, &error),
     };
     let named = |name| headers.get(name).and_then(|v| v.to_str().ok()).filter(|v| !v.is_empty());
-    let by_header = DATABASE_HEADERS.into_iter().rev().find_map(named).map(str::to_owned);
+    let by_header = headers::DATABASE.into_iter().rev().find_map(named).map(str::to_owned);
     let database = database.filter(|d| !d.is_empty()).or(by_header);
     match execute(&ingest, database.as_deref(), headers, body).await {
         Ok(done) => affected(&done),
@@ -114,15 +112,9 @@ fn affected(done: &Executed) -> Response {
     };
     let mut response = Response::new(Body::from(body));
     let headers = response.headers_mut();
-    reply::count(headers, done.rows);
-    reply::remark(headers, &done.notices);
+    let (token, replayed) = (done.token, done.replayed);
+    reply::describe(headers, WriteReply { token, replayed, rows: done.rows, notices: &done.notices });
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
-    if let Some(value) = done.token.and_then(|t| HeaderValue::from_str(&t.to_string()).ok()) {
-        headers.insert(HeaderName::from_static(TOKEN_HEADER), value);
-    }
-    if done.replayed {
-        headers.insert(HeaderName::from_static(REPLAYED_HEADER), HeaderValue::from_static("true"));
-    }
     response
 }
 

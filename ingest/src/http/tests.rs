@@ -16,6 +16,7 @@ use tidelake_format::{
         faults::{Fault, Operation},
     },
 };
+use tidelake_protocol::headers;
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
 
@@ -73,7 +74,7 @@ async fn a_write_is_answered_204_with_a_token_and_the_headers_of_influxdb() {
     ] {
         let answer = post(&ingest, uri, "cpu,host=a value=1 5").await;
         assert_eq!((answer.status, answer.body.len()), (StatusCode::NO_CONTENT, 0), "{uri}");
-        let token = answer.header(super::TOKEN_HEADER).parse().unwrap();
+        let token = answer.header(headers::TOKEN).parse().unwrap();
         assert_eq!(rows(&store, "db", "cpu", &[token]).await.keys().next().unwrap().1, 5_000_000, "{uri}");
         assert!(answer.header("x-influxdb-version").starts_with("1.8"));
         assert!(!answer.header("x-influxdb-build").is_empty() && answer.header("request-id").len() == 36);
@@ -148,7 +149,7 @@ async fn wrong_lines_are_told_in_influxdbs_words_and_the_others_are_kept() {
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     let text = "partial write: line 2: unable to parse 'bad line': invalid field format dropped=1";
     assert_eq!(answer.json(), json!({ "error": text }));
-    assert!(!answer.header(super::TOKEN_HEADER).is_empty());
+    assert!(!answer.header(headers::TOKEN).is_empty());
     let answer = post(&ingest, "/api/v2/write?bucket=db", body).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     assert_eq!((&answer.json()["code"], &answer.json()["message"]), (&json!("invalid"), &json!(text)));
@@ -203,7 +204,7 @@ async fn no_sync_is_taken_without_a_token() {
     let store = Store::in_memory();
     let ingest = nano(&store, config()).await;
     let answer = post(&ingest, "/write?db=db&no_sync=true", "cpu value=1 1").await;
-    assert_eq!((answer.status.as_u16(), answer.header(super::TOKEN_HEADER)), (204, ""));
+    assert_eq!((answer.status.as_u16(), answer.header(headers::TOKEN)), (204, ""));
     ingest.shutdown().await;
     assert_eq!(rows(&store, "db", "cpu", &[]).await.len(), 1);
 }

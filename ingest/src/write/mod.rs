@@ -40,6 +40,7 @@ use tidelake_format::{
     snapshot::{SnapshotOptions, SnapshotReader},
     store::Ambient,
 };
+use tidelake_protocol::sql::DoubleQuotes;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     sync::oneshot,
@@ -63,7 +64,7 @@ use self::{
 use crate::{
     compact::{CompactReport, CompactRequest, Compactor},
     config::{IngestConfig, millis},
-    decode::{Rejected, tdengine::DoubleQuotes, time::Implausible},
+    decode::{Rejected, time::Implausible},
     metrics::BODY_BYTES,
 };
 
@@ -288,7 +289,7 @@ impl Ingest {
         Ok(Self {
             shared,
             time_zone: Tz::UTC,
-            double_quotes: DoubleQuotes::default(),
+            double_quotes: DoubleQuotes::Text,
             key: None,
             mark: None,
             principal: Principal::PROCESS,

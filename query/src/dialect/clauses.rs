@@ -13,10 +13,8 @@ use datafusion::sql::sqlparser::{
 };
 use tidelake_format::{Error, Result};
 
-use super::{
-    duration::Duration,
-    lex::{Tok, at, duration_at, is_keyword, word},
-};
+use super::lex::{Tok, at, duration_at, is_keyword, word};
+use tidelake_protocol::sql::Duration;
 
 /// The function that stands for a window in SORT BY.
 pub(crate) const WINDOW: &str = "__window";

@@ -23,12 +23,10 @@ use tidelake_format::{
     schema::{Database, Role, Supertable},
     types::Type,
 };
+use tidelake_protocol::CATALOG;
 
 use super::names::INFORMATION_SCHEMA;
 use crate::{error::to_datafusion, table::Visible};
-
-/// The name of the one catalog: what stands before `database.table` in a name of three parts.
-pub const CATALOG: &str = "tidelake";
 
 /// The databases, tables and series that one statement sees.
 #[async_trait]

@@ -6,9 +6,7 @@ use datafusion::sql::sqlparser::{
     tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer, Word},
 };
 use tidelake_format::{Error, Result};
-
-use super::duration::Unit;
-use crate::session::DoubleQuotes;
+use tidelake_protocol::sql::{DoubleQuotes, Unit};
 
 /// The longest statement that is read as a query, in bytes.
 pub(crate) const MAX_QUERY_BYTES: usize = 4 << 20;

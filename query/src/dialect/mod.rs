@@ -10,7 +10,6 @@
 
 mod clauses;
 mod depth;
-pub mod duration;
 mod from_first;
 pub mod info;
 mod lex;
@@ -21,7 +20,6 @@ mod repeated;
 mod resolve;
 mod shape;
 mod show;
-mod time;
 
 use arrow::datatypes::Field;
 use datafusion::{
@@ -34,13 +32,14 @@ use datafusion::{
     },
 };
 use tidelake_format::{Error, Result};
+use tidelake_protocol::sql::DoubleQuotes;
 
-pub use info::{CATALOG, CatalogInfo, CurrentCatalog, information_schema};
+pub use info::{CatalogInfo, CurrentCatalog, information_schema};
 pub use lex::comment_end;
 pub use parameters::{column_fields, parameter_fields};
 pub use shape::{Shape, shape};
 
-use crate::session::{DoubleQuotes, Session};
+use crate::session::Session;
 
 /// How deep expressions and queries may be nested.
 const DEPTH: usize = 64;

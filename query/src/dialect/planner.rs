@@ -30,10 +30,7 @@ use datafusion::{
 };
 use tidelake_format::{Error, Result};
 
-use super::{
-    repeated,
-    time::{FORMS, parse_instant},
-};
+use super::repeated;
 use crate::{
     error::{from_datafusion, to_datafusion},
     functions::{
@@ -41,6 +38,7 @@ use crate::{
         window::nanoseconds,
     },
 };
+use tidelake_protocol::sql::{FORMS, parse_instant};
 
 /// The most nodes of a plan. A WITH query counts as often as it is named: a few hundred bytes can name 2^20 of them, and
 /// every rule of the optimizer visits each.

@@ -12,11 +12,8 @@ use datafusion::{
     sql::sqlparser::{keywords::Keyword, tokenizer::Token},
 };
 
-use super::{
-    lex::{self, Tok},
-    time::parse_instant,
-};
-use crate::{functions::window::nanoseconds, session::DoubleQuotes};
+use super::lex::{self, Tok};
+use crate::functions::window::nanoseconds;
 
 /// Queries with more literals than this have no shape: their values are a list that differs in length too.
 const MOST: usize = 64;

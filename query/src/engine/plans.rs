@@ -18,9 +18,10 @@ use tidelake_format::{access::Principal, snapshot::Snapshot};
 use super::{Prepared, template::Rescan};
 use crate::{
     optimize::SeriesAggregate,
-    session::{DoubleQuotes, Levels, Session},
+    session::{Levels, Session},
     table::SeriesScan,
 };
+use tidelake_protocol::sql::DoubleQuotes;
 
 /// What a logical plan weighs beside its text, in bytes: a guess.
 const LOGICAL_BYTES: usize = 24 << 10;

@@ -13,7 +13,9 @@ use datafusion::{
     prelude::SessionConfig,
 };
 
-use super::{CATALOG, EngineConfig, planners};
+use tidelake_protocol::CATALOG;
+
+use super::{EngineConfig, planners};
 use crate::{
     dialect::CurrentCatalog,
     functions,

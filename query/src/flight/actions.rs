@@ -18,9 +18,10 @@ use super::{
     sessions,
 };
 use crate::{
-    engine::{CATALOG, Prepared},
+    engine::Prepared,
     session::{Levels, Session},
 };
+use tidelake_protocol::CATALOG;
 
 const CREATE_PREPARED: &str = "CreatePreparedStatement";
 const CLOSE_PREPARED: &str = "ClosePreparedStatement";

@@ -9,9 +9,10 @@ use tonic::codegen::Bytes;
 use super::{cache::Key, service::MAX_MESSAGE_BYTES};
 use crate::{
     request,
-    session::{DoubleQuotes, Levels, Session},
+    session::{Levels, Session},
     writer::WriteOutcome,
 };
+use tidelake_protocol::sql::DoubleQuotes;
 
 /// The version of [`Handle`]'s meaning; another one is refused.
 const FORMAT: u32 = 1;

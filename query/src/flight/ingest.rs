@@ -15,10 +15,10 @@ use super::{
     statements::no_transaction,
 };
 use crate::{
-    engine::CATALOG,
     session::Session,
     writer::{IfExists, IngestTarget, WriteOutcome},
 };
+use tidelake_protocol::CATALOG;
 
 impl FlightSql {
     /// DoPut of batches into a table; all of them become visible together or, after an error, none.

@@ -10,8 +10,7 @@ use tidelake_format::{
     Result,
     schema::{Supertable, TBNAME},
 };
-
-use crate::engine::CATALOG;
+use tidelake_protocol::CATALOG;
 
 /// The schema of GetPrimaryKeys, as the specification gives it.
 pub(super) static PRIMARY: LazyLock<SchemaRef> = LazyLock::new(|| {

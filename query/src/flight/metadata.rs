@@ -15,11 +15,12 @@ use tidelake_format::{
     rows::SeriesSet,
     schema::{Database, Supertable},
 };
+use tidelake_protocol::CATALOG;
 
 use super::{keys, sqlinfo, status::from_flight, types};
 use crate::{
     dialect::{CatalogInfo, information_schema},
-    engine::{CATALOG, Engine},
+    engine::Engine,
     session::Session,
     table::Visible,
     wire,

@@ -20,6 +20,7 @@ use crate::{
     session::{Levels, Session},
     writer::WriteOutcome,
 };
+use tidelake_protocol::headers;
 
 const COOKIE: &str = "tidelake-session";
 /// The header that asks for rows that are compressed within messages.
@@ -116,23 +117,14 @@ pub(super) fn forget(reply: &mut MetadataMap) {
 
 /// Puts the token of a write into the reply's header, what became of its rows, and whether it was a copy.
 pub(super) fn hand_out(outcome: &WriteOutcome, reply: &mut MetadataMap) {
-    if let Some(token) = outcome.token {
-        set(reply, request::TOKEN_HEADER, &token.to_string());
-    }
-    if outcome.replayed {
-        set(reply, request::REPLAYED_HEADER, "true");
-    }
-    for (name, rows) in outcome.rows.into_iter().flat_map(RowCounts::headers) {
-        set(reply, name, &rows.to_string());
-    }
-    if !outcome.notices.is_empty() {
-        set(reply, request::NOTICE_HEADER, &request::header_text(&outcome.notices.join("; ")));
+    for (name, value) in outcome.reply().headers() {
+        set(reply, name, &value);
     }
 }
 
 /// Puts the name of a statement into the reply's header.
 pub(super) fn name(id: &str, reply: &mut MetadataMap) {
-    set(reply, request::QUERY_HEADER, id);
+    set(reply, headers::QUERY, id);
 }
 
 fn seconds() -> u64 {

@@ -4,9 +4,9 @@ use arrow::datatypes::TimeUnit;
 use chrono::{DateTime, Datelike, Days, LocalResult, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, TimeZone};
 use chrono_tz::Tz;
 use tidelake_format::{Error, Result};
+use tidelake_protocol::sql::{Duration, Unit};
 
 use super::window::nanoseconds;
-use crate::dialect::duration::{Duration, Unit};
 
 /// The windows of one width, offset, zone and unit of time. Every instant is in exactly one.
 #[derive(Debug, Clone, PartialEq)]
@@ -173,7 +173,7 @@ fn instant(local: NaiveDateTime, unit: TimeUnit, zone: Tz) -> Option<i64> {
 }
 
 /// See [`instant`]: the UTC time of a clock time.
-pub(crate) fn resolve_local(local: NaiveDateTime, zone: Tz) -> Option<NaiveDateTime> {
+fn resolve_local(local: NaiveDateTime, zone: Tz) -> Option<NaiveDateTime> {
     local.checked_add_days(Days::new(2))?;
     local.checked_sub_days(Days::new(2))?;
     let mut probe = local;

@@ -1,7 +1,7 @@
 //! Time windows: `window_start(ts, width, offset, zone)`, `window_end(…)` and `window_starts(…)`.
 //!
 //! `window_start('2019-07-16 04:01:40', '1m', '0a', 'UTC')` is the start of the minute. Width and offset are
-//! durations ([`crate::dialect::duration`]), the zone is an IANA name; all three are literals. Windows of b, u, a, s,
+//! durations ([`Duration`]), the zone is an IANA name; all three are literals. Windows of b, u, a, s,
 //! m and h are counted from the epoch; windows of d and w start at midnight of the zone (weeks on Thursdays, whole
 //! weeks from 1970-01-01), windows of n and y at the first of a month of the zone, counted from 1900-01. The offset
 //! moves every window forward. The result has the type of `ts`: a window that begins or ends beyond the type's instants begins
@@ -32,9 +32,10 @@ use datafusion::{
 };
 
 use tidelake_format::Error;
+use tidelake_protocol::sql::Duration;
 
 use super::grid::Grid;
-use crate::{dialect::duration::Duration, error::to_datafusion};
+use crate::error::to_datafusion;
 
 /// The name of the function that gives a window's start.
 pub const WINDOW_START: &str = "window_start";

@@ -24,7 +24,8 @@ use axum::{
 use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use serde::Deserialize;
 use serde_json::Value;
-use tidelake_format::{Error, Result, access::Principal, rows::RowCounts};
+use tidelake_format::{Error, Result, access::Principal};
+use tidelake_protocol::headers;
 use tidelake_routes::Caller;
 
 use super::{error, output::Format};
@@ -120,7 +121,7 @@ async fn answer(engine: &Engine, principal: Principal, asked: Asked, headers: &H
 /// Puts the name of a statement into its reply.
 pub(super) fn name(id: &str, headers: &mut HeaderMap) {
     if let Ok(value) = HeaderValue::from_str(id) {
-        headers.insert(request::QUERY_HEADER, value);
+        headers.insert(headers::QUERY, value);
     }
 }
 
@@ -171,18 +172,10 @@ pub(super) fn affected(outcome: WriteOutcome) -> Result<Rows> {
 
 /// Puts the token of a write into the reply's header, what became of its rows, and whether it was a copy.
 pub(super) fn hand_out(outcome: &WriteOutcome, headers: &mut HeaderMap) {
-    if let Some(value) = outcome.token.and_then(|t| HeaderValue::from_str(&t.to_string()).ok()) {
-        headers.insert(request::TOKEN_HEADER, value);
-    }
-    if outcome.replayed {
-        headers.insert(request::REPLAYED_HEADER, HeaderValue::from_static("true"));
-    }
-    for (name, rows) in outcome.rows.into_iter().flat_map(RowCounts::headers) {
-        headers.insert(name, HeaderValue::from(rows));
-    }
-    let notices = request::header_text(&outcome.notices.join("; "));
-    if let (false, Ok(value)) = (notices.is_empty(), HeaderValue::from_str(&notices)) {
-        headers.insert(request::NOTICE_HEADER, value);
+    for (name, value) in outcome.reply().headers() {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            headers.insert(name, value);
+        }
     }
 }
 

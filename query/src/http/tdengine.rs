@@ -29,6 +29,7 @@ use tidelake_format::{
     access::{LoggedIn, Principal},
     types::Type,
 };
+use tidelake_protocol::sql::DoubleQuotes;
 use tidelake_routes::Caller;
 
 use super::{
@@ -41,7 +42,7 @@ use crate::{
     engine::{Engine, Outcome},
     error::from_datafusion,
     request,
-    session::{DoubleQuotes, Session},
+    session::Session,
     wire::{PRECISION, TYPE_NAME},
 };
 

@@ -8,6 +8,7 @@ use datafusion::{
     common::Result,
 };
 use tidelake_format::schema::Database;
+use tidelake_protocol::CATALOG;
 
 use super::{
     provider::{Scope, SeriesTable},
@@ -15,7 +16,6 @@ use super::{
 };
 use crate::{
     dialect::{CatalogInfo, information_schema},
-    engine::CATALOG,
     error::to_datafusion,
     system::{SYSTEM, System},
 };

@@ -16,15 +16,24 @@ use tidelake_format::{
     Error,
     access::{Deed, Peer, refused_as},
 };
+use tidelake_protocol::headers;
 
 use crate::settings::Settings;
 
-/// Headers that scripts of a named origin may send.
-const SENT: &str = "authorization, content-type, content-encoding, accept, database, schema, time-zone, aggregate-levels, \
-                    idempotency-key, x-tidelake-token, traceparent, tracestate, x-grpc-web, x-user-agent, grpc-timeout";
-/// Headers of answers that scripts of a named origin may read.
-const READ: &str = "x-tidelake-token, x-tidelake-query, idempotency-replayed, retry-after, www-authenticate, x-influxdb-error, \
-                    grpc-status, grpc-message";
+/// Headers that scripts of a named origin may send, beside Tidelake's own.
+const SENT: [&str; 9] = [
+    "authorization",
+    "content-type",
+    "content-encoding",
+    "accept",
+    "traceparent",
+    "tracestate",
+    "x-grpc-web",
+    "x-user-agent",
+    "grpc-timeout",
+];
+/// Headers of replies that scripts of a named origin may read, beside Tidelake's own.
+const READ: [&str; 5] = ["retry-after", "www-authenticate", "x-influxdb-error", "grpc-status", "grpc-message"];
 /// Where the page that sent a request is, seen from this server; read once, as every request is asked for it.
 static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// What is said of requests of other pages.
@@ -177,10 +186,16 @@ impl Marks {
         }
         if let Some(origin) = self.origin {
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(READ));
+            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, listed(&READ, &headers::OF_REPLIES));
         }
         response
     }
+}
+
+/// The names of headers as a value of a header.
+fn listed(of_others: &[&str], own: &[&str]) -> HeaderValue {
+    let names = [of_others, own].concat().join(", ");
+    HeaderValue::try_from(names).expect("names of headers are printable ASCII text")
 }
 
 /// The answer to a browser that asks whether a page may send a request: any that this server understands.
@@ -189,7 +204,7 @@ fn preflight(request: &HeaderMap) -> Response {
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, PUT"));
-    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(SENT));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, listed(&SENT, &headers::OF_REQUESTS));
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(REMEMBERED));
     if request.contains_key("access-control-request-private-network") {
         headers.insert("access-control-allow-private-network", HeaderValue::from_static("true"));

@@ -6,12 +6,9 @@ use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use tidelake_format::{Error, Result, types::Type};
-use tidelake_ingest::{
-    decode::tdengine::DoubleQuotes,
-    write::{self, IdempotencyKey, Ingest},
-};
+use tidelake_ingest::write::{self, IdempotencyKey, Ingest};
 use tidelake_query::{
-    session::{self, Session},
+    session::Session,
     writer::{IfExists, IngestTarget, WriteOutcome, Writer},
 };
 
@@ -52,15 +49,11 @@ impl Writer for IngestWriter {
 
     fn of_request(&self, session: &Session) -> Result<Arc<dyn Writer>> {
         let key = session.idempotency_key.as_deref().map(IdempotencyKey::new).transpose()?;
-        let quotes = match session.double_quotes {
-            session::DoubleQuotes::Text => DoubleQuotes::Text,
-            session::DoubleQuotes::Identifier => DoubleQuotes::Identifier,
-        };
         let mut ingest = self.ingest.clone();
         if let Some(rule) = &session.implausible_times {
             ingest = ingest.with_implausible(rule.parse()?);
         }
-        let ingest = ingest.in_time_zone(session.time_zone).with_double_quotes(quotes);
+        let ingest = ingest.in_time_zone(session.time_zone).with_double_quotes(session.double_quotes);
         let ingest = ingest.with_key(key).after(&session.tokens);
         Ok(Arc::new(Self::new(ingest.for_principal(session.principal.clone()))))
     }

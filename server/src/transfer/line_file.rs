@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use reqwest::StatusCode;
 use serde_json::Value;
 use tidelake_format::access::Secret;
-use tidelake_ingest::decode::time::IMPLAUSIBLE_HEADER;
+use tidelake_protocol::headers;
 
 use super::{
     bytes_bar,
@@ -149,9 +149,9 @@ impl Reply {
         let body: Value = serde_json::from_str(body).unwrap_or_default();
         let line = |line: &Value| Some((line["line"].as_u64()?, line["message"].as_str()?.to_owned()));
         Self {
-            written: count("x-tidelake-rows-written"),
-            replaced: count("x-tidelake-rows-replaced"),
-            refused: count("x-tidelake-rows-refused"),
+            written: count(headers::ROWS_WRITTEN),
+            replaced: count(headers::ROWS_REPLACED),
+            refused: count(headers::ROWS_REFUSED),
             lines: body["errors"].as_array().into_iter().flatten().filter_map(line).collect(),
         }
     }
@@ -174,13 +174,13 @@ async fn post(target: &Target, body: Vec<u8>) -> anyhow::Result<Reply> {
             Some(Who::User(user, password)) => request.basic_auth(user, Some(password.expose())),
         };
         let request = match target.allows_implausible_times {
-            true => request.header(IMPLAUSIBLE_HEADER, "accept"),
+            true => request.header(headers::IMPLAUSIBLE_TIMES, "accept"),
             false => request,
         };
         let reply = request.send().await?;
         let (status, headers) = (reply.status(), reply.headers().clone());
         let text = reply.text().await.unwrap_or_default();
-        let is_partial = status == StatusCode::BAD_REQUEST && headers.contains_key("x-tidelake-rows-refused");
+        let is_partial = status == StatusCode::BAD_REQUEST && headers.contains_key(headers::ROWS_REFUSED);
         if status.is_success() || is_partial {
             return Ok(Reply::read(&headers, &text));
         }

@@ -10,12 +10,13 @@ use tidelake_ingest::decode::{
     arrow,
     line_protocol::{self, LinePrecision},
     opentsdb,
-    tdengine::{self, DoubleQuotes, Inserted, Session, statement::Statement},
+    tdengine::{self, Inserted, Session, statement::Statement},
 };
 use tidelake_loadtest::{
     Device,
     drive::encode::{Batch, Text},
 };
+use tidelake_protocol::sql::DoubleQuotes;
 
 const ROWS: u32 = 1_000;
 /// The wall clock, in milliseconds: after all rows.

@@ -26,7 +26,8 @@ use tidelake_ingest::{
     },
     write::{Durability, Ingest},
 };
-use tidelake_query::{dialect, session::DoubleQuotes};
+use tidelake_protocol::sql::DoubleQuotes;
+use tidelake_query::dialect;
 use tokio::runtime::Runtime;
 
 use crate::{corpus, doors::doors};
@@ -74,7 +75,7 @@ fn statement(input: &[u8]) -> bool {
     let Ok(sql) = std::str::from_utf8(input) else { return false };
     let (tables, database) = (Tables::new(), database());
     let session = tdengine::Session { database: Some(&database), time_zone: Tz::UTC, now_ns: 0 };
-    let quotes = [tdengine::DoubleQuotes::Text, tdengine::DoubleQuotes::Identifier];
+    let quotes = [DoubleQuotes::Text, DoubleQuotes::Identifier];
     let done = quotes.map(|quotes| match tdengine::parse(sql, quotes) {
         Ok(tdengine::Statement::Insert(insert)) => {
             let described = tdengine::insert_parameters(&insert, &tables, &session).is_ok();

@@ -17,12 +17,13 @@ use tidelake_format::{
     schema::{Column, Database, Role, Supertable, TBNAME, check_name},
     types::Type,
 };
+use tidelake_protocol::sql::DoubleQuotes;
 
 pub use describe::{Described, insert_parameters};
 
 use super::{
     ddl::name_list,
-    lexer::{Cursor, DoubleQuotes, Value},
+    lexer::{Cursor, Value},
     parameters::{Parameters, unbound},
     statement::{CreateSubtable, Insert, Literal, TableName},
     typed::Clock,
@@ -110,7 +111,7 @@ pub fn create_subtables(subtables: &[CreateSubtable], lookup: &dyn Lookup, sessi
         for literal in &subtable.values {
             values.push(match literal {
                 Literal::Text(text) => ("", Value::Text(text.as_str().into())),
-                Literal::Bare(text) => (text.as_str(), Cursor::new(text, DoubleQuotes::default()).value()?),
+                Literal::Bare(text) => (text.as_str(), Cursor::new(text, DoubleQuotes::Text).value()?),
                 Literal::Instant(nanos) => ("", Value::Instant(*nanos)),
                 Literal::Parameter(_) => return Err(unbound()),
             });

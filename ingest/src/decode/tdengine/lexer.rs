@@ -3,19 +3,10 @@
 use std::borrow::Cow;
 
 use tidelake_format::{Error, Result};
+use tidelake_protocol::sql::{DoubleQuotes, Unit};
 
 use super::statement::TableName;
 use crate::decode::number::Number;
-
-/// What text in double quotes means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DoubleQuotes {
-    /// A text, as in TDengine; backslash escapes hold in all texts.
-    #[default]
-    Text,
-    /// A name, as in standard SQL; texts stand in single quotes, and a backslash is one.
-    Identifier,
-}
 
 /// A place in a statement, moved forward by reading.
 #[derive(Debug, Clone, Copy)]
@@ -365,7 +356,7 @@ impl<'a> Cursor<'a> {
         let start = self.at;
         let number = Number::scan(self.bytes(), start);
         self.at = number.end;
-        let unit = crate::decode::time::unit_nanos(self.byte());
+        let unit = Unit::of(char::from(self.byte())).and_then(Unit::nanoseconds);
         let count = if number.integral && number.is_number() { number.integer(self.bytes()) } else { None };
         match (count.and_then(|n| i64::try_from(n).ok()), unit) {
             (Some(count), Some(unit)) if count >= 0 => {

@@ -5,10 +5,11 @@ use tidelake_format::{
     schema::Column,
     types::{Scalar, Type},
 };
+use tidelake_protocol::sql::DoubleQuotes;
 
 use super::{
     insert::tag_fault,
-    lexer::{Cursor, DoubleQuotes, Value},
+    lexer::{Cursor, Value},
     parameters::{Parameters, unbound},
     statement::Literal,
     typed::Clock,
@@ -86,7 +87,7 @@ impl Literal {
     fn read(&self) -> Result<(&str, Value<'_>)> {
         Ok(match self {
             Literal::Text(text) => ("", Value::Text(text.as_str().into())),
-            Literal::Bare(text) => (text.as_str(), Cursor::new(text, DoubleQuotes::default()).value()?),
+            Literal::Bare(text) => (text.as_str(), Cursor::new(text, DoubleQuotes::Text).value()?),
             Literal::Instant(nanos) => ("", Value::Instant(*nanos)),
             Literal::Parameter(_) => return Err(unbound()),
         })

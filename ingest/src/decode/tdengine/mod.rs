@@ -17,7 +17,6 @@ mod typed;
 mod understood;
 
 pub use insert::{Described, Inserted, Session, create_subtables, insert, insert_parameters};
-pub use lexer::DoubleQuotes;
 pub use statement::{
     AccessStatement, Alter, AlterAction, AlterDatabase, Comparison, CreateDatabase, CreateSubtable, CreateTable,
     Delete, DropTables, Granted, Insert, Literal, On, Predicate, Statement, TableName, UserChange, parse, writes,

@@ -8,11 +8,9 @@ use tidelake_format::{
     schema::Role,
     types::{Precision, Type},
 };
+use tidelake_protocol::sql::DoubleQuotes;
 
-use super::{
-    access, alter, ddl, delete,
-    lexer::{Cursor, DoubleQuotes},
-};
+use super::{access, alter, ddl, delete, lexer::Cursor};
 
 /// One statement.
 #[derive(Debug, Clone, PartialEq)]
@@ -412,7 +410,7 @@ pub struct Insert<'a> {
 /// assert!(!writes("select 1") && !writes("show databases") && !writes(""));
 /// ```
 pub fn writes(sql: &str) -> bool {
-    let word = Cursor::new(sql, DoubleQuotes::default()).peek_word();
+    let word = Cursor::new(sql, DoubleQuotes::Text).peek_word();
     const WRITING: [&str; 22] = [
         "ALTER",
         "BALANCE",
@@ -443,7 +441,8 @@ pub fn writes(sql: &str) -> bool {
 /// Parses one statement.
 ///
 /// ```
-/// use tidelake_ingest::decode::tdengine::{DoubleQuotes, Statement, parse};
+/// use tidelake_ingest::decode::tdengine::{Statement, parse};
+/// use tidelake_protocol::sql::DoubleQuotes;
 /// assert_eq!(parse("USE Power;", DoubleQuotes::Text).unwrap(), Statement::Use("power".into()));
 /// assert_eq!(parse("USE \"Power\"", DoubleQuotes::Identifier).unwrap(), Statement::Use("Power".into()));
 /// assert_eq!(parse("select 1", DoubleQuotes::Text).unwrap(), Statement::Query);

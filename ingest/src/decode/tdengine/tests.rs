@@ -19,6 +19,7 @@ use tidelake_format::{
     schema::Role,
     types::{Precision, Scalar, Type},
 };
+use tidelake_protocol::sql::DoubleQuotes;
 
 use super::*;
 use crate::decode::{Decoded, Subtable, fixture::Fixture};

@@ -158,7 +158,9 @@ impl Display for Literal {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{DoubleQuotes, parse};
+    use tidelake_protocol::sql::DoubleQuotes;
+
+    use super::super::parse;
 
     #[test]
     fn a_statement_is_recorded_by_what_it_does_and_to_what() {

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 use tidelake_format::{Error, Result, types::Precision};
 
 use super::{
-    super::{clauses::Window, duration::Duration, names::quoted},
+    super::{clauses::Window, names::quoted},
     Place, Resolver, WindowNames,
     expression::{call, text},
     source::parse_query,
@@ -15,6 +15,7 @@ use crate::functions::{
     grid::Grid,
     window::{MAX_OVERLAP, WINDOW_STARTS, check},
 };
+use tidelake_protocol::sql::Duration;
 
 /// The column that holds the start of the window.
 const START: &str = "__window_start";

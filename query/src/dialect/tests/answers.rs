@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use tidelake_format::access::Principal;
+use tidelake_protocol::sql::DoubleQuotes;
 
 use super::support::*;
-use crate::session::{DoubleQuotes, Session};
+use crate::session::Session;
 
 /// A timestamp in ms as arrow prints it.
 fn time(ms: i64) -> String {

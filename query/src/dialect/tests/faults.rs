@@ -3,9 +3,10 @@
 use arrow::datatypes::{DataType, TimeUnit};
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use tidelake_format::{Kind, access::Principal};
+use tidelake_protocol::sql::DoubleQuotes;
 
 use super::{super::*, support::*};
-use crate::session::{DoubleQuotes, Session};
+use crate::session::Session;
 
 /// The error of a statement, in parsing, planning or running.
 async fn fault(sql: &str) -> Error {

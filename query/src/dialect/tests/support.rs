@@ -24,6 +24,7 @@ use tidelake_format::{
     schema::{Database, Role, Supertable, field_with_id},
     types::{Precision, Type},
 };
+use tidelake_protocol::CATALOG;
 
 use super::super::*;
 

@@ -7,9 +7,10 @@ use tidelake_format::{
     ids::{DatabaseId, TableId},
     types::Precision,
 };
+use tidelake_protocol::sql::DoubleQuotes;
 
 use super::*;
-use crate::decode::tdengine::{DoubleQuotes, Statement, parse};
+use crate::decode::tdengine::{Statement, parse};
 
 fn table() -> Supertable {
     let columns = [

@@ -30,14 +30,15 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// The unit of a text of one letter, in either case.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut letters = text.chars();
+        letters.next().filter(|_| letters.next().is_none()).and_then(Self::of)
+    }
+
     /// The unit of a letter, in either case.
-    pub fn parse(letter: &str) -> Option<Self> {
-        let mut letters = letter.chars();
-        let first = letters.next()?.to_ascii_lowercase();
-        if letters.next().is_some() {
-            return None;
-        }
-        Some(match first {
+    pub fn of(letter: char) -> Option<Self> {
+        Some(match letter.to_ascii_lowercase() {
             'b' => Unit::Nanosecond,
             'u' => Unit::Microsecond,
             'a' => Unit::Millisecond,

@@ -1,0 +1,10 @@
+//! What clients and Tidelake say to each other, as values: the SQL that both the write path and queries read, and the
+//! names that HTTP, Flight SQL and `information_schema` share.
+//!
+//! Nothing here reads a file, waits, or knows how a statement is executed.
+
+pub mod headers;
+pub mod sql;
+
+/// The name of the one catalog, whose schemas are the databases.
+pub const CATALOG: &str = "tidelake";
