@@ -4,6 +4,7 @@
 //! Nothing here reads a file, waits, or knows how a statement is executed.
 
 pub mod headers;
+pub mod number;
 pub mod sql;
 
 /// The name of the one catalog, whose schemas are the databases.

@@ -1,9 +1,30 @@
-//! TDengine's SQL: what statements that write and queries have in common.
+//! TDengine's SQL: one lexer, literals, durations, instants, and the statements that change something as values.
+//!
+//! Names are compared and stored in lower case unless they stand in backticks. Texts stand in `'…'` or `"…"`, with
+//! `\'` and doubled quotes; where [`DoubleQuotes`] hold names, in `'…'` alone and without escapes. A time is a number of
+//! the database's ticks, a text (see [`parse_instant`]), or `now` or `today()`, plus or minus a duration.
 
+mod access;
+mod alter;
+mod ddl;
+mod delete;
 mod duration;
 mod instant;
+mod lexer;
+mod parameters;
 mod quotes;
+mod statement;
+#[cfg(test)]
+mod tests;
+mod understood;
 
+pub use ddl::name_list;
 pub use duration::{Duration, Unit};
 pub use instant::{FORMS, parse_instant, to_instant};
+pub use lexer::{Cursor, Value};
+pub use parameters::Numbers;
 pub use quotes::DoubleQuotes;
+pub use statement::{
+    AccessStatement, Alter, AlterAction, AlterDatabase, Comparison, CreateDatabase, CreateSubtable, CreateTable,
+    Delete, DropTables, Granted, Insert, Literal, On, Predicate, Statement, TableName, UserChange, parse, writes,
+};

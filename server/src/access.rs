@@ -2,11 +2,8 @@
 
 use anyhow::ensure;
 use clap::Args;
-use tidelake_ingest::{
-    decode::tdengine::{Statement, parse},
-    write::Ingest,
-};
-use tidelake_protocol::sql::DoubleQuotes;
+use tidelake_ingest::write::Ingest;
+use tidelake_protocol::sql::{DoubleQuotes, Statement, parse};
 
 use crate::{cli::StoreArgs, serve};
 

@@ -10,7 +10,6 @@ pub mod builder;
 #[cfg(test)]
 mod fixture;
 pub mod line_protocol;
-mod number;
 pub mod opentsdb;
 mod request;
 pub mod tdengine;

@@ -13,10 +13,8 @@ use super::{
     body::{self, Fault},
     reply::{self, Parameters},
 };
-use crate::{
-    decode::tdengine::{self, CreateDatabase},
-    write::Ingest,
-};
+use crate::write::Ingest;
+use tidelake_protocol::sql::{CreateDatabase, Statement};
 
 /// Largest form of a POST.
 const FORM_BYTES: usize = 1 << 20;
@@ -143,11 +141,11 @@ async fn execute(ingest: &Ingest, statement: Statement) -> Result<Option<Value>>
                 partition_ms: None,
                 ignored: Vec::new(),
             };
-            ingest.execute_parsed(tdengine::Statement::CreateDatabase(create)).await?;
+            ingest.execute_parsed(Statement::CreateDatabase(create)).await?;
             Ok(None)
         }
         Statement::Drop(name) => {
-            ingest.execute_parsed(tdengine::Statement::DropDatabase { name, if_exists: true }).await?;
+            ingest.execute_parsed(Statement::DropDatabase { name, if_exists: true }).await?;
             Ok(None)
         }
         Statement::Show => {

@@ -11,6 +11,7 @@ use datafusion::{
     common::ScalarValue,
     sql::sqlparser::{keywords::Keyword, tokenizer::Token},
 };
+use tidelake_protocol::sql::{DoubleQuotes, parse_instant};
 
 use super::lex::{self, Tok};
 use crate::functions::window::nanoseconds;

@@ -10,13 +10,13 @@ use tidelake_ingest::decode::{
     arrow,
     line_protocol::{self, LinePrecision},
     opentsdb,
-    tdengine::{self, Inserted, Session, statement::Statement},
+    tdengine::{self, Inserted, Session},
 };
 use tidelake_loadtest::{
     Device,
     drive::encode::{Batch, Text},
 };
-use tidelake_protocol::sql::DoubleQuotes;
+use tidelake_protocol::sql::{DoubleQuotes, Statement, parse};
 
 const ROWS: u32 = 1_000;
 /// The wall clock, in milliseconds: after all rows.
@@ -38,9 +38,7 @@ fn main() -> Result<()> {
     let body = request(Text::TdEngine, ROWS);
     let session = Session { database: Some(database), time_zone: Tz::UTC, now_ns: NOW * 1_000_000 };
     let insert = || -> Result<usize> {
-        let Statement::Insert(insert) =
-            tdengine::statement::parse(black_box(std::str::from_utf8(&body)?), DoubleQuotes::Text)?
-        else {
+        let Statement::Insert(insert) = parse(black_box(std::str::from_utf8(&body)?), DoubleQuotes::Text)? else {
             anyhow::bail!("not an INSERT")
         };
         match tdengine::insert(&insert, &tables, &session, None)? {

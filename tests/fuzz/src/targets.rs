@@ -26,7 +26,7 @@ use tidelake_ingest::{
     },
     write::{Durability, Ingest},
 };
-use tidelake_protocol::sql::DoubleQuotes;
+use tidelake_protocol::sql::{self, DoubleQuotes, Statement};
 use tidelake_query::dialect;
 use tokio::runtime::Runtime;
 
@@ -72,16 +72,16 @@ fn line(input: &[u8]) -> bool {
 }
 
 fn statement(input: &[u8]) -> bool {
-    let Ok(sql) = std::str::from_utf8(input) else { return false };
+    let Ok(text) = std::str::from_utf8(input) else { return false };
     let (tables, database) = (Tables::new(), database());
     let session = tdengine::Session { database: Some(&database), time_zone: Tz::UTC, now_ns: 0 };
     let quotes = [DoubleQuotes::Text, DoubleQuotes::Identifier];
-    let done = quotes.map(|quotes| match tdengine::parse(sql, quotes) {
-        Ok(tdengine::Statement::Insert(insert)) => {
+    let done = quotes.map(|quotes| match sql::parse(text, quotes) {
+        Ok(Statement::Insert(insert)) => {
             let described = tdengine::insert_parameters(&insert, &tables, &session).is_ok();
             tdengine::insert(&insert, &tables, &session, None).is_ok() || described
         }
-        Ok(tdengine::Statement::CreateSubtables(all)) => tdengine::create_subtables(&all, &tables, &session).is_ok(),
+        Ok(Statement::CreateSubtables(all)) => tdengine::create_subtables(&all, &tables, &session).is_ok(),
         other => other.is_ok(),
     });
     done.contains(&true)

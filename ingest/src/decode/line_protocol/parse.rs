@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use memchr::{memchr, memchr2};
 use tidelake_format::types::Type;
 
-use crate::decode::number::Number;
+use tidelake_protocol::number::Number;
 
 /// The most bytes of measurement and tags, as influxd has it.
 pub(super) const MAX_KEY: usize = 65_535;

@@ -17,16 +17,13 @@ use tidelake_format::{
     schema::{Column, Database, Role, Supertable, TBNAME, check_name},
     types::Type,
 };
-use tidelake_protocol::sql::DoubleQuotes;
+use tidelake_protocol::sql::{CreateSubtable, Cursor, DoubleQuotes, Insert, Literal, TableName, Value, name_list};
 
 pub use describe::{Described, insert_parameters};
 
 use super::{
-    ddl::name_list,
-    lexer::{Cursor, Value},
     parameters::{Parameters, unbound},
-    statement::{CreateSubtable, Insert, Literal, TableName},
-    typed::Clock,
+    typed::{Clock, Typed as _},
 };
 use crate::decode::{
     Decoded, Lookup,

@@ -5,24 +5,40 @@ use tidelake_format::{
     schema::Column,
     types::{Scalar, Type},
 };
-use tidelake_protocol::sql::DoubleQuotes;
+use tidelake_protocol::sql::{Cursor, DoubleQuotes, Literal, Value};
 
 use super::{
     insert::tag_fault,
-    lexer::{Cursor, Value},
     parameters::{Parameters, unbound},
-    statement::Literal,
-    typed::Clock,
+    typed::{Clock, Typed as _},
 };
 use crate::decode::builder::{Fault, Tag};
 
-impl Literal {
+/// What a literal is where a column of a type is expected.
+pub(crate) trait TypedLiteral {
     /// The value of a tag, as strictly as an INSERT takes it; `None` is NULL.
     ///
     /// # Errors
     /// [`Kind::Invalid`](crate::Kind::Invalid) naming the series, the tag, its type and what was found.
-    pub(crate) fn tag(&self, series: &str, column: &Column, clock: Clock) -> Result<Option<Scalar>> {
-        let (sql, value) = self.read()?;
+    fn tag(&self, series: &str, column: &Column, clock: Clock) -> Result<Option<Scalar>>;
+
+    /// What a column of a type is compared with: a number of any size and sign for a number, a text of any length for
+    /// a text. `None` is NULL.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) naming the column, its type and what was found.
+    fn operand(&self, column: &Column, clock: Clock) -> Result<Option<Scalar>>;
+
+    /// The value as a time in ticks; `None` is NULL.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) naming what was found.
+    fn ticks(&self, clock: Clock) -> Result<Option<i64>>;
+}
+
+impl TypedLiteral for Literal {
+    fn tag(&self, series: &str, column: &Column, clock: Clock) -> Result<Option<Scalar>> {
+        let (sql, value) = read(self)?;
         let described = value.describe();
         let fault = |fault| tag_fault(series, column, &described, fault);
         let value = value.into_bytes(column.ty).map_err(fault)?;
@@ -30,13 +46,8 @@ impl Literal {
         Ok(tag.map(scalar))
     }
 
-    /// What a column of a type is compared with: a number of any size and sign for a number, a text of any length for
-    /// a text. `None` is NULL.
-    ///
-    /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) naming the column, its type and what was found.
-    pub(crate) fn operand(&self, column: &Column, clock: Clock) -> Result<Option<Scalar>> {
-        let (sql, value) = self.read()?;
+    fn operand(&self, column: &Column, clock: Clock) -> Result<Option<Scalar>> {
+        let (sql, value) = read(self)?;
         let described = value.describe();
         let fault = |fault: Fault| {
             Error::invalid(format!("a value that the column cannot be compared with: {fault}"))
@@ -62,12 +73,8 @@ impl Literal {
         Ok(tag.map(scalar))
     }
 
-    /// The value as a time in ticks; `None` is NULL.
-    ///
-    /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) naming what was found.
-    pub(crate) fn ticks(&self, clock: Clock) -> Result<Option<i64>> {
-        let (sql, value) = self.read()?;
+    fn ticks(&self, clock: Clock) -> Result<Option<i64>> {
+        let (sql, value) = read(self)?;
         if matches!(value, Value::Null) {
             return Ok(None);
         }
@@ -83,15 +90,6 @@ impl Literal {
                 .with("found", value.describe())
         })
     }
-
-    fn read(&self) -> Result<(&str, Value<'_>)> {
-        Ok(match self {
-            Literal::Text(text) => ("", Value::Text(text.as_str().into())),
-            Literal::Bare(text) => (text.as_str(), Cursor::new(text, DoubleQuotes::Text).value()?),
-            Literal::Instant(nanos) => ("", Value::Instant(*nanos)),
-            Literal::Parameter(_) => return Err(unbound()),
-        })
-    }
 }
 
 impl Parameters<'_> {
@@ -99,7 +97,7 @@ impl Parameters<'_> {
     ///
     /// # Errors
     /// [`Kind::Invalid`](crate::Kind::Invalid) when it has none, or one of a type that nothing is compared with.
-    pub(super) fn literal(&mut self, literal: &Literal) -> Result<Literal> {
+    pub(crate) fn literal(&mut self, literal: &Literal) -> Result<Literal> {
         let Literal::Parameter(at) = literal else { return Ok(literal.clone()) };
         let bare = |text: &str| Ok(Literal::Bare(text.to_owned()));
         match self.take(Some(*at))? {
@@ -115,6 +113,15 @@ impl Parameters<'_> {
                 .with("found", other.describe())),
         }
     }
+}
+
+fn read(literal: &Literal) -> Result<(&str, Value<'_>)> {
+    Ok(match literal {
+        Literal::Text(text) => ("", Value::Text(text.as_str().into())),
+        Literal::Bare(text) => (text.as_str(), Cursor::new(text, DoubleQuotes::Text).value()?),
+        Literal::Instant(nanos) => ("", Value::Instant(*nanos)),
+        Literal::Parameter(_) => return Err(unbound()),
+    })
 }
 
 fn scalar(tag: Tag<'_>) -> Scalar {

@@ -11,45 +11,18 @@ use arrow::{
     },
 };
 use tidelake_format::{Error, Result};
-
-use super::lexer::Value;
+use tidelake_protocol::sql::{Numbers, Value};
 
 /// The parameters of one execution, taken in order.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Parameters<'a> {
+pub(crate) struct Parameters<'a> {
     batch: &'a RecordBatch,
     row: usize,
     numbers: Numbers,
 }
 
-/// Which parameter is which: `?` counts, `$n` says so.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Numbers {
-    /// How many there are as far as they were read.
-    pub(super) count: usize,
-    unnamed: bool,
-    numbered: bool,
-}
-
-impl Numbers {
-    /// The place of the next one, from 0.
-    ///
-    /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) for a statement with both kinds.
-    pub(super) fn place(&mut self, number: Option<usize>) -> Result<usize> {
-        self.unnamed |= number.is_none();
-        self.numbered |= number.is_some();
-        if self.unnamed && self.numbered {
-            return Err(Error::invalid("parameters are either all '?' or all '$n'").with("found", "both"));
-        }
-        let place = number.unwrap_or(self.count);
-        self.count = self.count.max(place + 1);
-        Ok(place)
-    }
-}
-
 impl<'a> Parameters<'a> {
-    pub(super) fn new(batch: &'a RecordBatch, row: usize) -> Self {
+    pub(crate) fn new(batch: &'a RecordBatch, row: usize) -> Self {
         Self { batch, row, numbers: Numbers::default() }
     }
 
@@ -71,7 +44,7 @@ impl<'a> Parameters<'a> {
     ///
     /// # Errors
     /// [`Kind::Invalid`](crate::Kind::Invalid) when some were not.
-    pub(super) fn finish(&self) -> Result<()> {
+    pub(crate) fn finish(&self) -> Result<()> {
         if self.numbers.count == self.batch.num_columns() {
             return Ok(());
         }

@@ -1,9 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-mod access;
-mod ddl;
 mod parameters;
-mod quotes;
 mod values;
 
 use std::sync::Arc;
@@ -19,7 +16,7 @@ use tidelake_format::{
     schema::Role,
     types::{Precision, Scalar, Type},
 };
-use tidelake_protocol::sql::DoubleQuotes;
+use tidelake_protocol::sql::{self, DoubleQuotes, Statement};
 
 use super::*;
 use crate::decode::{Decoded, Subtable, fixture::Fixture};
@@ -28,7 +25,7 @@ use crate::decode::{Decoded, Subtable, fixture::Fixture};
 const NOW: i64 = 1_795_132_800_000_000_000;
 
 fn parse(sql: &str) -> Result<Statement<'_>, Error> {
-    super::parse(sql, DoubleQuotes::Text)
+    sql::parse(sql, DoubleQuotes::Text)
 }
 
 fn session(fixture: &Fixture) -> Session<'_> {

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use chrono_tz::Tz;
 use tidelake_format::types::{Precision, Type};
+use tidelake_protocol::sql::Value;
 
-use super::lexer::Value;
 use crate::decode::{
     builder::{Fault, Tag},
     time,
@@ -19,9 +19,29 @@ pub(crate) struct Clock {
     pub(crate) now_ns: i64,
 }
 
-impl<'a> Value<'a> {
+/// What a literal is where a type is expected.
+pub(in crate::decode) trait Typed: Sized {
     /// The bytes that a text for VARBINARY stands for: `\x` and hexadecimal digits, or itself.
-    pub(super) fn into_bytes(self, ty: Type) -> Result<Value<'a>, Fault> {
+    fn into_bytes(self, ty: Type) -> Result<Self, Fault>;
+
+    /// The value as one of type `ty`; `None` is null.
+    ///
+    /// Numbers may stand in quotes and booleans may be numbers; a number with a point is an integer when nothing is
+    /// after the point; a number in a text column is its own text.
+    ///
+    /// # Errors
+    /// The fault: nothing is cut, rounded (but for floats) or wrapped.
+    fn typed(&self, sql: &str, ty: Type, clock: Clock) -> Result<Option<Tag<'_>>, Fault>;
+
+    /// The value as a time, in ticks of the database.
+    fn ticks(&self, sql: &str, clock: Clock) -> Result<i64, Fault>;
+
+    /// The value in a message, cut.
+    fn describe(&self) -> String;
+}
+
+impl Typed for Value<'_> {
+    fn into_bytes(self, ty: Type) -> Result<Self, Fault> {
         let Value::Text(text) = self else { return Ok(self) };
         if !matches!(ty, Type::VarBinary(_)) {
             return Ok(Value::Text(text));
@@ -36,14 +56,7 @@ impl<'a> Value<'a> {
         Ok(Value::Bytes(digits.as_bytes().chunks(2).map(|pair| nibble(pair[0]) << 4 | nibble(pair[1])).collect()))
     }
 
-    /// The value as one of type `ty`; `None` is null.
-    ///
-    /// Numbers may stand in quotes and booleans may be numbers; a number with a point is an integer when nothing is
-    /// after the point; a number in a text column is its own text.
-    ///
-    /// # Errors
-    /// The fault: nothing is cut, rounded (but for floats) or wrapped.
-    pub(in crate::decode) fn typed(&self, sql: &str, ty: Type, clock: Clock) -> Result<Option<Tag<'_>>, Fault> {
+    fn typed(&self, sql: &str, ty: Type, clock: Clock) -> Result<Option<Tag<'_>>, Fault> {
         Ok(Some(match (self, ty) {
             (Value::Null, _) => return Ok(None),
             (_, Type::Timestamp) => Tag::Int(self.ticks(sql, clock)?),
@@ -80,8 +93,7 @@ impl<'a> Value<'a> {
         }))
     }
 
-    /// The value as a time, in ticks of the database.
-    pub(super) fn ticks(&self, sql: &str, clock: Clock) -> Result<i64, Fault> {
+    fn ticks(&self, sql: &str, clock: Clock) -> Result<i64, Fault> {
         let Clock { zone, precision, now_ns } = clock;
         let from_nanos = |nanos: i128| time::ticks_of_nanos(nanos, precision).ok_or(Fault::Range);
         let from_ticks = |ticks: i128| {
@@ -113,8 +125,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The value in a message, cut.
-    pub(in crate::decode) fn describe(&self) -> String {
+    fn describe(&self) -> String {
         match self {
             Value::Null => "NULL".to_owned(),
             Value::Bool(v) => if *v { "TRUE" } else { "FALSE" }.to_owned(),

@@ -10,13 +10,11 @@ use tidelake_format::{
     },
     meta::Draft,
 };
+use tidelake_protocol::sql::{AccessStatement, Granted, On, UserChange};
 use tokio::time::Instant;
 
 use super::no_database;
-use crate::{
-    decode::tdengine::{AccessStatement, Granted, On, UserChange},
-    write::{Executed, Ingest},
-};
+use crate::write::{Executed, Ingest};
 
 /// The most users of a root, and the most tokens of one: every node keeps them in memory.
 const MOST_USERS: usize = 10_000;

@@ -9,16 +9,14 @@ use tidelake_format::{
     schema::{Column, Database, Role, Supertable},
     types::Type,
 };
+use tidelake_protocol::sql::{Alter, AlterAction, AlterDatabase, CreateDatabase, CreateTable, DropTables};
 use tokio::time::{Instant, sleep};
 
 use super::{
     delete::{ATTEMPTS, bury},
     no_database,
 };
-use crate::{
-    decode::tdengine::{Alter, AlterAction, AlterDatabase, CreateDatabase, CreateTable, DropTables},
-    write::{Executed, Ingest},
-};
+use crate::write::{Executed, Ingest};
 
 /// The shortest partition that a database gets by itself.
 const LEAST_PARTITION_MS: i64 = 3_600_000;

@@ -10,9 +10,10 @@ use tidelake_format::{
     schema::{Role, Supertable, TBNAME},
     types::{Scalar, Type},
 };
+use tidelake_protocol::sql::{Comparison, Literal, Predicate};
 
 use crate::{
-    decode::tdengine::{Clock, Comparison, Literal, Predicate},
+    decode::tdengine::{Clock, TypedLiteral as _},
     scalar::scalar_at,
 };
 

@@ -25,6 +25,7 @@ use tidelake_format::{
     rows::{Block, RowCounts, SeriesSet},
     schema::Database,
 };
+use tidelake_protocol::sql::{self, CreateSubtable, Statement, TableName};
 use tokio::time::Instant;
 
 use super::{
@@ -35,7 +36,7 @@ use super::{
 };
 use crate::decode::{
     Decoded,
-    tdengine::{self, CreateSubtable, Inserted, Session, Statement, TableName},
+    tdengine::{self, Inserted, Session},
 };
 
 /// Statements of more bytes than this are read on a thread for blocking work.
@@ -60,7 +61,7 @@ impl Ingest {
         parameters: Option<&RecordBatch>,
     ) -> Result<Executed> {
         let start = Instant::now();
-        let statement = tdengine::parse(sql, self.double_quotes)?;
+        let statement = sql::parse(sql, self.double_quotes)?;
         let is_audited = !matches!(statement, Statement::Insert(_) | Statement::Use(_) | Statement::Query);
         let ignored = statement.ignored();
         let deed = statement.deed(database);
@@ -87,7 +88,7 @@ impl Ingest {
     /// # Errors
     /// Forbidden for another statement; otherwise as [`Ingest::execute`].
     pub async fn execute_insert(&self, database: Option<&str>, sql: &str) -> Result<Executed> {
-        let statement = tdengine::parse(sql, self.double_quotes)?;
+        let statement = sql::parse(sql, self.double_quotes)?;
         if let Statement::Insert(_) = statement {
             return self.execute(database, sql, None).await;
         }
@@ -286,7 +287,7 @@ impl Ingest {
     ) -> Result<(Inserted, Arc<Catalog>)> {
         let (large, sql, parameters) = (sql.len() > READ_INLINE, Arc::<str>::from(sql), parameters.cloned());
         let quotes = self.double_quotes;
-        let read = move |view: &View, session: &Session<'_>| match tdengine::parse(&sql, quotes)? {
+        let read = move |view: &View, session: &Session<'_>| match sql::parse(&sql, quotes)? {
             Statement::Insert(insert) => tdengine::insert(&insert, view, session, parameters.as_ref()),
             _ => Err(Error::internal("a statement was an INSERT and is none any more")),
         };

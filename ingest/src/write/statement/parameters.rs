@@ -8,11 +8,12 @@ use tidelake_format::{
     schema::{Supertable, TBNAME},
     types::Type,
 };
+use tidelake_protocol::sql::{self, Delete, Statement};
 use tokio::time::Instant;
 
 use super::{READ_INLINE, ROUNDS, filter::is_time};
 use crate::{
-    decode::tdengine::{self, Delete, Described, Session, Statement},
+    decode::tdengine::{self, Described, Session},
     write::{Ingest, series::View},
 };
 
@@ -24,7 +25,7 @@ impl Ingest {
     /// As [`Ingest::execute`], but for what values may be wrong in.
     pub async fn parameters(&self, database: Option<&str>, sql: &str) -> Result<Vec<Option<Type>>> {
         let start = Instant::now();
-        match tdengine::parse(sql, self.double_quotes)? {
+        match sql::parse(sql, self.double_quotes)? {
             Statement::Insert(_) => self.insert_parameters(database, sql, start).await,
             Statement::Delete(delete) => self.delete_parameters(database, &delete, start).await,
             _ => Ok(Vec::new()),
@@ -33,7 +34,7 @@ impl Ingest {
 
     async fn insert_parameters(&self, database: Option<&str>, sql: &str, start: Instant) -> Result<Vec<Option<Type>>> {
         let (large, sql, quotes) = (sql.len() > READ_INLINE, Arc::<str>::from(sql), self.double_quotes);
-        let read = move |view: &View, session: &Session<'_>| match tdengine::parse(&sql, quotes)? {
+        let read = move |view: &View, session: &Session<'_>| match sql::parse(&sql, quotes)? {
             Statement::Insert(insert) => tdengine::insert_parameters(&insert, view, session),
             _ => Err(Error::internal("a statement was an INSERT and is none any more")),
         };

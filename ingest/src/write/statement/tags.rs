@@ -9,10 +9,11 @@ use tidelake_format::{
     schema::{Database, Role, Supertable},
     types::Scalar,
 };
+use tidelake_protocol::sql::Literal;
 use tokio::time::Instant;
 
 use crate::{
-    decode::tdengine::{Clock, Literal},
+    decode::tdengine::{Clock, TypedLiteral as _},
     write::{Executed, Ingest, series::was_dropped},
 };
 

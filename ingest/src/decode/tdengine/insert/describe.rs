@@ -1,17 +1,10 @@
 //! What an INSERT's parameters are for, before any of them has a value.
 
 use tidelake_format::{Error, Result, ids::DatabaseId, types::Type};
+use tidelake_protocol::sql::{Cursor, Insert, Numbers, Value, name_list};
 
 use super::{Reader, Rows, Session, Slot};
-use crate::decode::{
-    Lookup,
-    tdengine::{
-        ddl::name_list,
-        lexer::{Cursor, Value},
-        parameters::Numbers,
-        statement::Insert,
-    },
-};
+use crate::decode::Lookup;
 
 /// The type of names.
 const NAME: Type = Type::Binary(None);

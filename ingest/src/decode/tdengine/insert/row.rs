@@ -7,16 +7,15 @@ use tidelake_format::{
     schema::{Column, check_name},
     types::Type,
 };
+use tidelake_protocol::{
+    number::Number,
+    sql::{Cursor, TableName, Value},
+};
 
 use super::{Slot, Target, bound};
 use crate::decode::{
     builder::{Fault, Tag, canonical_name},
-    number::Number,
-    tdengine::{
-        lexer::{Cursor, Value},
-        parameters::Parameters,
-        statement::TableName,
-    },
+    tdengine::{parameters::Parameters, typed::Typed as _},
     time::{Implausible, doubt, nanos_per_tick},
 };
 

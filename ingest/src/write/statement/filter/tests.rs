@@ -7,10 +7,9 @@ use tidelake_format::{
     ids::{DatabaseId, TableId},
     types::Precision,
 };
-use tidelake_protocol::sql::DoubleQuotes;
+use tidelake_protocol::sql::{DoubleQuotes, Statement, parse};
 
 use super::*;
-use crate::decode::tdengine::{Statement, parse};
 
 fn table() -> Supertable {
     let columns = [

@@ -8,7 +8,6 @@ use tidelake_format::{
     schema::Role,
     types::{Precision, Type},
 };
-use tidelake_protocol::sql::DoubleQuotes;
 
 use super::{access, alter, ddl, delete, lexer::Cursor};
 
@@ -391,21 +390,21 @@ pub enum Literal {
     Parameter(usize),
 }
 
-/// An INSERT statement; [`insert`](super::insert()) reads it against the catalog in one pass.
+/// An INSERT statement; the write path reads it against the catalog in one pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Insert<'a> {
     /// The statement.
-    pub(crate) sql: &'a str,
+    pub sql: &'a str,
     /// Where the first table name stands.
-    pub(crate) at: usize,
+    pub at: usize,
     /// What its double quotes mean.
-    pub(crate) quotes: DoubleQuotes,
+    pub quotes: DoubleQuotes,
 }
 
 /// Whether the first word of a statement is one that changes data, schema or session, and so is for [`parse`].
 ///
 /// ```
-/// use tidelake_ingest::decode::tdengine::writes;
+/// use tidelake_protocol::sql::writes;
 /// assert!(writes("  /* x */ insert into d1 values (now, 1)"));
 /// assert!(!writes("select 1") && !writes("show databases") && !writes(""));
 /// ```
@@ -442,15 +441,14 @@ pub fn writes(sql: &str) -> bool {
 ///
 /// ```
 /// use tidelake_ingest::decode::tdengine::{Statement, parse};
-/// use tidelake_protocol::sql::DoubleQuotes;
-/// assert_eq!(parse("USE Power;", DoubleQuotes::Text).unwrap(), Statement::Use("power".into()));
+/// /// assert_eq!(parse("USE Power;", DoubleQuotes::Text).unwrap(), Statement::Use("power".into()));
 /// assert_eq!(parse("USE \"Power\"", DoubleQuotes::Identifier).unwrap(), Statement::Use("Power".into()));
 /// assert_eq!(parse("select 1", DoubleQuotes::Text).unwrap(), Statement::Query);
 /// ```
 ///
 /// # Errors
-/// [`Kind::Invalid`](crate::Kind::Invalid) for a syntax error, naming the text where it lies;
-/// [`Kind::Unsupported`](crate::Kind::Unsupported) for a statement of TDengine's that is not done here.
+/// [`Kind::Invalid`](tidelake_format::Kind::Invalid) for a syntax error, naming the text where it lies;
+/// [`Kind::Unsupported`](tidelake_format::Kind::Unsupported) for a statement of TDengine's that is not done here.
 pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Statement<'_>> {
     let mut cursor = Cursor::new(sql, quotes);
     let first = cursor.peek_word().to_ascii_uppercase();

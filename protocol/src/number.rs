@@ -2,15 +2,15 @@
 
 /// The shape and digits of a number that was scanned.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Number {
+pub struct Number {
     /// Where it starts, sign included.
-    pub(super) start: usize,
+    pub start: usize,
     /// The first byte after it.
-    pub(super) end: usize,
+    pub end: usize,
     /// Whether it has a `-`.
-    pub(super) negative: bool,
+    pub negative: bool,
     /// Whether it has no point and no exponent.
-    pub(super) integral: bool,
+    pub integral: bool,
     /// All digits as one integer, the point left out; meaningless when there are more than 19.
     mantissa: u64,
     /// How many digits, those after the point included.
@@ -32,7 +32,7 @@ const POWERS: [f64; 23] = [
 impl Number {
     /// Scans `[-]digits[.digits][e[±]digits]` from `start`; the number ends at the first byte that does not belong.
     #[inline]
-    pub(super) fn scan(bytes: &[u8], start: usize) -> Self {
+    pub fn scan(bytes: &[u8], start: usize) -> Self {
         let negative = bytes.get(start) == Some(&b'-');
         let mut at = start + usize::from(negative);
         let mut mantissa = 0_u64;
@@ -87,13 +87,13 @@ impl Number {
     }
 
     /// Whether it is a number at all: some digit, and digits in its exponent.
-    pub(super) fn is_number(&self) -> bool {
+    pub fn is_number(&self) -> bool {
         self.digits > 0 && !self.torn
     }
 
     /// The value of an integral number; `None` when 128 bits do not hold it.
     #[inline]
-    pub(super) fn integer(&self, bytes: &[u8]) -> Option<i128> {
+    pub fn integer(&self, bytes: &[u8]) -> Option<i128> {
         if self.digits <= 19 {
             let value = i128::from(self.mantissa);
             return Some(if self.negative { -value } else { value });
@@ -103,7 +103,7 @@ impl Number {
 
     /// The value of an integral number of at most 18 digits.
     #[inline]
-    pub(super) fn short_integer(&self) -> Option<i64> {
+    pub fn short_integer(&self) -> Option<i64> {
         if self.digits > 18 || !self.integral || self.digits == 0 {
             return None;
         }
@@ -113,7 +113,7 @@ impl Number {
 
     /// The nearest double; infinite when it is too large.
     #[inline]
-    pub(super) fn double(&self, bytes: &[u8]) -> Option<f64> {
+    pub fn double(&self, bytes: &[u8]) -> Option<f64> {
         if !self.exponent && self.digits <= 15 && self.digits > 0 {
             // Both operands are exact, so the quotient is the nearest double.
             let value = self.mantissa as f64 / POWERS[self.fraction];
@@ -124,7 +124,7 @@ impl Number {
 
     /// The nearest 32-bit float; infinite when it is too large.
     #[inline]
-    pub(super) fn float(&self, bytes: &[u8]) -> Option<f32> {
+    pub fn float(&self, bytes: &[u8]) -> Option<f32> {
         if !self.exponent && self.digits <= 19 && self.fraction <= 10 && self.digits > 0 {
             let power = POWERS[self.fraction] as u64;
             let (whole, rest) =

@@ -3,22 +3,24 @@
 use std::borrow::Cow;
 
 use tidelake_format::{Error, Result};
-use tidelake_protocol::sql::{DoubleQuotes, Unit};
 
-use super::statement::TableName;
-use crate::decode::number::Number;
+use super::{DoubleQuotes, Unit, statement::TableName};
+use crate::number::Number;
 
 /// A place in a statement, moved forward by reading.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cursor<'a> {
-    pub(super) sql: &'a str,
-    pub(super) at: usize,
-    pub(super) quotes: DoubleQuotes,
+pub struct Cursor<'a> {
+    /// The statement.
+    pub sql: &'a str,
+    /// The place: a byte offset at a boundary of characters.
+    pub at: usize,
+    /// What its double quotes mean.
+    pub quotes: DoubleQuotes,
 }
 
 /// One literal of a statement.
 #[derive(Debug, Clone)]
-pub(in crate::decode) enum Value<'a> {
+pub enum Value<'a> {
     /// NULL.
     Null,
     /// TRUE or FALSE.
@@ -46,24 +48,24 @@ pub(in crate::decode) enum Value<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(sql: &'a str, quotes: DoubleQuotes) -> Self {
+    pub fn new(sql: &'a str, quotes: DoubleQuotes) -> Self {
         Self { sql, at: 0, quotes }
     }
 
     #[inline]
-    pub(super) fn bytes(&self) -> &'a [u8] {
+    pub fn bytes(&self) -> &'a [u8] {
         self.sql.as_bytes()
     }
 
     /// The byte here; 0 at the end.
     #[inline]
-    pub(super) fn byte(&self) -> u8 {
+    pub fn byte(&self) -> u8 {
         self.bytes().get(self.at).copied().unwrap_or(0)
     }
 
     /// Skips blanks and comments.
     #[inline]
-    pub(super) fn skip(&mut self) {
+    pub fn skip(&mut self) {
         loop {
             match self.byte() {
                 b' ' | b'\t' | b'\r' | b'\n' => self.at += 1,
@@ -82,7 +84,7 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// When something else is left.
-    pub(super) fn finish(&mut self) -> Result<()> {
+    pub fn finish(&mut self) -> Result<()> {
         self.skip();
         while self.byte() == b';' {
             self.at += 1;
@@ -95,14 +97,14 @@ impl<'a> Cursor<'a> {
     }
 
     /// Whether no more of the statement is left.
-    pub(super) fn is_at_end(&mut self) -> bool {
+    pub fn is_at_end(&mut self) -> bool {
         self.skip();
         matches!(self.byte(), 0 | b';')
     }
 
     /// Takes a sign when it is next.
     #[inline]
-    pub(super) fn take(&mut self, sign: u8) -> bool {
+    pub fn take(&mut self, sign: u8) -> bool {
         self.skip();
         let is = self.byte() == sign;
         self.at += usize::from(is);
@@ -110,12 +112,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes a sign.
-    pub(super) fn expect(&mut self, sign: u8) -> Result<()> {
+    pub fn expect(&mut self, sign: u8) -> Result<()> {
         if self.take(sign) { Ok(()) } else { Err(self.unexpected(&format!("'{}'", sign as char))) }
     }
 
     /// The unquoted word here, not taken; empty where there is none.
-    pub(super) fn peek_word(&mut self) -> &'a str {
+    pub fn peek_word(&mut self) -> &'a str {
         self.skip();
         let rest = &self.bytes()[self.at..];
         if !matches!(rest.first(), Some(b'A'..=b'Z' | b'a'..=b'z' | b'_')) {
@@ -126,19 +128,19 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes a keyword when it is next.
-    pub(super) fn take_word(&mut self, word: &str) -> bool {
+    pub fn take_word(&mut self, word: &str) -> bool {
         let is = self.peek_word().eq_ignore_ascii_case(word);
         self.at += if is { word.len() } else { 0 };
         is
     }
 
     /// Takes a keyword.
-    pub(super) fn expect_word(&mut self, word: &str) -> Result<()> {
+    pub fn expect_word(&mut self, word: &str) -> Result<()> {
         if self.take_word(word) { Ok(()) } else { Err(self.unexpected(word)) }
     }
 
     /// Takes IF NOT EXISTS when it is next.
-    pub(super) fn if_not_exists(&mut self) -> Result<bool> {
+    pub fn if_not_exists(&mut self) -> Result<bool> {
         let is = self.take_word("IF");
         if is {
             self.expect_word("NOT")?;
@@ -148,7 +150,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes IF EXISTS when it is next.
-    pub(super) fn if_exists(&mut self) -> Result<bool> {
+    pub fn if_exists(&mut self) -> Result<bool> {
         let is = self.take_word("IF");
         if is {
             self.expect_word("EXISTS")?;
@@ -157,13 +159,13 @@ impl<'a> Cursor<'a> {
     }
 
     /// Whether a quoted text is next; in double quotes it may be a name instead.
-    pub(super) fn is_text(&self) -> bool {
+    pub fn is_text(&self) -> bool {
         self.byte() == b'\'' || (self.byte() == b'"' && self.quotes == DoubleQuotes::Text)
     }
 
     /// Takes a name: a word, in lower case then, or anything in backticks (or double quotes, where these hold names), as
     /// it is.
-    pub(super) fn name(&mut self, what: &str) -> Result<String> {
+    pub fn name(&mut self, what: &str) -> Result<String> {
         let word = self.peek_word();
         if !word.is_empty() {
             self.at += word.len();
@@ -194,7 +196,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes `[database.]name`.
-    pub(super) fn table_name(&mut self) -> Result<TableName> {
+    pub fn table_name(&mut self) -> Result<TableName> {
         let first = self.name("a table name")?;
         // No blanks around the dot, or `d1 .5` would be one.
         if self.byte() == b'.' {
@@ -205,7 +207,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes a quoted text, its escapes resolved.
-    pub(super) fn text(&mut self) -> Result<Cow<'a, str>> {
+    pub fn text(&mut self) -> Result<Cow<'a, str>> {
         if !self.is_text() {
             return Err(self.unexpected("a text in single quotes"));
         }
@@ -264,7 +266,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes a literal, or a time expression: `now`, `now() + 1s`, `today() - 1d`, `1563249700000 + 1s`.
-    pub(super) fn value(&mut self) -> Result<Value<'a>> {
+    pub fn value(&mut self) -> Result<Value<'a>> {
         self.skip();
         let start = self.at;
         let value = match self.byte() {
@@ -300,7 +302,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes `?`, or `$n`: n - 1.
-    pub(super) fn parameter(&mut self) -> Result<Option<usize>> {
+    pub fn parameter(&mut self) -> Result<Option<usize>> {
         if self.byte() == b'?' {
             self.at += 1;
             return Ok(None);
@@ -371,7 +373,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The text here, cut, for messages.
-    pub(super) fn near(&self) -> String {
+    pub fn near(&self) -> String {
         let rest = self.sql.get(self.at..).unwrap_or("");
         let mut short: String = rest.chars().take(32).collect();
         if short.len() < rest.len() {
@@ -382,7 +384,7 @@ impl<'a> Cursor<'a> {
 
     /// A syntax error at this place.
     #[cold]
-    pub(super) fn unexpected(&mut self, expected: &str) -> Error {
+    pub fn unexpected(&mut self, expected: &str) -> Error {
         self.skip();
         let near = if self.at < self.sql.len() { self.near() } else { "end of statement".to_owned() };
         Error::invalid(format!("syntax error near \"{near}\": expected {expected}")).with("offset", self.at)

@@ -10,7 +10,7 @@ use super::statement::{
 
 impl Statement<'_> {
     /// What the statement does where `database` is chosen.
-    pub(crate) fn deed(&self, database: Option<&str>) -> Deed {
+    pub fn deed(&self, database: Option<&str>) -> Deed {
         let object = |table: &TableName| match table.database.as_deref().or(database) {
             Some(database) => format!("{database}.{}", table.name),
             None => table.name.clone(),
@@ -158,9 +158,7 @@ impl Display for Literal {
 
 #[cfg(test)]
 mod tests {
-    use tidelake_protocol::sql::DoubleQuotes;
-
-    use super::super::parse;
+    use super::super::{DoubleQuotes, parse};
 
     #[test]
     fn a_statement_is_recorded_by_what_it_does_and_to_what() {

@@ -1,12 +1,11 @@
 //! DELETE FROM and its WHERE.
 
-use arrow::array::RecordBatch;
 use tidelake_format::{Error, Result};
 
 use super::{
     ddl::literal,
     lexer::Cursor,
-    parameters::{Numbers, Parameters},
+    parameters::Numbers,
     statement::{Comparison, Delete, Literal, Predicate, Statement},
 };
 
@@ -26,7 +25,7 @@ pub(super) fn delete<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
 
 impl Delete {
     /// The column that each parameter is compared with, by the parameter's place.
-    pub(crate) fn compared(&self) -> Vec<Option<&str>> {
+    pub fn compared(&self) -> Vec<Option<&str>> {
         let mut columns = vec![None; self.parameters];
         if let Some(filter) = &self.filter {
             filter.each_literal(&mut |column, literal| {
@@ -38,15 +37,13 @@ impl Delete {
         columns
     }
 
-    /// The statement with a row of values in place of its parameters.
+    /// The statement with other literals, such as values in place of parameters.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) for another number of values, or one that nothing is compared with.
-    pub(crate) fn bound(&self, batch: &RecordBatch, row: usize) -> Result<Delete> {
-        let mut parameters = Parameters::new(batch, row);
-        let filter = self.filter.as_ref().map(|filter| filter.bound(&mut parameters)).transpose()?;
-        parameters.finish()?;
-        Ok(Delete { table: self.table.clone(), filter, parameters: 0 })
+    /// Those of `change`.
+    pub fn with_literals(&self, mut change: impl FnMut(&Literal) -> Result<Literal>) -> Result<Delete> {
+        let filter = self.filter.as_ref().map(|filter| filter.with_literals(&mut change)).transpose()?;
+        Ok(Delete { table: self.table.clone(), filter, parameters: self.parameters })
     }
 }
 
@@ -63,20 +60,21 @@ impl Predicate {
         }
     }
 
-    fn bound(&self, parameters: &mut Parameters<'_>) -> Result<Predicate> {
+    fn with_literals(&self, change: &mut impl FnMut(&Literal) -> Result<Literal>) -> Result<Predicate> {
+        let mut all = |parts: &[Predicate]| parts.iter().map(|part| part.with_literals(change)).collect::<Result<_>>();
         Ok(match self {
-            Predicate::And(parts) => Predicate::And(parts.iter().map(|p| p.bound(parameters)).collect::<Result<_>>()?),
-            Predicate::Or(parts) => Predicate::Or(parts.iter().map(|p| p.bound(parameters)).collect::<Result<_>>()?),
-            Predicate::Not(inner) => Predicate::Not(Box::new(inner.bound(parameters)?)),
+            Predicate::And(parts) => Predicate::And(all(parts)?),
+            Predicate::Or(parts) => Predicate::Or(all(parts)?),
+            Predicate::Not(inner) => Predicate::Not(Box::new(inner.with_literals(change)?)),
             Predicate::Compare { column, op, value } => {
-                Predicate::Compare { column: column.clone(), op: *op, value: parameters.literal(value)? }
+                Predicate::Compare { column: column.clone(), op: *op, value: change(value)? }
             }
             Predicate::In { column, values } => {
-                let values = values.iter().map(|value| parameters.literal(value)).collect::<Result<_>>()?;
+                let values = values.iter().map(change).collect::<Result<_>>()?;
                 Predicate::In { column: column.clone(), values }
             }
             Predicate::Like { column, pattern } => {
-                Predicate::Like { column: column.clone(), pattern: parameters.literal(pattern)? }
+                Predicate::Like { column: column.clone(), pattern: change(pattern)? }
             }
             Predicate::IsNull { column } => Predicate::IsNull { column: column.clone() },
         })

@@ -385,7 +385,7 @@ fn subtables<'a>(cursor: &mut Cursor<'a>, first: TableName, if_not_exists: bool)
 }
 
 /// Takes names up to the closing bracket.
-pub(super) fn name_list(cursor: &mut Cursor<'_>) -> Result<Vec<String>> {
+pub fn name_list(cursor: &mut Cursor<'_>) -> Result<Vec<String>> {
     let mut names = vec![cursor.name("a column name")?];
     while cursor.take(b',') {
         names.push(cursor.name("a column name")?);

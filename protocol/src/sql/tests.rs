@@ -1,0 +1,17 @@
+#![allow(clippy::unwrap_used)]
+
+mod access;
+mod ddl;
+mod quotes;
+
+use tidelake_format::{
+    Error, Kind,
+    schema::Role,
+    types::{Precision, Type},
+};
+
+use super::*;
+
+fn parse(sql: &str) -> Result<Statement<'_>, Error> {
+    super::parse(sql, DoubleQuotes::Text)
+}
