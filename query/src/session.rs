@@ -5,6 +5,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 use arrow::ipc::CompressionType;
 use chrono_tz::Tz;
 use tidelake_format::{Error, access::Principal, ids::Token};
+use tidelake_protocol::sql::DoubleQuotes;
 
 use crate::buffer::StatementBuffer;
 

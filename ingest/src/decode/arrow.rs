@@ -34,7 +34,7 @@ use tidelake_format::{
 use super::{
     Decoded,
     builder::{BlockBuilder, Tag, canonical_name, untagged_name},
-    tdengine::{Clock, value},
+    tdengine::{Clock, Typed as _, value},
     time,
 };
 

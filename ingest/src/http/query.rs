@@ -14,7 +14,7 @@ use super::{
     reply::{self, Parameters},
 };
 use crate::write::Ingest;
-use tidelake_protocol::sql::{CreateDatabase, Statement};
+use tidelake_protocol::sql::{self, CreateDatabase};
 
 /// Largest form of a POST.
 const FORM_BYTES: usize = 1 << 20;
@@ -141,11 +141,11 @@ async fn execute(ingest: &Ingest, statement: Statement) -> Result<Option<Value>>
                 partition_ms: None,
                 ignored: Vec::new(),
             };
-            ingest.execute_parsed(Statement::CreateDatabase(create)).await?;
+            ingest.execute_parsed(sql::Statement::CreateDatabase(create)).await?;
             Ok(None)
         }
         Statement::Drop(name) => {
-            ingest.execute_parsed(Statement::DropDatabase { name, if_exists: true }).await?;
+            ingest.execute_parsed(sql::Statement::DropDatabase { name, if_exists: true }).await?;
             Ok(None)
         }
         Statement::Show => {

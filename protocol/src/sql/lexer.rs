@@ -48,10 +48,12 @@ pub enum Value<'a> {
 }
 
 impl<'a> Cursor<'a> {
+    /// The beginning of a statement.
     pub fn new(sql: &'a str, quotes: DoubleQuotes) -> Self {
         Self { sql, at: 0, quotes }
     }
 
+    /// The statement.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.sql.as_bytes()

@@ -9,7 +9,7 @@ use tidelake_format::{
     types::{Precision, Type},
 };
 
-use super::{access, alter, ddl, delete, lexer::Cursor};
+use super::{DoubleQuotes, access, alter, ddl, delete, lexer::Cursor};
 
 /// One statement.
 #[derive(Debug, Clone, PartialEq)]
@@ -401,6 +401,13 @@ pub struct Insert<'a> {
     pub quotes: DoubleQuotes,
 }
 
+impl<'a> Insert<'a> {
+    /// A cursor at its first table name.
+    pub fn cursor(&self) -> Cursor<'a> {
+        Cursor { sql: self.sql, at: self.at, quotes: self.quotes }
+    }
+}
+
 /// Whether the first word of a statement is one that changes data, schema or session, and so is for [`parse`].
 ///
 /// ```
@@ -440,8 +447,8 @@ pub fn writes(sql: &str) -> bool {
 /// Parses one statement.
 ///
 /// ```
-/// use tidelake_ingest::decode::tdengine::{Statement, parse};
-/// /// assert_eq!(parse("USE Power;", DoubleQuotes::Text).unwrap(), Statement::Use("power".into()));
+/// use tidelake_protocol::sql::{DoubleQuotes, Statement, parse};
+/// assert_eq!(parse("USE Power;", DoubleQuotes::Text).unwrap(), Statement::Use("power".into()));
 /// assert_eq!(parse("USE \"Power\"", DoubleQuotes::Identifier).unwrap(), Statement::Use("Power".into()));
 /// assert_eq!(parse("select 1", DoubleQuotes::Text).unwrap(), Statement::Query);
 /// ```

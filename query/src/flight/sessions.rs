@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arrow::ipc::CompressionType;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
-use tidelake_format::{Error, Result, access::Principal, rows::RowCounts};
+use tidelake_format::{Error, Result, access::Principal};
 use tonic::{Extensions, metadata::MetadataMap};
 
 use crate::{

@@ -11,7 +11,7 @@ use tidelake_format::{Error, Result, schema::Column, types::Type};
 
 use crate::decode::{
     builder::{Fault, FieldColumn},
-    tdengine::{Clock, value},
+    tdengine::{Clock, Typed as _, value},
     time,
 };
 

@@ -52,13 +52,6 @@ pub enum Inserted {
     Unresolved(Vec<(DatabaseId, String)>),
 }
 
-impl<'a> Insert<'a> {
-    /// Where its first table name stands.
-    fn cursor(&self) -> Cursor<'a> {
-        Cursor { sql: self.sql, at: self.at, quotes: self.quotes }
-    }
-}
-
 /// Reads an INSERT as a whole: its rows, or the first fault. With parameters it is read once for each of their rows;
 /// a `?` may stand for any value and for the name of a table.
 ///

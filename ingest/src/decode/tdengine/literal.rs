@@ -1,11 +1,12 @@
 //! Literals of statements other than INSERT, as values.
 
+use arrow::array::RecordBatch;
 use tidelake_format::{
     Error, Result,
     schema::Column,
     types::{Scalar, Type},
 };
-use tidelake_protocol::sql::{Cursor, DoubleQuotes, Literal, Value};
+use tidelake_protocol::sql::{Cursor, Delete, DoubleQuotes, Literal, Value};
 
 use super::{
     insert::tag_fault,
@@ -92,12 +93,23 @@ impl TypedLiteral for Literal {
     }
 }
 
+/// A DELETE with a row of values in place of its parameters.
+///
+/// # Errors
+/// [`Kind::Invalid`](crate::Kind::Invalid) for another number of values, or one that nothing is compared with.
+pub(crate) fn bind(delete: &Delete, batch: &RecordBatch, row: usize) -> Result<Delete> {
+    let mut parameters = Parameters::new(batch, row);
+    let bound = delete.with_literals(|literal| parameters.literal(literal))?;
+    parameters.finish()?;
+    Ok(Delete { parameters: 0, ..bound })
+}
+
 impl Parameters<'_> {
     /// A literal of a statement that was read without its parameters: the value of the parameter that it is, or itself.
     ///
     /// # Errors
     /// [`Kind::Invalid`](crate::Kind::Invalid) when it has none, or one of a type that nothing is compared with.
-    pub(crate) fn literal(&mut self, literal: &Literal) -> Result<Literal> {
+    fn literal(&mut self, literal: &Literal) -> Result<Literal> {
         let Literal::Parameter(at) = literal else { return Ok(literal.clone()) };
         let bare = |text: &str| Ok(Literal::Bare(text.to_owned()));
         match self.take(Some(*at))? {

@@ -9,8 +9,7 @@ mod typed;
 
 pub use insert::{Described, Inserted, Session, create_subtables, insert, insert_parameters};
 
-pub(crate) use literal::TypedLiteral;
-pub(crate) use parameters::Parameters;
+pub(crate) use literal::{TypedLiteral, bind};
 pub(super) use parameters::value;
 pub(crate) use typed::Clock;
 pub(super) use typed::Typed;

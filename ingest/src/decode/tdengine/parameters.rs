@@ -15,14 +15,14 @@ use tidelake_protocol::sql::{Numbers, Value};
 
 /// The parameters of one execution, taken in order.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Parameters<'a> {
+pub(super) struct Parameters<'a> {
     batch: &'a RecordBatch,
     row: usize,
     numbers: Numbers,
 }
 
 impl<'a> Parameters<'a> {
-    pub(crate) fn new(batch: &'a RecordBatch, row: usize) -> Self {
+    pub(super) fn new(batch: &'a RecordBatch, row: usize) -> Self {
         Self { batch, row, numbers: Numbers::default() }
     }
 
@@ -44,7 +44,7 @@ impl<'a> Parameters<'a> {
     ///
     /// # Errors
     /// [`Kind::Invalid`](crate::Kind::Invalid) when some were not.
-    pub(crate) fn finish(&self) -> Result<()> {
+    pub(super) fn finish(&self) -> Result<()> {
         if self.numbers.count == self.batch.num_columns() {
             return Ok(());
         }

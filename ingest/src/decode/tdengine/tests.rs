@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod parameters;
+mod subtables;
 mod values;
 
 use std::sync::Arc;

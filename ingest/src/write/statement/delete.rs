@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::{count::Counted, filter::Filter, no_database};
 use crate::{
-    decode::tdengine::Parameters,
+    decode::tdengine::bind,
     write::{Executed, Ingest},
 };
 
@@ -40,14 +40,6 @@ pub(super) struct Reach {
     pub(super) covers: Covers,
 }
 
-/// The statement with a row of values in place of its parameters.
-fn bound(delete: &Delete, batch: &RecordBatch, row: usize) -> Result<Delete> {
-    let mut parameters = Parameters::new(batch, row);
-    let bound = delete.with_literals(|literal| parameters.literal(literal))?;
-    parameters.finish()?;
-    Ok(bound)
-}
-
 impl Ingest {
     /// Runs a DELETE once for each row of its parameters, or once when it has none.
     pub(super) async fn delete_each(
@@ -61,7 +53,7 @@ impl Ingest {
             return self.delete(database, delete, start).await;
         };
         // All of them first: a value that is wrong deletes nothing.
-        let deletes = (0..batch.num_rows()).map(|row| bound(&delete, batch, row)).collect::<Result<Vec<_>>>()?;
+        let deletes = (0..batch.num_rows()).map(|row| bind(&delete, batch, row)).collect::<Result<Vec<_>>>()?;
         let mut all = Executed::default();
         for delete in deletes {
             let done = self.delete(database, delete, start).await?;

@@ -145,16 +145,16 @@ fn the_condition_of_a_delete_takes_parameters() {
         ("5", Arc::new(StringArray::from(vec![None::<&str>])) as ArrayRef),
     ])
     .unwrap();
-    let bound = delete.bound(&batch, 0).unwrap();
+    let bound = bind(&delete, &batch, 0).unwrap();
     let wanted =
         "delete from devices where ts between ? and 7 and (devname like 'a%' or 2.0 = devid or tbname in ('x', NULL))";
     let Statement::Delete(mut wanted) = parse(wanted).unwrap() else { panic!() };
     let instant = RecordBatch::try_from_iter([("1", batch.column(0).clone())]).unwrap();
-    wanted = wanted.bound(&instant, 0).unwrap();
+    wanted = bind(&wanted, &instant, 0).unwrap();
     assert_eq!(bound, wanted);
     assert!(format!("{bound:?}").contains("Instant(5000000)"), "{bound:?}");
     let few = batch.project(&[0, 1]).unwrap();
-    assert!(delete.bound(&few, 0).unwrap_err().to_string().contains("more parameters than are bound"));
+    assert!(bind(&delete, &few, 0).unwrap_err().to_string().contains("more parameters than are bound"));
     let Statement::Delete(none) = parse("delete from devices where ts < 3").unwrap() else { panic!() };
-    assert!(none.bound(&few, 0).unwrap_err().to_string().contains("more parameters are bound"));
+    assert!(bind(&none, &few, 0).unwrap_err().to_string().contains("more parameters are bound"));
 }
