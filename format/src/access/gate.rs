@@ -58,9 +58,11 @@ impl Gate {
         if let Some(admitted) = self.admit_at_once(right, request) {
             return admitted;
         }
-        let Gate::Users(authenticator) = self else { return Ok(()) };
         let peer = peer_of(request);
-        let principal = authenticator.admit(right, request, peer).await;
+        let principal = match self {
+            Gate::Users(authenticator) => authenticator.admit(right, request, peer).await,
+            Gate::Off | Gate::Decided => Err(unauthenticated()),
+        };
         admitted(right, request, principal, peer)
     }
 
