@@ -1,8 +1,8 @@
 //! TDengine's SQL: one lexer, literals, durations, instants, and the statements that change something as values.
 //!
-//! Names are compared and stored in lower case unless they stand in backticks. Texts stand in `'…'` or `"…"`, with
-//! `\'` and doubled quotes; where [`DoubleQuotes`] hold names, in `'…'` alone and without escapes. A time is a number of
-//! the database's ticks, a text (see [`parse_instant`]), or `now` or `today()`, plus or minus a duration.
+//! Names are lower-cased unless they are quoted with backticks. String literals are quoted with `'…'` or `"…"` and may have
+//! escapes such as `\'` and doubled quotes; where [`DoubleQuotes`] quote names, with `'…'` only and without escapes. A time is a
+//! number of the database's ticks, a string (see [`parse_instant`]), or `now` or `today()`, plus or minus a duration.
 
 mod access;
 mod alter;

@@ -98,7 +98,7 @@ fn parse_offset(text: &str) -> Option<FixedOffset> {
     FixedOffset::east_opt(if sign == "-" { -seconds } else { seconds })
 }
 
-/// A number of so many digits at least and at most.
+/// Parses a number that has `least` to `most` digits.
 fn number(text: &str, least: usize, most: usize) -> Option<u32> {
     if !(least..=most).contains(&text.len()) || text.bytes().any(|b| !b.is_ascii_digit()) {
         return None;

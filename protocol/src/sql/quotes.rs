@@ -3,8 +3,8 @@
 /// What text in double quotes means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DoubleQuotes {
-    /// A name, as in standard SQL (JDBC, ADBC, Grafana). Texts stand in single quotes, and a backslash in them is a backslash.
+    /// A name, as in standard SQL (JDBC, ADBC, Grafana). String literals have single quotes and no escapes.
     Identifier,
-    /// A text, as in TDengine. In all texts a backslash begins an escape.
+    /// A string literal, as in TDengine. A backslash begins an escape in every string literal.
     Text,
 }

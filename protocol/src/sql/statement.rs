@@ -417,9 +417,10 @@ impl<'a> Insert<'a> {
 /// ```
 pub fn writes(sql: &str) -> bool {
     let word = Cursor::new(sql, DoubleQuotes::Text).peek_word();
-    const WRITING: [&str; 22] = [
+    const WRITING: [&str; 25] = [
         "ALTER",
         "BALANCE",
+        "COMMENT",
         "COMPACT",
         "CREATE",
         "DELETE",
@@ -432,12 +433,14 @@ pub fn writes(sql: &str) -> bool {
         "MERGE",
         "PAUSE",
         "REDISTRIBUTE",
+        "REPLACE",
         "RESET",
         "RESUME",
         "REVOKE",
         "ROTATE",
         "SPLIT",
         "TRIM",
+        "TRUNCATE",
         "UPDATE",
         "USE",
     ];

@@ -196,7 +196,7 @@ impl PhysicalOptimizerRule for YieldWithinBatches {
     }
 }
 
-/// An input that gives way to other tasks after [`SLICE`], however few batches that were.
+/// An input that yields to other tasks when [`SLICE`] has passed since it last yielded.
 #[derive(Debug, Clone)]
 pub(super) struct Paced {
     pub(super) input: Arc<dyn ExecutionPlan>,

@@ -26,8 +26,8 @@ pub(in crate::decode) trait Typed: Sized {
 
     /// The value as one of type `ty`; `None` is null.
     ///
-    /// Numbers may stand in quotes and booleans may be numbers; a number with a point is an integer when nothing is
-    /// after the point; a number in a text column is its own text.
+    /// A number may be quoted, a boolean may be a number, and a text column stores a number as it is written. A number such as
+    /// `3.0` is also an integer.
     ///
     /// # Errors
     /// The fault: nothing is cut, rounded (but for floats) or wrapped.

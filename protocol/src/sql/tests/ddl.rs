@@ -157,6 +157,9 @@ fn the_other_statements_are_read_or_named() {
         ("create stream s into t as select 1", "CREATE STREAM"),
         ("drop topic t", "DROP TOPIC"),
         ("flush database d", "FLUSH DATABASE"),
+        ("truncate table d", "TRUNCATE TABLE"),
+        ("replace into d values (now, 1)", "REPLACE INTO"),
+        ("comment on table d is 'x'", "COMMENT ON"),
     ] {
         let error = parse(sql).unwrap_err();
         assert!(error.kind() == Kind::Unsupported && error.message().contains(name), "{sql}: {error}");
