@@ -129,6 +129,12 @@ impl Position {
     /// The end of a bulk ingest has this number and that of the segments before it, together.
     pub const END: u64 = 1 << 63;
 
+    /// The position that its writer puts a segment at once the one here is durable.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self { seq: self.seq.saturating_add(1), ..self }
+    }
+
     /// Whether this is a segment of a bulk ingest that counts only once its end is there.
     pub fn is_part(&self) -> bool {
         self.writer.is_bulk() && self.seq < Self::END

@@ -5,6 +5,7 @@ mod fits;
 mod give_up;
 mod holes;
 mod listing;
+mod put_back;
 #[cfg(test)]
 pub(crate) mod tests;
 

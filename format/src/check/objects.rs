@@ -1,10 +1,10 @@
 //! The log, and objects that nobody names.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::{
     error::{Error, Kind, Result},
-    ids::FileId,
+    ids::{FileId, Position},
     layout::{self, Part},
     log::{Listing, VOID_MS},
     meta::{Catalog, Root},
@@ -21,11 +21,13 @@ const ATTEMPTS: usize = 8;
 pub(super) async fn log(root: &Root, report: &mut CheckReport) -> Result<()> {
     let store = root.store();
     let (mut listed, mut catalog) = (Vec::new(), root.catalog());
+    let mut put_ms: HashMap<Position, i64> = HashMap::new();
     for attempt in 0..ATTEMPTS {
         listed = store.list_by_digit(layout::LOG).await?;
         catalog = root.refresh().await?;
         let mut listing = Listing::of(&listed);
-        if let Some((_, damage)) = listing.confirm(root, &catalog).await? {
+        if let Some((pending, damage)) = listing.confirm(root, &catalog).await? {
+            put_ms = pending.iter().map(|p| (p.position, p.put_ms())).collect();
             damage.iter().for_each(|d| report.fault(Finding::of("", &d.fault.error)));
             listing.quarantined(&catalog).iter().filter(|f| !listing.holds(f.position)).for_each(|fault| {
                 report.fault(Finding::of("", &fault.error));
@@ -60,7 +62,8 @@ pub(super) async fn log(root: &Root, report: &mut CheckReport) -> Result<()> {
             report.fault(finding.expected(position).found(decoded.header.position));
             continue;
         }
-        if meta.last_modified.timestamp_millis().saturating_sub(decoded.header.writer_start_ms) > VOID_MS {
+        let put_ms = put_ms.get(&position).copied().unwrap_or(meta.last_modified.timestamp_millis());
+        if put_ms.saturating_sub(decoded.header.writer_start_ms) > VOID_MS {
             report.note(Finding::new(key, "void: written more than two days after its writer started"));
             continue;
         }

@@ -109,7 +109,7 @@ async fn fetch_once(store: &Store, key: &str, pending: &Pending) -> Result<Fetch
     if header.position != pending.position {
         return Err(misplaced(key, pending.position, header.position));
     }
-    if pending.modified_ms.saturating_sub(header.writer_start_ms) > VOID_MS {
+    if pending.put_ms().saturating_sub(header.writer_start_ms) > VOID_MS {
         return Ok(Fetched::Void { writer_start_ms: header.writer_start_ms });
     }
     Ok(Fetched::Segment(Arc::new(TailSegment::new(pending.position, pending.time_ms, size as u64, decoded))))

@@ -15,7 +15,7 @@ use crate::{
     ids::Position,
     layout,
     meta::{Catalog, FaultySegment, Root, Watermark},
-    segment,
+    segment::{self, SegmentHeader},
     snapshot::Fault,
     store::Store,
 };
@@ -43,6 +43,8 @@ pub(crate) struct Above {
     pub(crate) pending: Vec<Pending>,
     /// The numbers that are missing in this list.
     pub(crate) holes: Vec<Hole>,
+    /// Segments that were put back, or that such ones are compared with, whose headers were not read yet.
+    pub(super) unread: Vec<Position>,
 }
 
 /// A hole that is none of the list but of the store.
@@ -95,11 +97,14 @@ impl Listing {
         loop {
             let above = self.above(catalog);
             let there = above.unlisted(root.store()).await?;
-            if there.is_empty() {
+            if there.is_empty() && above.unread.is_empty() {
                 return above.confirmed(root, catalog).await;
             }
-            // Each turn fills holes: there is an end.
+            // Each turn fills holes or reads headers: there is an end.
             there.into_iter().for_each(|(position, listed)| self.insert(position, listed));
+            for (position, stamp_ms) in above.stamps(root.store()).await? {
+                self.stamp(position, stamp_ms);
+            }
         }
     }
 }
@@ -116,9 +121,21 @@ impl Above {
         Ok(found.into_iter().filter_map(|(at, listed)| Some((at, listed?))).collect())
     }
 
+    /// The stamps of the segments whose headers were not read, milliseconds.
+    ///
+    /// # Errors
+    /// [`Kind::Unavailable`].
+    async fn stamps(&self, store: &Store) -> Result<Vec<(Position, Option<i64>)>> {
+        let reads = self.unread.clone().into_iter().map(|at| async move {
+            let header = header(store, at).await?;
+            Ok::<_, Error>((at, header.map(|header| header.stamp_ns / 1_000_000)))
+        });
+        futures::stream::iter(reads).buffered(PARALLEL).try_collect().await
+    }
+
     /// The same, after the store was asked for each number that is missing, and has none of them.
     async fn confirmed(self, root: &Root, catalog: &Catalog) -> Result<Option<(Vec<Pending>, Vec<Damage>)>> {
-        let Self { mut pending, holes } = self;
+        let Self { mut pending, holes, .. } = self;
         if holes.is_empty() {
             return Ok(Some((pending, Vec::new())));
         }
@@ -141,10 +158,10 @@ impl Above {
                 .or(damage.last().filter(|d| d.hole.position.writer == writer).map(|d| d.start_ms));
             let start_ms = match known {
                 Some(start_ms) => Some(start_ms),
-                None => started(store, hole.next.position).await?,
+                None => header(store, hole.next.position).await?.map(|header| header.writer_start_ms),
             };
             // What was put so late is void, above the numbers of a writer that is forgotten.
-            if start_ms.is_some_and(|start_ms| hole.next.modified_ms.saturating_sub(start_ms) > VOID_MS) {
+            if start_ms.is_some_and(|start_ms| hole.next.put_ms().saturating_sub(start_ms) > VOID_MS) {
                 late.push(writer);
                 continue;
             }
@@ -170,10 +187,10 @@ fn changed(before: &Catalog, now: &Catalog, position: Position) -> bool {
     before.watermark(position.writer) != now.watermark(position.writer)
 }
 
-/// When the writer of a segment started, where its header can be read.
-async fn started(store: &Store, position: Position) -> Result<Option<i64>> {
+/// The header of a segment, where it can be read.
+async fn header(store: &Store, position: Position) -> Result<Option<SegmentHeader>> {
     match store.get_range(&layout::log_key(position), 0..segment::HEADER as u64).await {
-        Ok(bytes) => Ok(segment::header(&bytes).filter(|h| h.position == position).map(|h| h.writer_start_ms)),
+        Ok(bytes) => Ok(segment::header(&bytes).filter(|h| h.position == position)),
         Err(e) if matches!(e.kind(), Kind::Unavailable) => Err(e),
         Err(_) => Ok(None),
     }

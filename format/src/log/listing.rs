@@ -4,7 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use super::holes::{Above, Hole, MOST_MISSING};
+use super::{
+    holes::{Above, Hole, MOST_MISSING},
+    put_back::{Stamps, Times},
+};
 use crate::{
     error::{Error, Kind, Result},
     ids::{Position, WriterId},
@@ -33,7 +36,8 @@ pub(crate) struct Pending {
     pub(crate) position: Position,
     /// Last-modified.
     pub(crate) modified_ms: i64,
-    /// Its time in the order of segments: last-modified, never less than that of the one before in its writer.
+    /// Its time in the order of segments: last-modified, never less than that of the one before in its writer; that of the
+    /// later ones of its writer where it was put back.
     pub(crate) time_ms: i64,
     pub(crate) bytes: u64,
     /// Whether the version says that its rows do not count: it is void, or quarantined.
@@ -43,6 +47,11 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    /// When it was put first, as far as is known: a copy that was put back is younger.
+    pub(crate) fn put_ms(&self) -> i64 {
+        self.modified_ms.min(self.time_ms)
+    }
+
     /// Whether both are one object, as far as a list tells.
     pub(crate) fn is_same_object(&self, other: &Pending) -> bool {
         (self.modified_ms, self.bytes) == (other.modified_ms, other.bytes)
@@ -68,6 +77,8 @@ impl Pending {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Listing {
     writers: BTreeMap<WriterId, BTreeMap<u64, Listed>>,
+    /// What the headers say of segments that were put back.
+    stamps: Stamps,
 }
 
 impl Listing {
@@ -90,6 +101,11 @@ impl Listing {
     /// Adds a segment that it lacks.
     pub(super) fn insert(&mut self, position: Position, listed: Listed) {
         self.writers.entry(position.writer).or_default().insert(position.seq, listed);
+    }
+
+    /// Takes down what the header of a segment says.
+    pub(super) fn stamp(&mut self, position: Position, stamp_ms: Option<i64>) {
+        self.stamps.insert(position, stamp_ms);
     }
 
     /// Whether a segment is in it.
@@ -224,12 +240,12 @@ impl Listing {
                 bulk(*writer, segments, watermark, &mut above);
                 continue;
             }
-            let mut time_ms = watermark.map_or(i64::MIN, |w| w.time_ms);
+            let mut below_ms = watermark.map_or(i64::MIN, |w| w.time_ms);
             let mut expected = watermark.map_or(0, |w| w.next);
             let mut missing = 0;
-            for (seq, listed) in segments.range(expected..) {
-                let below_ms = (time_ms > i64::MIN).then_some(time_ms);
-                time_ms = time_ms.max(listed.modified_ms);
+            let times = Times::of(*writer, segments.range(expected..), below_ms, &self.stamps);
+            above.unread.extend(times.unread);
+            for ((seq, listed), time_ms) in segments.range(expected..).zip(times.times_ms) {
                 let Listed { modified_ms, bytes } = *listed;
                 let is_void = watermark.is_some_and(|w| w.is_void(*seq) || w.is_quarantined(*seq, modified_ms, bytes));
                 let gap = (expected..*seq).filter(|n| !is_passed(watermark, *n));
@@ -238,10 +254,12 @@ impl Listing {
                 let position = Position { writer: *writer, seq: *seq };
                 let is_above_hole = missing > 0;
                 let pending = Pending { position, modified_ms, time_ms, bytes, is_void, is_above_hole };
-                let hole = |seq| Hole { position: Position { writer: *writer, seq }, next: pending, below_ms };
+                let below = (below_ms > i64::MIN).then_some(below_ms);
+                let hole = |seq| Hole { position: Position { writer: *writer, seq }, next: pending, below_ms: below };
                 above.holes.extend(gap.into_iter().map(hole));
                 above.pending.push(pending);
                 expected = seq + 1;
+                below_ms = time_ms;
             }
         }
         above.pending.sort_unstable_by_key(|p| (p.time_ms, p.position));
@@ -265,7 +283,8 @@ fn replaced(
         let Listed { modified_ms, bytes } = *segments.get(&seq)?;
         let counts = seq < watermark.next && !watermark.is_quarantined(seq, modified_ms, bytes);
         let position = Position { writer, seq };
-        let time_ms = modified_ms.max(watermark.time_ms);
+        // It is as old as the last folded one at most.
+        let time_ms = watermark.time_ms;
         counts.then_some(Pending { position, modified_ms, time_ms, bytes, is_void: false, is_above_hole: false })
     })
 }

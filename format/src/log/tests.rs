@@ -2,6 +2,7 @@
 
 mod busy;
 mod holes;
+mod put_back;
 mod quarantine;
 
 use std::{collections::BTreeSet, time::SystemTime};
@@ -46,12 +47,13 @@ impl Place {
     /// Puts a segment of one row, whose value tells it from others, modified and stamped at these times.
     pub(crate) async fn put(&self, writer: WriterId, seq: u64, modified_ms: i64, stamp_ns: i64) -> Position {
         let position = Position { writer, seq };
-        let header = SegmentHeader {
-            position,
-            writer_start_ms: self.epoch_ms,
-            stamp_ns: self.epoch_ms + stamp_ns,
-            queue_keys: false,
-        };
+        let (writer_start_ms, stamp_ns) = (self.epoch_ms, self.epoch_ms + stamp_ns);
+        self.put_with(SegmentHeader { position, writer_start_ms, stamp_ns, queue_keys: false }, modified_ms).await
+    }
+
+    /// As [`Place::put`], with a header of the test's own.
+    pub(crate) async fn put_with(&self, header: SegmentHeader, modified_ms: i64) -> Position {
+        let position = header.position;
         let bytes = segment::encode(&header, &[self.block(value_of(position))], Compression::Always).unwrap();
         self.store().create(&layout::log_key(position), bytes).await.unwrap();
         self.touch(&layout::log_key(position), modified_ms);

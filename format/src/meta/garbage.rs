@@ -5,7 +5,7 @@
 //! clock. Versions go oldest first. On a root where nothing has happened a collection ends after two lists.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -158,8 +158,9 @@ impl Collector {
     async fn late_segments(&self, newest: &Catalog) -> Result<u64> {
         let store = self.root.store();
         let listing = Listing::read(store).await?;
-        let above = listing.above(newest).pending.into_iter();
-        let next: HashSet<Position> = above.filter(|p| !p.is_above_hole).map(|p| p.position).collect();
+        let above = listing.above(newest).pending;
+        let next: HashSet<Position> = above.iter().filter(|p| !p.is_above_hole).map(|p| p.position).collect();
+        let put_ms: HashMap<Position, i64> = above.iter().map(|p| (p.position, p.put_ms())).collect();
         let blocked = listing
             .positions()
             .filter(|p| !next.contains(p) && newest.watermark(p.writer).is_none_or(|w| p.seq >= w.next));
@@ -173,7 +174,9 @@ impl Collector {
             };
             // One that cannot be read is for a person to look at.
             let Ok(segment) = segment::decode(&key, &bytes) else { continue };
-            let age_ms = meta.last_modified.timestamp_millis().saturating_sub(segment.header.writer_start_ms);
+            let modified_ms = meta.last_modified.timestamp_millis();
+            let put_ms = put_ms.get(&position).map_or(modified_ms, |put_ms| modified_ms.min(*put_ms));
+            let age_ms = put_ms.saturating_sub(segment.header.writer_start_ms);
             if segment.header.position == position && age_ms > VOID_MS {
                 late.push(key);
             }

@@ -334,23 +334,50 @@ async fn look_at(root: &Root, record: &Record, claimed_ms: i64) -> Result<Look> 
             return Err(Error::unavailable("the rows of an idempotency key cannot be read").with("key", key));
         }
         (Some(watermark), _) if seq < watermark.next => Look::There,
-        (_, Some(ms)) if ms.saturating_sub(record.start_ms) > VOID_MS => Look::Void,
-        // In time: every copy that gives up looks later than this, and sees it.
-        (_, Some(ms)) if ms.saturating_sub(claimed_ms) < GIVE_UP_MS => Look::There,
-        (_, Some(_)) => Look::Late,
-        (_, None) => {
-            // A writer puts a number once the one before is durable: this one was, with the rows of others as well.
-            let next = log_key(Position { writer, seq: seq.saturating_add(1) });
-            match root.store().head(&next).await {
-                Err(e) if e.kind() == Kind::NotFound => Look::Absent,
-                Err(e) => return Err(e),
-                Ok(_) => {
-                    let error = Error::corrupt("the log segment with the rows of an idempotency key is missing");
-                    return Err(error.with("key", log_key(record.position)).with("found", next));
+        (_, Some(ms)) => {
+            let is_in_time = |ms: i64| ms.saturating_sub(claimed_ms) < GIVE_UP_MS;
+            let is_void = |ms: i64| ms.saturating_sub(record.start_ms) > VOID_MS;
+            // In time: every copy that gives up looks later than this, and sees it.
+            if is_in_time(ms) {
+                return Ok(if is_void(ms) { Look::Void } else { Look::There });
+            }
+            // A writer puts a number once the one before is durable: a segment that was put back later than the next one has
+            // the time of the copy, and was there before the next one.
+            match next_modified(root, record.position).await? {
+                None => {
+                    if is_void(ms) {
+                        Look::Void
+                    } else {
+                        Look::Late
+                    }
+                }
+                Some(next_ms) if is_void(next_ms) => Look::Void,
+                Some(next_ms) if is_in_time(next_ms) => Look::There,
+                Some(_) => {
+                    let what = "the rows of an idempotency key are in the log, and whether they count is known once they are folded; \
+                                send the request again with the same key";
+                    return Err(Error::unavailable(what).with("key", log_key(record.position)));
                 }
             }
         }
+        (_, None) => match next_modified(root, record.position).await? {
+            None => Look::Absent,
+            // The segment was durable, with the rows of others as well.
+            Some(_) => {
+                let error = Error::corrupt("the log segment with the rows of an idempotency key is missing");
+                return Err(error.with("key", log_key(record.position)).with("found", log_key(record.position.next())));
+            }
+        },
     })
+}
+
+/// When the segment was modified that its writer put after the one at a position; nothing where there is none.
+async fn next_modified(root: &Root, position: Position) -> Result<Option<i64>> {
+    match root.store().head(&log_key(position.next())).await {
+        Ok(meta) => Ok(Some(meta.last_modified.timestamp_millis())),
+        Err(e) if e.kind() == Kind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
 }
 
 /// Makes the position of a claim void, whatever is put there; true where its rows were folded first, and count.

@@ -160,6 +160,8 @@ struct State {
     spoiled: BTreeMap<String, Object>,
     /// Whether the store has no room.
     is_full: bool,
+    /// Whether a copy of what was taken away was put back.
+    has_copies: bool,
     /// The last stamp of a segment that processes of the directory took.
     stamp: i64,
     struck: Vec<(u64, Place, Life)>,
@@ -217,6 +219,7 @@ impl Server {
             torn: Vec::new(),
             spoiled: BTreeMap::new(),
             is_full: false,
+            has_copies: false,
             stamp: i64::MIN,
             struck: Vec::new(),
             is_cut: false,
@@ -444,9 +447,13 @@ impl Server {
         state.stamp
     }
 
-    /// Takes away what is at a key, as a person does by mistake; false where nothing durable is there.
+    /// Takes away what is at a key, as a person does by mistake; false where nothing durable is there, and for a key of which
+    /// this was done before: folds that find the same segment missing three times go on without it.
     pub fn take_away(&self, key: &str) -> bool {
         let mut state = self.state.lock();
+        if state.spoiled.contains_key(key) {
+            return false;
+        }
         let Some(object) = state.objects.get(key).filter(|object| object.is_synced && !object.is_torn).cloned() else {
             return false;
         };
@@ -456,13 +463,24 @@ impl Server {
         true
     }
 
-    /// Puts back what was taken away, as it was.
-    pub fn put_back(&self, key: &str) {
+    /// Puts back what was taken away: as it was, as when a file is moved or the deletion of a version is undone, or as a copy,
+    /// which is modified now.
+    pub fn put_back(&self, key: &str, is_copied: bool) {
+        let now = self.now_ms();
         let mut state = self.state.lock();
-        if let Some(object) = state.spoiled.get(key).cloned() {
+        if let Some(mut object) = state.spoiled.get(key).cloned() {
+            if is_copied {
+                object.modified_ms = now - now.rem_euclid(self.tick_ms);
+                state.has_copies = true;
+            }
             state.objects.insert(key.to_owned(), object);
             state.change(key);
         }
+    }
+
+    /// Whether a copy was put back, which tells less of the order of segments than the object did.
+    pub fn has_copies(&self) -> bool {
+        self.state.lock().has_copies
     }
 
     /// Puts each of two objects into the place of the other, as a person does by mistake; false where one is not there.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use tidelake_format::{
     Kind, Result,
+    layout::parse_log,
     meta::{
         Draft, FaultySegment,
         garbage::{Collector, GarbageOptions, Sweep},
@@ -219,6 +220,32 @@ async fn rows_of_which_only_a_part_is_in_the_store_are_not_said_to_be_written() 
     assert!(line(&keyed(&a, "A"), "cpu value=1 1").await.unwrap().replayed);
     b.compact(CompactRequest::Fold).await.unwrap();
     assert_eq!(value(&store).await, "1.0");
+}
+
+#[tokio::test]
+async fn rows_whose_segment_was_put_back_are_not_given_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path().to_str().unwrap(), &[]).unwrap();
+    let (a, b) = (nano(&store, config()).await, open(&store, config()).await);
+    line(&keyed(&a, "A"), "cpu value=1 1").await.unwrap();
+    line(&a, "cpu value=2 1").await.unwrap();
+    let segments: Vec<Position> =
+        store.list("log").await.unwrap().iter().filter_map(|o| parse_log(o.location.as_ref())).collect();
+    assert_eq!(segments[1], segments[0].next(), "one writer");
+    // The claim and the segments are old; the first segment is a copy of now.
+    age_by(&directory.path().join(store.list("idem").await.unwrap()[0].location.to_string()), Duration::from_secs(300));
+    let next = directory.path().join(log_key(segments[1]));
+    age_by(&next, Duration::from_secs(290));
+    let copy = keyed(&b, "A");
+    assert!(line(&copy, "cpu value=1 1").await.unwrap().replayed, "its writer went on in time");
+    // Its writer went on later than copies give up: the fold decides.
+    age_by(&next, Duration::from_secs(200));
+    let error = line(&copy, "cpu value=1 1").await.unwrap_err();
+    assert_eq!((error.kind(), error.context("key")), (Kind::Unavailable, Some(&*log_key(segments[0]))), "{error}");
+    assert_eq!(value(&store).await, "2.0");
+    b.compact(CompactRequest::Fold).await.unwrap();
+    assert!(line(&copy, "cpu value=1 1").await.unwrap().replayed);
+    assert_eq!(value(&store).await, "2.0");
 }
 
 #[tokio::test]

@@ -41,11 +41,14 @@ async fn take_away(world: &World, time: Duration) {
     if !world.server.take_away(&key) {
         return;
     }
+    // How old a copy is, the stamps of its writer tell, if its clock and they run steadily.
+    let is_steady = !world.plan.steps && !world.plan.skews;
+    let is_copied = is_steady && world.draw_later(|rng| rng.random_bool(0.5));
     world.server.note(&format!("{key} is taken away for {time:?}"));
     world.server.count("segment taken away");
     sleep(time).await;
     world.server.note(&format!("{key} is back"));
-    world.server.put_back(&key);
+    world.server.put_back(&key, is_copied);
 }
 
 /// Puts two objects of one kind into each other's place, and undoes it.

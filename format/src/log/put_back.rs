@@ -1,0 +1,92 @@
+//! The times of a writer's segments. The store gives each object a last-modified time, which orders the segments of all
+//! writers. A segment that was deleted and put back has the last-modified time of its copy, which is too late: it is older
+//! than the later segments of its writer. How much older, the stamps in the headers tell.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+};
+
+use super::listing::Listed;
+use crate::ids::{Position, WriterId};
+
+/// By how much the clocks of one store's nodes may differ, milliseconds: what is later than its successor by less was not
+/// put back.
+const SKEW_MS: i64 = 1_000;
+/// How many segments on each side of one that was put back tell how far the clocks of the store and of the writer differ.
+const NEIGHBOURS: usize = 8;
+
+/// The stamps of segments, milliseconds since the epoch; `None` for a header that cannot be read.
+pub(super) type Stamps = BTreeMap<Position, Option<i64>>;
+
+/// The times of the segments of one writer, oldest first.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Times {
+    /// In the order of the numbers, never descending.
+    pub(super) times_ms: Vec<i64>,
+    /// Segments whose stamps would tell more.
+    pub(super) unread: BTreeSet<Position>,
+}
+
+impl Times {
+    /// The time of a segment is its last-modified time, and never less than the time of the one before it (`folded_ms` is that
+    /// of the last folded one; `i64::MIN` where there is none).
+    ///
+    /// Where a segment is later than a later one of its writer, there are two reasons: it was put back, or the store's clock
+    /// was set back. The clock was set back if the later segment is also earlier than the segment before; then the order of the
+    /// numbers is all that is known. Otherwise the segment was put back: its time is that of its stamp, by the store's clock,
+    /// between those of the segment below and of the later one. Where the stamps do not tell it, it is that of the later one.
+    pub(super) fn of<'a>(
+        writer: WriterId,
+        segments: impl DoubleEndedIterator<Item = (&'a u64, &'a Listed)> + Clone,
+        folded_ms: i64,
+        stamps: &Stamps,
+    ) -> Self {
+        let modified_ms = segments.clone().map(|(_, listed)| listed.modified_ms);
+        if modified_ms.clone().is_sorted() {
+            return Self { times_ms: modified_ms.map(|ms| ms.max(folded_ms)).collect(), unread: BTreeSet::new() };
+        }
+        let modified: Vec<(Position, i64)> =
+            segments.map(|(seq, listed)| (Position { writer, seq: *seq }, listed.modified_ms)).collect();
+        let mut times = Self::default();
+        let mut below_ms = folded_ms;
+        for (at, later_ms) in earliest_later(&modified).into_iter().enumerate() {
+            let (position, modified_ms) = modified[at];
+            let was_put_back = below_ms <= later_ms && modified_ms > later_ms.saturating_add(SKEW_MS);
+            let time_ms = if was_put_back {
+                let near = &modified[at.saturating_sub(NEIGHBOURS)..modified.len().min(at + NEIGHBOURS + 1)];
+                let unread = near.iter().map(|(position, _)| *position).filter(|p| !stamps.contains_key(p));
+                times.unread.extend(unread);
+                stamped(position, near, stamps, below_ms..=later_ms).unwrap_or(later_ms)
+            } else {
+                modified_ms
+            };
+            below_ms = below_ms.max(time_ms);
+            times.times_ms.push(below_ms);
+        }
+        times
+    }
+}
+
+/// When a segment was put, by its stamp and the difference between the store's clock and the writer's, which the nearest segment
+/// on each side tells. Where the writer's clock, or its stamps, jumped in between, or that segment was put back as well, this is
+/// mostly not within the limits. Of two that are, the earlier one is right: a request that is long under way makes a
+/// segment seem later.
+fn stamped(position: Position, near: &[(Position, i64)], stamps: &Stamps, limits: RangeInclusive<i64>) -> Option<i64> {
+    let stamp_of = |position: &Position| stamps.get(position).copied().flatten();
+    let own_ms = stamp_of(&position)?;
+    let by = |(position, ms): &(Position, i64)| Some(own_ms.saturating_sub(stamp_of(position)?).saturating_add(*ms));
+    let is_possible = |ms: &i64| limits.contains(ms);
+    let (below, above) = near.split_at(near.partition_point(|(other, _)| *other < position));
+    let nearest = [below.iter().rev().filter_map(by).find(is_possible), above.iter().filter_map(by).find(is_possible)];
+    nearest.into_iter().flatten().min()
+}
+
+/// For each segment the earliest time of those above it; the largest number for the last one.
+fn earliest_later(modified: &[(Position, i64)]) -> Vec<i64> {
+    let mut later_ms = vec![i64::MAX; modified.len()];
+    for at in (1..modified.len()).rev() {
+        later_ms[at - 1] = later_ms[at].min(modified[at].1);
+    }
+    later_ms
+}
