@@ -1,5 +1,6 @@
 //! Snapshots: one version and the log positions read on top of it; every query runs on exactly one.
 
+mod held;
 mod reader;
 #[cfg(test)]
 mod tests;

@@ -17,14 +17,16 @@ mod statement;
 #[cfg(test)]
 mod tests;
 mod understood;
+mod update;
 
 pub use ddl::name_list;
 pub use duration::{Duration, Unit};
 pub use instant::{FORMS, parse_instant, to_instant};
-pub use lexer::{Cursor, Value};
+pub use lexer::{Cursor, Value, comment_end};
 pub use parameters::Numbers;
 pub use quotes::DoubleQuotes;
 pub use statement::{
     AccessStatement, Alter, AlterAction, AlterDatabase, Comparison, CreateDatabase, CreateSubtable, CreateTable,
-    Delete, DropTables, Granted, Insert, Literal, On, Predicate, Statement, TableName, UserChange, parse, writes,
+    Delete, DropTables, Granted, Insert, Kill, Literal, On, Predicate, Statement, TableName, UserChange, parse,
 };
+pub use update::Update;

@@ -33,6 +33,7 @@ use tidelake_format::{
     step,
     steps::stepped,
 };
+use tidelake_protocol::sql::{self, Kill, Update};
 use tokio::time::Instant;
 
 pub use self::{
@@ -51,7 +52,7 @@ use self::{
 };
 use crate::{
     budget::{self, Budget, Phase, Within, too_long},
-    dialect::{self, Kill, Parsed, Shape, StatementKind},
+    dialect::{self, Parsed, Shape},
     error::from_datafusion,
     metrics::REFUSED,
     pace::beside_the_runtime,
@@ -176,10 +177,12 @@ impl Engine {
     async fn prepare_at_last(&self, session: &Session, sql: &str) -> Result<Arc<Prepared>> {
         let text = match self.read(session, sql)? {
             Text::Query(text) => text,
-            Text::Update(0) => return Ok(Arc::new(Prepared::update(sql, Vec::new(), session))),
-            Text::Update(_) => {
-                let types = self.writer(session)?.parameters(session.database.as_deref(), sql).await?;
-                return Ok(Arc::new(Prepared::update(sql, dialect::column_fields(&types), session)));
+            Text::Update(update) if update.parameters() == 0 => {
+                return Ok(Arc::new(Prepared::update(update, Vec::new(), session)));
+            }
+            Text::Update(update) => {
+                let types = self.writer(session)?.parameters(session.database.as_deref(), &update).await?;
+                return Ok(Arc::new(Prepared::update(update, dialect::column_fields(&types), session)));
             }
         };
         let snapshot = self.snapshot(session).await?;
@@ -209,8 +212,9 @@ impl Engine {
         statement: &Arc<Prepared>,
         parameters: Option<RecordBatch>,
     ) -> Result<Outcome> {
-        let Statement::Query { schema, .. } = &statement.kind else {
-            return self.update(session, &statement.sql, parameters).await;
+        let schema = match &statement.kind {
+            Statement::Query { schema, .. } => schema,
+            Statement::Update(update) => return self.update(session, update, parameters).await,
         };
         let underway = self.inner.system.queries.begin(session, &statement.sql);
         let permit = underway.unless_killed(self.permit(session, &statement.sql)).await?;
@@ -240,9 +244,12 @@ impl Engine {
     /// As [`Engine::prepare`] and [`Engine::run`].
     pub async fn query(&self, session: &Session, sql: &str) -> Result<(Arc<Prepared>, Outcome)> {
         let began = Instant::now();
-        let Text::Query(text) = self.read(session, sql)? else {
-            let outcome = self.update(session, sql, None).await?;
-            return Ok((Arc::new(Prepared::update(sql, Vec::new(), session)), outcome));
+        let text = match self.read(session, sql)? {
+            Text::Query(text) => text,
+            Text::Update(update) => {
+                let outcome = self.update(session, &update, None).await?;
+                return Ok((Arc::new(Prepared::update(update, Vec::new(), session)), outcome));
+            }
         };
         let read_for = began.elapsed();
         let underway = self.inner.system.queries.begin(session, sql);
@@ -257,44 +264,42 @@ impl Engine {
         Ok((prepared, outcome))
     }
 
-    async fn update(&self, session: &Session, sql: &str, parameters: Option<RecordBatch>) -> Result<Outcome> {
-        let parsed = dialect::parse(sql, session.double_quotes)?;
-        let name = match parsed.kind {
-            StatementKind::Use(name) => name,
-            StatementKind::Kill(kill) => {
-                let (deed, killed) = match kill {
-                    Kill::Query(id) => {
-                        let killed = self.inner.system.queries.kill(&id, &session.principal);
-                        (Deed::new("KILL QUERY", id), killed)
-                    }
-                    Kill::Connection(id) => {
-                        let killed = self.inner.system.connections.kill(&id, &session.principal);
-                        (Deed::new("KILL CONNECTION", id), killed)
-                    }
+    /// Executes a statement that is not a query: KILL and USE here, others by the writer.
+    async fn update(&self, session: &Session, update: &Update, parameters: Option<RecordBatch>) -> Result<Outcome> {
+        let outcome = match update.statement() {
+            sql::Statement::Use(name) => self.choose(session, name).await?,
+            sql::Statement::Kill(kill) => {
+                let killed = match kill {
+                    Kill::Query(id) => self.inner.system.queries.kill(id, &session.principal),
+                    Kill::Connection(id) => self.inner.system.connections.kill(id, &session.principal),
                 };
-                deed.record(&session.principal, &killed);
+                update.statement().deed(None).record(&session.principal, &killed);
                 killed?;
-                return Ok(Outcome::Updated(WriteOutcome { affected_rows: 1, ..WriteOutcome::default() }));
+                WriteOutcome { affected_rows: 1, ..WriteOutcome::default() }
             }
-            StatementKind::Reads | StatementKind::Writes => {
+            _ => {
                 let writer = self.writer(session)?;
-                let write = AssertUnwindSafe(writer.execute(session.database.as_deref(), sql, parameters));
-                let outcome = write.catch_unwind().await.map_err(|panic| fault(panic.as_ref()))??;
-                return Ok(Outcome::Updated(outcome));
+                let write = AssertUnwindSafe(writer.execute(session.database.as_deref(), update, parameters));
+                write.catch_unwind().await.map_err(|panic| fault(panic.as_ref()))??
             }
         };
+        Ok(Outcome::Updated(outcome))
+    }
+
+    /// USE: the database of this name becomes the session's.
+    async fn choose(&self, session: &Session, name: &str) -> Result<WriteOutcome> {
         let catalog = self.snapshot(session).await?.catalog.clone();
         let missing = || {
-            let error = Error::not_found("there is no such database").with("database", &name);
-            session.principal.missing(Privilege::Read, &name, error)
+            let error = Error::not_found("there is no such database").with("database", name);
+            session.principal.missing(Privilege::Read, name, error)
         };
-        let database = catalog.database(&name).ok_or_else(missing)?;
+        let database = catalog.database(name).ok_or_else(missing)?;
         if !session.principal.knows(database) {
             let checked = session.principal.check(Privilege::Read, database);
             Deed::new("USE", &database.name).record_refusal(&session.principal, &checked);
             checked?;
         }
-        Ok(Outcome::Updated(WriteOutcome { use_database: Some(database.name.clone()), ..WriteOutcome::default() }))
+        Ok(WriteOutcome { use_database: Some(database.name.clone()), ..WriteOutcome::default() })
     }
 
     /// Reads a text as far as planning needs it.
@@ -305,12 +310,13 @@ impl Engine {
         if let Some(shape) = dialect::shape(sql, session.double_quotes) {
             return Ok(Text::Query(QueryText::Shaped(shape)));
         }
-        let parse = || dialect::parse(sql, session.double_quotes);
-        let parsed = if sql.len() > LONG_TEXT { beside_the_runtime(parse) } else { parse() }?;
-        Ok(match parsed.kind {
-            StatementKind::Reads => Text::Query(QueryText::Parsed(Box::new(parsed))),
-            _ => Text::Update(parsed.parameters),
-        })
+        let parse = || match Update::parse(sql, session.double_quotes)? {
+            Some(update) => Ok(Text::Update(update)),
+            None => {
+                dialect::parse(sql, session.double_quotes).map(|query| Text::Query(QueryText::Parsed(Box::new(query))))
+            }
+        };
+        if sql.len() > LONG_TEXT { beside_the_runtime(parse) } else { parse() }
     }
 
     /// The plan of a statement for the catalog of this snapshot, where it is known, or that of its shape is; else the text.

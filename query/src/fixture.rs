@@ -22,6 +22,7 @@ use tidelake_format::{
     store::Store,
     types::{Precision, Type},
 };
+use tidelake_protocol::sql::Update;
 
 use crate::{
     engine::{Engine, EngineConfig},
@@ -48,20 +49,20 @@ impl Writer for Notes {
     async fn execute(
         &self,
         database: Option<&str>,
-        sql: &str,
+        update: &Update,
         parameters: Option<RecordBatch>,
     ) -> Result<WriteOutcome> {
-        if sql.contains("nowhere") {
+        if update.text().contains("nowhere") {
             return Err(Error::not_found("no such table").with("table", "nowhere"));
         }
         let rows = parameters.as_ref().map_or(1, RecordBatch::num_rows) as u64;
-        self.executed.lock().push((database.map(str::to_owned), sql.to_owned(), parameters));
+        self.executed.lock().push((database.map(str::to_owned), update.text().to_string(), parameters));
         Ok(WriteOutcome { affected_rows: rows, token: Some(token()), ..WriteOutcome::default() })
     }
 
-    async fn parameters(&self, _: Option<&str>, sql: &str) -> Result<Vec<Option<Type>>> {
+    async fn parameters(&self, _: Option<&str>, update: &Update) -> Result<Vec<Option<Type>>> {
         let types = [Type::Timestamp, Type::Int, Type::Float];
-        Ok(types.into_iter().map(Some).take(sql.matches('?').count()).collect())
+        Ok(types.into_iter().map(Some).take(update.text().matches('?').count()).collect())
     }
 
     fn of_request(&self, _: &Session) -> Result<Arc<dyn Writer>> {

@@ -34,8 +34,9 @@ use tidelake_format::{
     schema::{Supertable, arrow_field},
     types::{Precision, Type},
 };
+use tidelake_protocol::sql::Update;
 
-use crate::{dialect, writer::WriteOutcome};
+use crate::writer::WriteOutcome;
 
 /// Flight SQL's metadata key for the type as the database calls it.
 pub const TYPE_NAME: &str = "ARROW:FLIGHT:SQL:TYPE_NAME";
@@ -191,10 +192,10 @@ pub fn wire_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch
         .map_err(|e| Error::internal("a batch differs from its announced schema").with("reason", &e).source(e))
 }
 
-/// The schema of what a writing statement gives: `affected_rows BIGINT NOT NULL`, or `token VARCHAR NOT NULL` of one that
-/// makes a token.
-pub fn outcome_schema(sql: &str) -> SchemaRef {
-    let field = match dialect::creates_token(sql) {
+/// The schema of the result of a statement that is not a query: `affected_rows BIGINT NOT NULL`, or `token VARCHAR NOT NULL`
+/// for one that creates a token.
+pub fn outcome_schema(update: &Update) -> SchemaRef {
+    let field = match update.creates_token() {
         true => Field::new("token", DataType::Utf8, false),
         false => Field::new("affected_rows", DataType::Int64, false),
     };

@@ -6,8 +6,7 @@ use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use tidelake_format::{Error, Result, access::Secret, ids::Token, rows::RowCounts, types::Type};
-
-use tidelake_protocol::headers::WriteReply;
+use tidelake_protocol::{headers::WriteReply, sql::Update};
 
 use crate::session::Session;
 
@@ -82,23 +81,26 @@ pub struct IngestTarget {
 /// Executes what changes the root.
 #[async_trait]
 pub trait Writer: Send + Sync + 'static {
-    /// Executes one writing statement (INSERT, CREATE, ALTER, DROP, DELETE, USE …) in the given database.
+    /// Executes one statement that changes data, definitions or rights, in the given database.
     ///
     /// `parameters` holds one row for each execution: column i is the value of `?` number i.
     ///
     /// # Errors
     /// Invalid for a statement that is wrong, Unavailable when the store or a buffer cannot take it now.
-    async fn execute(&self, database: Option<&str>, sql: &str, parameters: Option<RecordBatch>)
-    -> Result<WriteOutcome>;
+    async fn execute(
+        &self,
+        database: Option<&str>,
+        update: &Update,
+        parameters: Option<RecordBatch>,
+    ) -> Result<WriteOutcome>;
 
-    /// The type of each parameter of a writing statement, in order; `None` where the statement does not say.
+    /// The type of each parameter of a statement, in order; `None` where the statement does not say.
     ///
     /// # Errors
     /// As for [`Writer::execute`].
-    async fn parameters(&self, database: Option<&str>, sql: &str) -> Result<Vec<Option<Type>>>;
+    async fn parameters(&self, database: Option<&str>, update: &Update) -> Result<Vec<Option<Type>>>;
 
-    /// A writer for one request: in the session's time zone, with its meaning of double quotes, for its user, who may do
-    /// no more than their rights say. Under an idempotency key, of all copies of the request one is written, and the others
+    /// A writer for one request: in the session's time zone, for its user, who may do no more than their rights say. Under an idempotency key, of all copies of the request one is written, and the others
     /// get its answer; changes of definitions take no notice of it, unless it is the key of a message of a queue.
     ///
     /// # Errors
@@ -122,12 +124,12 @@ pub struct ReadOnlyWriter;
 
 #[async_trait]
 impl Writer for ReadOnlyWriter {
-    async fn execute(&self, _: Option<&str>, sql: &str, _: Option<RecordBatch>) -> Result<WriteOutcome> {
-        Err(only_reads(sql))
+    async fn execute(&self, _: Option<&str>, update: &Update, _: Option<RecordBatch>) -> Result<WriteOutcome> {
+        Err(only_reads(update))
     }
 
-    async fn parameters(&self, _: Option<&str>, sql: &str) -> Result<Vec<Option<Type>>> {
-        Err(only_reads(sql))
+    async fn parameters(&self, _: Option<&str>, update: &Update) -> Result<Vec<Option<Type>>> {
+        Err(only_reads(update))
     }
 
     fn of_request(&self, _: &Session) -> Result<Arc<dyn Writer>> {
@@ -139,7 +141,7 @@ impl Writer for ReadOnlyWriter {
     }
 }
 
-fn only_reads(sql: &str) -> Error {
-    let verb = sql.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
-    Error::unsupported("this node only reads; send writing statements to an ingest endpoint").with("statement", verb)
+fn only_reads(update: &Update) -> Error {
+    let action = update.statement().deed(None).action;
+    Error::unsupported("this node only reads; send writing statements to an ingest endpoint").with("statement", action)
 }

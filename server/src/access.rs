@@ -1,9 +1,9 @@
 //! `tidelake access`: users, rights and tokens of a root without any server, for whoever may write to the store anyway.
 
-use anyhow::ensure;
+use anyhow::Context as _;
 use clap::Args;
 use tidelake_ingest::write::Ingest;
-use tidelake_protocol::sql::{DoubleQuotes, Statement, parse};
+use tidelake_protocol::sql::{DoubleQuotes, Statement, Update};
 
 use crate::{cli::StoreArgs, serve};
 
@@ -52,16 +52,12 @@ pub(crate) async fn run(args: AccessArgs) -> anyhow::Result<()> {
         }
     }
     statements.retain(|statement| !statement.trim().is_empty());
-    for statement in &statements {
-        let is_access = matches!(parse(statement, DoubleQuotes::Identifier)?, Statement::Access(_));
-        ensure!(is_access, "expected a statement about users, rights or tokens; send others to a server");
-    }
+    let updates = statements.iter().map(|statement| access_statement(statement)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut config = serve::ingest_config(&settings);
     config.compact.background = false;
     let ingest = Ingest::open(serve::open_or_create_root(&settings).await?, config).await?;
-    let ingest = ingest.with_double_quotes(DoubleQuotes::Identifier);
-    for statement in &statements {
-        match ingest.execute(None, statement, None).await?.secret {
+    for update in &updates {
+        match ingest.execute_update(None, update, None).await?.secret {
             Some(token) => println!("{}", token.expose()),
             None => println!("done"),
         }
@@ -69,4 +65,12 @@ pub(crate) async fn run(args: AccessArgs) -> anyhow::Result<()> {
     ingest.shutdown().await;
     ingest.root().store().close().await;
     Ok(())
+}
+
+/// A statement about users, rights or tokens.
+fn access_statement(text: &str) -> anyhow::Result<Update> {
+    let update = Update::parse(text, DoubleQuotes::Identifier)?;
+    update
+        .filter(|update| matches!(update.statement(), Statement::Access(_)))
+        .context("expected a statement about users, rights or tokens; send others to a server")
 }

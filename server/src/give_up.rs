@@ -38,9 +38,7 @@ pub(crate) async fn run(args: GiveUpArgs) -> anyhow::Result<()> {
         let key = layout::log_key(position);
         let done = give_up(&root, position).await;
         Deed::new("GIVE UP", &key).record(&Principal::PROCESS, &done);
-        let done = done.with_context(|| format!("cannot give up {key}"))?;
-        let what = if done.missing { "it is missing" } else { "it cannot be read" };
-        println!("gave up {key} ({what}) in version {}: the log goes on above it", done.version);
+        println!("{}", done.with_context(|| format!("cannot give up {key}"))?);
     }
     root.store().close().await;
     Ok(())

@@ -1,5 +1,7 @@
 //! Giving up a segment that is missing or cannot be read: a person's decision, as a commit.
 
+use std::fmt;
+
 use super::{Listing, holes::Damage, listing::head};
 use crate::{
     error::{Error, Kind, Result},
@@ -15,10 +17,19 @@ const ATTEMPTS: usize = 8;
 /// What was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GivenUp {
+    /// The place of the segment.
+    pub position: Position,
     /// The version in which it is.
     pub version: Version,
     /// Whether there was no object at the place.
     pub missing: bool,
+}
+
+impl fmt::Display for GivenUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, what) = (layout::log_key(self.position), if self.missing { "is missing" } else { "cannot be read" });
+        write!(f, "gave up {key}, which {what}, in version {}: the log goes on above it", self.version)
+    }
 }
 
 /// Gives up the rows of a segment: the log goes on above it and queries do not fail for it any more. A good copy at its
@@ -52,7 +63,7 @@ async fn attempt(root: &Root, position: Position) -> Result<GivenUp> {
         Ok(())
     };
     let (_, catalog) = root.commit(&[], change).await?;
-    Ok(GivenUp { version: catalog.version, missing: faulty.missing })
+    Ok(GivenUp { position, version: catalog.version, missing: faulty.missing })
 }
 
 /// What is to be given up.

@@ -1,15 +1,11 @@
 //! Reading snapshots: the log first, then the newest version, then the segments above its watermarks.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Fault, Snapshot, TailSegment};
+use super::{Fault, Snapshot, TailSegment, held::Held};
 use crate::{
     error::{Error, Kind, Result},
     ids::{Position, Token},
@@ -71,23 +67,14 @@ struct Inner {
 /// The last snapshot, and when its questions were asked.
 #[derive(Debug, Clone)]
 struct Current {
-    snapshot: Last,
+    /// Kept where its segments fit into the cache.
+    snapshot: Held<Snapshot>,
     asked: Moment,
-}
-
-/// A snapshot whose segments fit into the cache is kept; a larger one lives as long as those who read it.
-#[derive(Debug, Clone)]
-enum Last {
-    Kept(Arc<Snapshot>),
-    InUse(Weak<Snapshot>),
 }
 
 impl Current {
     fn snapshot(&self) -> Option<Arc<Snapshot>> {
-        match &self.snapshot {
-            Last::Kept(snapshot) => Some(snapshot.clone()),
-            Last::InUse(snapshot) => snapshot.upgrade(),
-        }
+        self.snapshot.get()
     }
 }
 
@@ -104,9 +91,7 @@ struct Reading {
 
 #[derive(Debug, Clone)]
 enum Kept {
-    Segment(Arc<TailSegment>),
-    /// A segment that had no place in the cache, as long as a snapshot holds it.
-    InUse(Weak<TailSegment>),
+    Segment(Held<TailSegment>),
     Void,
     /// What was found of an object, and when.
     Fault(Fault, Pending, Moment),
@@ -115,8 +100,7 @@ enum Kept {
 impl Kept {
     fn segment(&self) -> Option<Arc<TailSegment>> {
         match self {
-            Self::Segment(segment) => Some(segment.clone()),
-            Self::InUse(segment) => segment.upgrade(),
+            Self::Segment(segment) => segment.get(),
             Self::Void | Self::Fault(..) => None,
         }
     }
@@ -214,10 +198,7 @@ impl SnapshotReader {
         };
         let (snapshot, listing) = read;
         let bytes: usize = snapshot.tail.iter().map(|segment| segment.memory_bytes()).sum();
-        let last = match bytes <= inner.tail_cache_bytes {
-            true => Last::Kept(snapshot.clone()),
-            false => Last::InUse(Arc::downgrade(&snapshot)),
-        };
+        let last = Held::new(&snapshot, bytes <= inner.tail_cache_bytes);
         *inner.current.lock() = Some(Current { snapshot: last, asked });
         tokens.iter().try_for_each(|token| seen(token, &snapshot, &listing))?;
         Ok(snapshot)
@@ -298,12 +279,10 @@ impl Inner {
     async fn tail(&self, reading: &mut Reading, pending: &[Pending]) -> Result<(Vec<Arc<TailSegment>>, Vec<Fault>)> {
         let ambient = self.ambient();
         // What only other snapshots hold is held here as well until this one has it.
-        let in_use = reading.kept.values().filter(|kept| matches!(kept, Kept::InUse(_)));
+        let in_use = reading.kept.values().filter(|kept| matches!(kept, Kept::Segment(Held::InUse(_))));
         let _held: Vec<Arc<TailSegment>> = in_use.filter_map(Kept::segment).collect();
         let is_kept = |kept: Option<&Kept>, p: &Pending| match kept {
-            Some(kept @ (Kept::Segment(_) | Kept::InUse(_))) => {
-                kept.segment().is_some_and(|s| s.modified_ms == p.time_ms)
-            }
+            Some(Kept::Segment(held)) => held.get().is_some_and(|s| s.modified_ms == p.time_ms),
             Some(Kept::Void) => true,
             Some(Kept::Fault(_, of, since)) => of.is_same_object(p) && since.age(ambient) < FAULT_AGE,
             None => false,
@@ -315,7 +294,7 @@ impl Inner {
         let fetched = self.fetch(reading, &pending, &wanted).await?;
         for (pending, fetched) in fetched {
             let kept = match fetched {
-                Fetched::Segment(segment) => Kept::Segment(segment),
+                Fetched::Segment(segment) => Kept::Segment(Held::Kept(segment)),
                 Fetched::Void { .. } => Kept::Void,
                 Fetched::Fault(fault) => Kept::Fault(fault, pending, Moment::now(ambient)),
             };
@@ -331,7 +310,7 @@ impl Inner {
             let found = match found.segment() {
                 Some(segment) => {
                     tail.push(segment.clone());
-                    Kept::Segment(segment)
+                    Kept::Segment(Held::Kept(segment))
                 }
                 None => found,
             };
@@ -343,7 +322,7 @@ impl Inner {
         for segment in tail.iter().rev() {
             bytes += segment.memory_bytes();
             if bytes > self.tail_cache_bytes {
-                kept.insert(segment.position, Kept::InUse(Arc::downgrade(segment)));
+                kept.insert(segment.position, Kept::Segment(Held::new(segment, false)));
             }
         }
         reading.kept = kept;

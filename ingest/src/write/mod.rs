@@ -40,7 +40,6 @@ use tidelake_format::{
     snapshot::{SnapshotOptions, SnapshotReader},
     store::Ambient,
 };
-use tidelake_protocol::sql::DoubleQuotes;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     sync::oneshot,
@@ -137,7 +136,6 @@ const TAIL_CACHE: usize = 32 << 20;
 pub struct Ingest {
     shared: Arc<Shared>,
     time_zone: Tz,
-    double_quotes: DoubleQuotes,
     key: Option<IdempotencyKey>,
     /// What the commit of its statement leaves, of a message of a queue.
     mark: Option<Mark>,
@@ -289,7 +287,6 @@ impl Ingest {
         Ok(Self {
             shared,
             time_zone: Tz::UTC,
-            double_quotes: DoubleQuotes::Text,
             key: None,
             mark: None,
             principal: Principal::PROCESS,
@@ -305,12 +302,6 @@ impl Ingest {
     #[must_use]
     pub fn in_time_zone(&self, time_zone: Tz) -> Self {
         Self { time_zone, ..self.clone() }
-    }
-
-    /// The same handle, for statements whose double quotes mean this; texts otherwise.
-    #[must_use]
-    pub fn with_double_quotes(&self, double_quotes: DoubleQuotes) -> Self {
-        Self { double_quotes, ..self.clone() }
     }
 
     /// The same handle, for one request under an idempotency key: of all copies of it, sent to whatever process within

@@ -105,7 +105,7 @@ impl Display for Name<'_> {
 }
 
 /// Reads what follows CREATE USER.
-pub(super) fn create_user<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+pub(super) fn create_user(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let if_not_exists = cursor.if_not_exists()?;
     let name = user(cursor)?;
     let (mut password, mut admin) = (None, false);
@@ -127,7 +127,7 @@ pub(super) fn create_user<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> 
 }
 
 /// Reads what follows ALTER USER.
-pub(super) fn alter_user<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+pub(super) fn alter_user(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let name = user(cursor)?;
     let change = if cursor.take_word("PASS") || cursor.take_word("PASSWORD") {
         password(cursor)?
@@ -155,13 +155,13 @@ fn password(cursor: &mut Cursor<'_>) -> Result<UserChange> {
 }
 
 /// Reads what follows DROP USER.
-pub(super) fn drop_user<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+pub(super) fn drop_user(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let if_exists = cursor.if_exists()?;
     Ok(AccessStatement::DropUser { name: user(cursor)?, if_exists }.into())
 }
 
 /// Reads what follows CREATE TOKEN.
-pub(super) fn create_token<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+pub(super) fn create_token(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let name = user(cursor)?;
     let owner = if cursor.take_word("FOR") { Some(user(cursor)?) } else { None };
     let mut grants = None;
@@ -189,7 +189,7 @@ pub(super) fn create_token<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>>
 }
 
 /// Reads what follows DROP TOKEN.
-pub(super) fn drop_token<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+pub(super) fn drop_token(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let if_exists = cursor.if_exists()?;
     let name = user(cursor)?;
     let owner = if cursor.take_word("FOR") { Some(user(cursor)?) } else { None };
@@ -197,21 +197,21 @@ pub(super) fn drop_token<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
 }
 
 /// Reads what follows ROTATE.
-pub(super) fn rotate<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+pub(super) fn rotate(cursor: &mut Cursor<'_>) -> Result<Statement> {
     cursor.expect_word("SESSIONS")?;
     let user = if cursor.take_word("FOR") { Some(user(cursor)?) } else { None };
     Ok(AccessStatement::RotateSessions { user }.into())
 }
 
 /// Reads what follows GRANT.
-pub(super) fn grant<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+pub(super) fn grant(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let granted = granted(cursor, "GRANT")?;
     cursor.expect_word("TO")?;
     Ok(AccessStatement::Grant { granted, user: user(cursor)? }.into())
 }
 
 /// Reads what follows REVOKE.
-pub(super) fn revoke<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+pub(super) fn revoke(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let granted = granted(cursor, "REVOKE")?;
     cursor.expect_word("FROM")?;
     Ok(AccessStatement::Revoke { granted, user: user(cursor)? }.into())

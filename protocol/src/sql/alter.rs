@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Reads what follows ALTER.
-pub(super) fn alter<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<Statement> {
     if cursor.take_word("DATABASE") {
         return database(cursor);
     }
@@ -101,7 +101,7 @@ fn set_tags(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
     }
 }
 
-fn database<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+fn database(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let mut alter = AlterDatabase { name: cursor.name("a database name")?, keep_ms: None, ignored: Vec::new() };
     let mut options = 0;
     loop {

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Reads what follows CREATE.
-pub(super) fn create<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+pub(super) fn create(cursor: &mut Cursor<'_>) -> Result<Statement> {
     if cursor.take_word("DATABASE") {
         return database(cursor);
     }
@@ -30,7 +30,7 @@ pub(super) fn create<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
 }
 
 /// Reads what follows DROP.
-pub(super) fn drop<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+pub(super) fn drop(cursor: &mut Cursor<'_>) -> Result<Statement> {
     if cursor.take_word("DATABASE") {
         let if_exists = cursor.if_exists()?;
         return Ok(Statement::DropDatabase { name: cursor.name("a database name")?, if_exists });
@@ -54,7 +54,7 @@ pub(super) fn drop<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
     }
 }
 
-fn database<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+fn database(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let if_not_exists = cursor.if_not_exists()?;
     let name = cursor.name("a database name")?;
     check_name("database", &name)?;
@@ -216,7 +216,7 @@ fn between(option: &str, found: i64, low: i64, high: i64) -> Result<i64> {
         .with("found", minutes(found)))
 }
 
-fn table<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+fn table(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let if_not_exists = cursor.if_not_exists()?;
     let table = cursor.table_name()?;
     if cursor.take_word("USING") {
@@ -353,7 +353,7 @@ fn table_options(cursor: &mut Cursor<'_>, ignored: &mut Vec<String>) -> Result<O
 }
 
 /// Takes the subtables of CREATE TABLE after the first USING.
-fn subtables<'a>(cursor: &mut Cursor<'a>, first: TableName, if_not_exists: bool) -> Result<Statement<'a>> {
+fn subtables(cursor: &mut Cursor<'_>, first: TableName, if_not_exists: bool) -> Result<Statement> {
     let mut subtables = Vec::new();
     let (mut table, mut if_not_exists) = (first, if_not_exists);
     loop {

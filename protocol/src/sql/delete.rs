@@ -15,7 +15,7 @@ const DEPTH: usize = 64;
 const PARTS: usize = 100_000;
 
 /// Reads what follows DELETE.
-pub(super) fn delete<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+pub(super) fn delete(cursor: &mut Cursor<'_>) -> Result<Statement> {
     cursor.expect_word("FROM")?;
     let table = cursor.table_name()?;
     let mut reader = Reader::default();

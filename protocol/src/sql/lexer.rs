@@ -71,12 +71,10 @@ impl<'a> Cursor<'a> {
         loop {
             match self.byte() {
                 b' ' | b'\t' | b'\r' | b'\n' => self.at += 1,
-                b'-' if self.sql[self.at..].starts_with("--") => {
-                    self.at = memchr::memchr(b'\n', &self.bytes()[self.at..]).map_or(self.sql.len(), |n| self.at + n);
-                }
-                b'/' if self.sql[self.at..].starts_with("/*") => {
-                    self.at = self.sql[self.at + 2..].find("*/").map_or(self.sql.len(), |n| self.at + n + 4);
-                }
+                b'-' | b'/' => match comment_end(self.bytes(), self.at) {
+                    Some(end) => self.at = end,
+                    None => return,
+                },
                 _ => return,
             }
         }
@@ -391,4 +389,28 @@ impl<'a> Cursor<'a> {
         let near = if self.at < self.sql.len() { self.near() } else { "end of statement".to_owned() };
         Error::invalid(format!("syntax error near \"{near}\": expected {expected}")).with("offset", self.at)
     }
+}
+
+/// The byte offset after the comment that begins at `at`: `-- …` to the end of the line, or `/* … */`, which may contain
+/// such comments. `None` where none begins.
+pub fn comment_end(bytes: &[u8], at: usize) -> Option<usize> {
+    if bytes[at..].starts_with(b"--") {
+        return Some(memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |n| at + n + 1));
+    }
+    if !bytes[at..].starts_with(b"/*") {
+        return None;
+    }
+    let (mut depth, mut at) = (1_usize, at + 2);
+    while at < bytes.len() && depth > 0 {
+        if bytes[at..].starts_with(b"*/") {
+            depth -= 1;
+            at += 2;
+        } else if bytes[at..].starts_with(b"/*") {
+            depth += 1;
+            at += 2;
+        } else {
+            at += 1;
+        }
+    }
+    Some(at)
 }

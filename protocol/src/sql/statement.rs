@@ -11,9 +11,9 @@ use tidelake_format::{
 
 use super::{DoubleQuotes, access, alter, ddl, delete, lexer::Cursor};
 
-/// One statement.
+/// One statement that is not a query.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Statement<'a> {
+pub enum Statement {
     /// CREATE DATABASE.
     CreateDatabase(CreateDatabase),
     /// DROP DATABASE.
@@ -28,7 +28,7 @@ pub enum Statement<'a> {
     /// CREATE TABLE … USING … TAGS …, several in one statement.
     CreateSubtables(Vec<CreateSubtable>),
     /// INSERT, not yet read beyond its first words.
-    Insert(Insert<'a>),
+    Insert(Insert),
     /// DROP TABLE or DROP STABLE.
     DropTables(DropTables),
     /// ALTER TABLE or ALTER STABLE.
@@ -43,11 +43,11 @@ pub enum Statement<'a> {
     GiveUp(Position),
     /// USE.
     Use(String),
-    /// A statement that does not write: a query, SHOW, DESCRIBE, EXPLAIN, …
-    Query,
+    /// KILL QUERY or KILL CONNECTION.
+    Kill(Kill),
 }
 
-impl Statement<'_> {
+impl Statement {
     /// The options that it has and that change nothing here.
     pub fn ignored(&self) -> Vec<String> {
         match self {
@@ -129,7 +129,7 @@ pub enum AccessStatement {
     },
 }
 
-impl From<AccessStatement> for Statement<'_> {
+impl From<AccessStatement> for Statement {
     fn from(statement: AccessStatement) -> Self {
         Statement::Access(statement)
     }
@@ -390,92 +390,72 @@ pub enum Literal {
     Parameter(usize),
 }
 
-/// An INSERT statement; the write path reads it against the catalog in one pass.
+/// What a KILL ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kill {
+    /// The query of an id.
+    Query(String),
+    /// The connection of an id.
+    Connection(String),
+}
+
+/// An INSERT statement; the write path reads its text against the catalog in one pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Insert<'a> {
-    /// The statement.
-    pub sql: &'a str,
-    /// Where the first table name stands.
+pub struct Insert {
+    /// The byte offset of the first table name in the text.
     pub at: usize,
     /// What its double quotes mean.
     pub quotes: DoubleQuotes,
 }
 
-impl<'a> Insert<'a> {
-    /// A cursor at its first table name.
-    pub fn cursor(&self) -> Cursor<'a> {
-        Cursor { sql: self.sql, at: self.at, quotes: self.quotes }
+impl Insert {
+    /// A cursor at its first table name in the text that it was parsed from.
+    pub fn cursor<'a>(&self, sql: &'a str) -> Cursor<'a> {
+        Cursor { sql, at: self.at, quotes: self.quotes }
     }
 }
 
-/// Whether the first word of a statement is one that changes data, schema or session, and so is for [`parse`].
-///
-/// ```
-/// use tidelake_protocol::sql::writes;
-/// assert!(writes("  /* x */ insert into d1 values (now, 1)"));
-/// assert!(!writes("select 1") && !writes("show databases") && !writes(""));
-/// ```
-pub fn writes(sql: &str) -> bool {
-    let word = Cursor::new(sql, DoubleQuotes::Text).peek_word();
-    const WRITING: [&str; 25] = [
-        "ALTER",
-        "BALANCE",
-        "COMMENT",
-        "COMPACT",
-        "CREATE",
-        "DELETE",
-        "DROP",
-        "FLUSH",
-        "GIVE",
-        "GRANT",
-        "IMPORT",
-        "INSERT",
-        "MERGE",
-        "PAUSE",
-        "REDISTRIBUTE",
-        "REPLACE",
-        "RESET",
-        "RESUME",
-        "REVOKE",
-        "ROTATE",
-        "SPLIT",
-        "TRIM",
-        "TRUNCATE",
-        "UPDATE",
-        "USE",
-    ];
-    WRITING.iter().any(|w| w.eq_ignore_ascii_case(word))
-}
+/// Statements of TDengine's that are not done here, by their first words.
+const UNSUPPORTED: [&str; 15] = [
+    "BALANCE",
+    "COMMENT",
+    "COMPACT",
+    "FLUSH",
+    "IMPORT",
+    "MERGE",
+    "PAUSE",
+    "REDISTRIBUTE",
+    "REPLACE",
+    "RESET",
+    "RESUME",
+    "SPLIT",
+    "TRIM",
+    "TRUNCATE",
+    "UPDATE",
+];
 
-/// Parses one statement.
+/// Parses one statement; `None` for a query, which is not read: SELECT, SHOW, DESCRIBE, EXPLAIN and whatever begins with
+/// another word.
 ///
 /// ```
 /// use tidelake_protocol::sql::{DoubleQuotes, Statement, parse};
-/// assert_eq!(parse("USE Power;", DoubleQuotes::Text).unwrap(), Statement::Use("power".into()));
-/// assert_eq!(parse("USE \"Power\"", DoubleQuotes::Identifier).unwrap(), Statement::Use("Power".into()));
-/// assert_eq!(parse("select 1", DoubleQuotes::Text).unwrap(), Statement::Query);
+/// assert_eq!(parse("USE Power;", DoubleQuotes::Text).unwrap(), Some(Statement::Use("power".into())));
+/// assert_eq!(parse("USE \"Power\"", DoubleQuotes::Identifier).unwrap(), Some(Statement::Use("Power".into())));
+/// assert_eq!(parse("select 1", DoubleQuotes::Text).unwrap(), None);
 /// ```
 ///
 /// # Errors
 /// [`Kind::Invalid`](tidelake_format::Kind::Invalid) for a syntax error, naming the text where it lies;
 /// [`Kind::Unsupported`](tidelake_format::Kind::Unsupported) for a statement of TDengine's that is not done here.
-pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Statement<'_>> {
+pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Option<Statement>> {
     let mut cursor = Cursor::new(sql, quotes);
     let first = cursor.peek_word().to_ascii_uppercase();
-    if first.is_empty() {
-        cursor.skip();
-        // A query may begin with a bracket.
-        return if cursor.byte() == b'(' { Ok(Statement::Query) } else { Err(cursor.unexpected("a statement")) };
-    }
-    if !writes(sql) {
-        return Ok(Statement::Query);
-    }
     cursor.at += first.len();
     let statement = match first.as_str() {
         "INSERT" => {
             cursor.expect_word("INTO")?;
             cursor.skip();
-            return Ok(Statement::Insert(Insert { sql, at: cursor.at, quotes }));
+            return Ok(Some(Statement::Insert(Insert { at: cursor.at, quotes })));
         }
         "CREATE" => ddl::create(&mut cursor)?,
         "DROP" => ddl::drop(&mut cursor)?,
@@ -483,17 +463,41 @@ pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Statement<'_>> {
         "DELETE" => delete::delete(&mut cursor)?,
         "GIVE" => give_up(&mut cursor)?,
         "GRANT" => access::grant(&mut cursor)?,
+        "KILL" => kill(&mut cursor)?,
         "REVOKE" => access::revoke(&mut cursor)?,
         "ROTATE" => access::rotate(&mut cursor)?,
-        "USE" => Statement::Use(cursor.name("a database name")?),
-        other => return Err(unsupported(other, cursor.peek_word())),
+        "USE" => Statement::Use(cursor.name("the name of a database")?),
+        other if UNSUPPORTED.contains(&other) => return Err(unsupported(other, cursor.peek_word())),
+        "" if matches!(cursor.byte(), 0 | b';') => {
+            return Err(Error::invalid("the statement is empty: expected SELECT, SHOW, INSERT, …"));
+        }
+        // A query may begin with a bracket.
+        "" if cursor.byte() != b'(' => return Err(cursor.unexpected("a statement")),
+        _ => return Ok(None),
     };
     cursor.finish()?;
-    Ok(statement)
+    Ok(Some(statement))
+}
+
+/// Reads what follows KILL: `QUERY 'id'` or `CONNECTION 'id'`.
+fn kill(cursor: &mut Cursor<'_>) -> Result<Statement> {
+    const EXPECTED: &str = "KILL QUERY 'id' or KILL CONNECTION 'id', with an id of SHOW QUERIES or SHOW CONNECTIONS";
+    let of = if cursor.take_word("QUERY") {
+        Kill::Query
+    } else if cursor.take_word("CONNECTION") {
+        Kill::Connection
+    } else {
+        return Err(cursor.unexpected(EXPECTED));
+    };
+    cursor.skip();
+    if !cursor.is_text() {
+        return Err(cursor.unexpected(EXPECTED));
+    }
+    Ok(Statement::Kill(of(cursor.text()?.into_owned())))
 }
 
 /// Reads what follows GIVE: `UP 'log/WRITER/NUMBER'`.
-fn give_up<'a>(cursor: &mut Cursor<'a>) -> Result<Statement<'a>> {
+fn give_up(cursor: &mut Cursor<'_>) -> Result<Statement> {
     const EXPECTED: &str = "GIVE UP 'log/WRITER/NUMBER', the key of a log segment as the error of a query names it";
     cursor.expect_word("UP")?;
     cursor.skip();

@@ -12,6 +12,6 @@ use tidelake_format::{
 
 use super::*;
 
-fn parse(sql: &str) -> Result<Statement<'_>, Error> {
-    super::parse(sql, DoubleQuotes::Text)
+fn parse(sql: &str) -> Result<Statement, Error> {
+    super::parse(sql, DoubleQuotes::Text).map(|statement| statement.expect("no query"))
 }

@@ -5,10 +5,11 @@ use std::fmt::{Display, Formatter, Result as Written};
 use tidelake_format::{access::Deed, layout, schema::Role};
 
 use super::statement::{
-    AccessStatement, AlterAction, Comparison, CreateDatabase, CreateTable, Literal, Predicate, Statement, TableName,
+    AccessStatement, AlterAction, Comparison, CreateDatabase, CreateTable, Kill, Literal, Predicate, Statement,
+    TableName,
 };
 
-impl Statement<'_> {
+impl Statement {
     /// What the statement does where `database` is chosen.
     pub fn deed(&self, database: Option<&str>) -> Deed {
         let object = |table: &TableName| match table.database.as_deref().or(database) {
@@ -44,7 +45,8 @@ impl Statement<'_> {
             Statement::GiveUp(position) => Deed::new("GIVE UP", layout::log_key(*position)),
             Statement::Insert(_) => Deed { action: "INSERT", ..Deed::default() },
             Statement::Use(name) => Deed::new("USE", name),
-            Statement::Query => Deed { action: "QUERY", ..Deed::default() },
+            Statement::Kill(Kill::Query(id)) => Deed::new("KILL QUERY", id),
+            Statement::Kill(Kill::Connection(id)) => Deed::new("KILL CONNECTION", id),
         }
     }
 }
@@ -183,7 +185,7 @@ mod tests {
             ("grant admin to eve".into(), "GRANT", "eve", "ADMIN"),
             (format!("give up '{segment}'"), "GIVE UP", segment, ""),
         ] {
-            let statement = parse(&sql, DoubleQuotes::Text).unwrap_or_else(|e| panic!("{sql}: {e}"));
+            let statement = parse(&sql, DoubleQuotes::Text).unwrap_or_else(|e| panic!("{sql}: {e}")).unwrap();
             let deed = statement.deed(Some("home"));
             assert_eq!((deed.action, deed.objects.join(", ").as_str()), (action, objects), "{action}");
             assert!(deed.detail.contains(detail) && !deed.detail.contains("horse"), "{action}: {}", deed.detail);

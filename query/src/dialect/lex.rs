@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::{
     tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer, Word},
 };
 use tidelake_format::{Error, Result};
-use tidelake_protocol::sql::{DoubleQuotes, Unit};
+use tidelake_protocol::sql::{DoubleQuotes, Unit, comment_end};
 
 /// The longest statement that is read as a query, in bytes.
 pub(crate) const MAX_QUERY_BYTES: usize = 4 << 20;
@@ -187,61 +187,6 @@ fn number_parameters(tokens: &mut [Tok]) -> Result<usize> {
     Ok(unnamed.max(highest))
 }
 
-/// How many parameters stand outside quotes and comments (`?`, or the highest `$n`), for statements that are handed on as
-/// they are.
-pub(crate) fn count_parameters(sql: &str, quotes: DoubleQuotes) -> usize {
-    let bytes = sql.as_bytes();
-    let (mut i, mut unnamed, mut highest) = (0, 0, 0);
-    let in_word = |at: usize| at > 0 && (bytes[at - 1].is_ascii_alphanumeric() || matches!(bytes[at - 1], b'_' | b'$'));
-    while i < bytes.len() {
-        match bytes[i] {
-            b'?' => unnamed += 1,
-            b'$' if !in_word(i) => {
-                let digits = bytes[i + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
-                highest = highest.max(sql[i + 1..i + 1 + digits].parse().unwrap_or(0));
-            }
-            quote @ (b'\'' | b'"' | b'`') => {
-                let escapes = quote != b'`' && quotes == DoubleQuotes::Text;
-                i += 1;
-                while i < bytes.len() && bytes[i] != quote {
-                    i += if escapes && bytes[i] == b'\\' { 2 } else { 1 };
-                }
-            }
-            _ => {
-                if let Some(end) = comment_end(bytes, i) {
-                    i = end;
-                    continue;
-                }
-            }
-        }
-        i += 1;
-    }
-    unnamed.max(highest)
-}
-
-/// Where the comment that starts at `i` ends, if one does.
-pub fn comment_end(bytes: &[u8], i: usize) -> Option<usize> {
-    if bytes[i..].starts_with(b"--") {
-        return Some(bytes[i..].iter().position(|b| *b == b'\n').map_or(bytes.len(), |n| i + n + 1));
-    }
-    if !bytes[i..].starts_with(b"/*") {
-        return None;
-    }
-    let (mut depth, mut at) = (1_usize, i + 2);
-    while at < bytes.len() && depth > 0 {
-        if bytes[at..].starts_with(b"*/") {
-            depth -= 1;
-            at += 2;
-        } else if bytes[at..].starts_with(b"/*") {
-            depth += 1;
-            at += 2;
-        } else {
-            at += 1;
-        }
-    }
-    Some(at.min(bytes.len()))
-}
-
 /// The first word of a text in upper case, after white space, comments, `;` and `(`; empty where there is none.
 pub(crate) fn first_word(sql: &str) -> String {
     let bytes = sql.as_bytes();
@@ -292,14 +237,6 @@ impl<'a> Places<'a> {
             }
         }
         self.rest.peek().map_or(self.length, |(i, _)| *i)
-    }
-}
-
-/// The text of a string.
-pub(crate) fn text_of(tok: &Tok) -> Option<&str> {
-    match &tok.token {
-        Token::SingleQuotedString(text) => Some(text),
-        _ => None,
     }
 }
 

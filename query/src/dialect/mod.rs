@@ -1,4 +1,4 @@
-//! SQL as clients send it: TDengine's clauses and literals on top of DataFusion's SQL.
+//! Queries as clients send them: TDengine's clauses and literals on top of DataFusion's SQL.
 //!
 //! Owns the way from text to an analyzed plan; knows nothing of files, snapshots or the wire. The steps: tokens
 //! (`lex`) → TDengine's clauses taken out so that the SQL parser takes the rest (`clauses`) → statement → names
@@ -35,7 +35,6 @@ use tidelake_format::{Error, Result};
 use tidelake_protocol::sql::DoubleQuotes;
 
 pub use info::{CatalogInfo, CurrentCatalog, information_schema};
-pub use lex::comment_end;
 pub use parameters::{column_fields, parameter_fields};
 pub use shape::{Shape, shape};
 
@@ -46,33 +45,9 @@ const DEPTH: usize = 64;
 /// The parser refuses nothing for its depth below this.
 const DEEP: usize = 50;
 
-/// What a statement does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StatementKind {
-    /// It gives rows: SELECT, WITH, VALUES, EXPLAIN, SHOW, DESCRIBE. Goes to [`plan`].
-    Reads,
-    /// It changes the root: INSERT, CREATE, DROP, ALTER, DELETE, … Its text goes to the writer untouched.
-    Writes,
-    /// `KILL QUERY 'id'` or `KILL CONNECTION 'id'`.
-    Kill(Kill),
-    /// `USE db`: the session's database becomes this one (the name as written; find it with [`database`]).
-    Use(String),
-}
-
-/// What a KILL ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kill {
-    /// The query of an id.
-    Query(String),
-    /// The connection of an id.
-    Connection(String),
-}
-
-/// A statement that was read as text, before any name in it was looked up.
+/// A query that was read as text, before any name in it was looked up: SELECT, WITH, VALUES, EXPLAIN, SHOW, DESCRIBE.
 #[derive(Debug, Clone)]
 pub struct Parsed {
-    /// What it does.
-    pub kind: StatementKind,
     /// How many parameters it has (`?`, or the highest `$n`).
     pub parameters: usize,
     body: Body,
@@ -83,8 +58,6 @@ pub struct Parsed {
 enum Body {
     Query(Box<Statement>, clauses::Clauses),
     Show(show::Show),
-    /// Not for [`plan`].
-    Elsewhere,
 }
 
 /// A planned statement that reads.
@@ -101,19 +74,6 @@ pub struct Planned {
 /// The most tokens of a statement that reads. A list of 50 000 items has 100 000; parsing takes some microseconds for each.
 const MOST_TOKENS: usize = 200_000;
 
-/// The words that statements start with that change something.
-const WRITING: [&str; 18] = [
-    "INSERT", "CREATE", "DROP", "ALTER", "DELETE", "UPDATE", "TRUNCATE", "IMPORT", "REPLACE", "MERGE", "GRANT",
-    "REVOKE", "ROTATE", "COMPACT", "FLUSH", "TRIM", "COMMENT", "GIVE",
-];
-
-/// Whether a statement gives the text of a token and not a number of rows: CREATE TOKEN.
-pub fn creates_token(sql: &str) -> bool {
-    lex::first_word(sql) == "CREATE"
-        && lex::lex(sql, DoubleQuotes::Identifier)
-            .is_ok_and(|lexed| lexed.tokens.get(1).is_some_and(|word| word.is_word("token")))
-}
-
 /// Whether a statement is SHOW QUERIES, CONNECTIONS or VARIABLES: what this process knows without asking the store.
 pub(crate) fn shows_this_node(sql: &str) -> bool {
     let mut words = sql.split([' ', '\t', '\r', '\n', ';']).filter(|word| !word.is_empty());
@@ -127,58 +87,29 @@ pub(crate) fn count_tokens(sql: &str, quotes: DoubleQuotes) -> usize {
     lex::lex(sql, quotes).map_or(0, |lexed| lexed.tokens.len())
 }
 
-/// Reads one statement.
+/// Reads one query; other statements are parsed by [`Update::parse`](tidelake_protocol::sql::Update::parse).
 ///
 /// # Errors
 /// Invalid for text that is empty, holds several statements or has a syntax error: the message names the place
 /// (line and column), what was expected and what was found. Unsupported for syntax that is understood and not done.
 pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Parsed> {
-    let first = lex::first_word(sql);
-    if WRITING.contains(&first.as_str()) {
-        let parameters = lex::count_parameters(sql, quotes);
-        return Ok(Parsed { kind: StatementKind::Writes, parameters, body: Body::Elsewhere });
-    }
     let lexed = lex::lex(sql, quotes)?;
-    let reads = |body| Ok(Parsed { kind: StatementKind::Reads, parameters: lexed.parameters, body });
-    match first.as_str() {
-        "USE" => match lexed.tokens.as_slice() {
-            [_, name] if name.is_name() => {
-                let name = lex::name_of(name).unwrap_or_default().to_owned();
-                Ok(Parsed { kind: StatementKind::Use(name), parameters: 0, body: Body::Elsewhere })
-            }
-            tokens => Err(lex::at(
-                Error::invalid("expected the name of a database after USE").with("found", sql.trim()),
-                tokens[0].span.start,
-            )),
-        },
-        "KILL" => match lexed.tokens.as_slice() {
-            [_, what, id] if (what.is_word("query") || what.is_word("connection")) && lex::text_of(id).is_some() => {
-                let id = lex::text_of(id).unwrap_or_default().to_owned();
-                let kill = if what.is_word("query") { Kill::Query(id) } else { Kill::Connection(id) };
-                Ok(Parsed { kind: StatementKind::Kill(kill), parameters: 0, body: Body::Elsewhere })
-            }
-            tokens => Err(lex::at(
-                Error::invalid(
-                    "expected KILL QUERY 'id' or KILL CONNECTION 'id', as SHOW QUERIES and SHOW CONNECTIONS tell ids",
-                )
-                .with("found", sql.trim()),
-                tokens[0].span.start,
-            )),
-        },
-        "SHOW" | "DESCRIBE" | "DESC" => reads(Body::Show(show::parse(&lexed.tokens, sql)?)),
+    let body = match lex::first_word(sql).as_str() {
+        "SHOW" | "DESCRIBE" | "DESC" => Body::Show(show::parse(&lexed.tokens, sql)?),
         "SELECT" | "WITH" | "VALUES" | "EXPLAIN" | "TABLE" | "FROM" => {
             let (statement, clauses) = query(sql, &lexed.tokens)?;
-            reads(Body::Query(Box::new(statement), clauses))
+            Body::Query(Box::new(statement), clauses)
         }
         _ => {
             let found = &sql[lexed.tokens[0].start..lexed.tokens[0].end];
-            Err(lex::at(
+            return Err(lex::at(
                 Error::invalid("syntax error: expected SELECT, WITH, EXPLAIN, SHOW, DESCRIBE, USE, INSERT, CREATE, …")
                     .with("found", found.chars().take(40).collect::<String>()),
                 lexed.tokens[0].span.start,
-            ))
+            ));
         }
-    }
+    };
+    Ok(Parsed { parameters: lexed.parameters, body })
 }
 
 /// Parses a query, or an EXPLAIN of one.
@@ -247,7 +178,7 @@ fn syntax_error(error: DataFusionError, tokens: &[lex::Tok]) -> Error {
     }
 }
 
-/// Plans a statement of kind [`StatementKind::Reads`]: looks its names up in `info`, its tables in `state`.
+/// Plans a query: looks its names up in `info`, its tables in `state`.
 ///
 /// The state was made with [`crate::functions::register`] and holds [`information_schema`] as the schema
 /// `information_schema` of its default catalog, with DataFusion's own switched off
@@ -264,7 +195,6 @@ pub async fn plan(parsed: &Parsed, state: &SessionState, session: &Session, info
             let lexed = lex::lex(&sql, DoubleQuotes::Identifier)?;
             query(&sql, &lexed.tokens)?
         }
-        Body::Elsewhere => return Err(Error::internal("only a statement that reads has a plan")),
     };
     let names = names::Names::of(&statement, state, session, info).await?;
     resolve::resolve(&mut statement, &names, session, &clauses, state)?;

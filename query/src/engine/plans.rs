@@ -229,6 +229,7 @@ fn weight(plan: &dyn ExecutionPlan) -> usize {
 #[cfg(test)]
 mod tests {
     use tidelake_format::access::Rights;
+    use tidelake_protocol::sql::{DoubleQuotes, Update};
 
     use super::*;
     use crate::engine::Statement;
@@ -236,7 +237,7 @@ mod tests {
     fn prepared(sql: &str) -> Arc<Prepared> {
         Arc::new(Prepared {
             sql: sql.to_owned(),
-            kind: Statement::Update,
+            kind: Statement::Update(Update::parse("use a", DoubleQuotes::Text).unwrap().unwrap()),
             parameters: Vec::new(),
             version: Default::default(),
             principal: Principal::AUTH_OFF,

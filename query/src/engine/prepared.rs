@@ -11,6 +11,7 @@ use datafusion::{
     execution::{SendableRecordBatchStream, SessionState, context::SQLOptions},
 };
 use tidelake_format::{Error, Result, access::Principal, ids::Version};
+use tidelake_protocol::sql::Update;
 
 use super::template::{Plan, Template};
 use crate::{
@@ -50,8 +51,8 @@ pub enum Statement {
         /// The result's names and wire types.
         schema: SchemaRef,
     },
-    /// It writes (the [`Writer`](crate::writer::Writer) gets its text), or chooses a database.
-    Update,
+    /// It is not a query: the [`Writer`](crate::writer::Writer) executes it, or the engine where it is KILL or USE.
+    Update(Update),
 }
 
 impl Prepared {
@@ -85,10 +86,10 @@ impl Prepared {
         })
     }
 
-    /// A statement that writes, prepared by the user of the session.
-    pub(super) fn update(sql: &str, parameters: Vec<Field>, session: &Session) -> Self {
+    /// A statement that is not a query, prepared by the user of the session.
+    pub(super) fn update(update: Update, parameters: Vec<Field>, session: &Session) -> Self {
         let (version, principal) = (Version::default(), session.principal.clone());
-        Self { sql: sql.to_owned(), kind: Statement::Update, parameters, version, principal }
+        Self { sql: update.text().to_string(), kind: Statement::Update(update), parameters, version, principal }
     }
 
     /// The template that it is, and the schema of its result.
@@ -98,7 +99,7 @@ impl Prepared {
                 Plan::Template(template) => Some((template, schema)),
                 _ => None,
             },
-            Statement::Update => None,
+            Statement::Update(_) => None,
         }
     }
 
@@ -135,8 +136,7 @@ pub enum Outcome {
 /// A statement's text, read as far as planning needs it.
 pub(super) enum Text {
     Query(QueryText),
-    /// Its number of parameters.
-    Update(usize),
+    Update(Update),
 }
 
 /// The text of a statement that reads.

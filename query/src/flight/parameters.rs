@@ -104,7 +104,7 @@ pub(crate) fn bind(prepared: &Prepared, batch: &RecordBatch) -> Result<RecordBat
     refuse_large(batch)?;
     let advertised = prepared.parameters.iter().map(|field| match prepared.kind {
         Statement::Query { .. } => Some(field.data_type()),
-        Statement::Update => None,
+        Statement::Update(_) => None,
     });
     let columns: Vec<ArrayRef> = batch
         .columns()
@@ -235,6 +235,7 @@ mod tests {
         datatypes::{Int64Type, UnionFields},
     };
     use tidelake_format::access::Principal;
+    use tidelake_protocol::sql::{DoubleQuotes, Update};
 
     use super::*;
     use crate::{Kind, engine::Plan};
@@ -314,9 +315,10 @@ mod tests {
     fn a_union_becomes_what_the_statement_wants() {
         let bound = bind(&query(&[DataType::Int64]), &batch(vec![dense_union()])).unwrap();
         assert_eq!(bound.column(0).as_primitive::<Int64Type>(), &Int64Array::from(vec![1, 2, 3]));
-        let bound = bind(&prepared(Statement::Update, &[DataType::Utf8]), &batch(vec![dense_union()])).unwrap();
+        let update = || Statement::Update(Update::parse("use a", DoubleQuotes::Text).unwrap().unwrap());
+        let bound = bind(&prepared(update(), &[DataType::Utf8]), &batch(vec![dense_union()])).unwrap();
         assert_eq!(bound.column(0).as_string::<i32>(), &StringArray::from(vec!["1", "2.0", "3"]));
-        let numbers = bind(&prepared(Statement::Update, &[DataType::Utf8]), &batch(vec![dense_union().slice(0, 2)]));
+        let numbers = bind(&prepared(update(), &[DataType::Utf8]), &batch(vec![dense_union().slice(0, 2)]));
         assert_eq!(numbers.unwrap().column(0).data_type(), &DataType::Float64);
     }
 

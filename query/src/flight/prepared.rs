@@ -30,7 +30,6 @@ use super::{
     statements::{flight_info, no_transaction, plan_bytes, schema_of},
 };
 use crate::{
-    dialect,
     engine::{Prepared, Statement},
     session::Session,
     writer::WriteOutcome,
@@ -59,8 +58,8 @@ impl FlightSql {
         let handle = Handle::new(self.new_key(), &request.query, session);
         let dataset_schema = match &prepared.kind {
             Statement::Query { schema, .. } => schema_message(schema)?,
-            Statement::Update if dialect::creates_token(&request.query) => schema_message(&schema_of(&prepared))?,
-            Statement::Update => Bytes::new(),
+            Statement::Update(update) if update.creates_token() => schema_message(&schema_of(&prepared))?,
+            Statement::Update(_) => Bytes::new(),
         };
         let parameter_schema = match prepared.parameters.is_empty() {
             true => Bytes::new(),
@@ -95,7 +94,7 @@ impl FlightSql {
         descriptor: FlightDescriptor,
     ) -> Result<Response<FlightInfo>> {
         let (session, kept) = self.kept(call, &command.prepared_statement_handle).await?;
-        if let Statement::Update = kept.prepared.kind {
+        if let Statement::Update(_) = kept.prepared.kind {
             let handle = Handle::decode(&command.prepared_statement_handle)?;
             return self.written_info(&session, &kept.prepared, kept.bound.to_vec(), handle, descriptor).await;
         }

@@ -25,7 +25,6 @@ use super::{
     sessions,
 };
 use crate::{
-    dialect,
     engine::{Outcome, Prepared, Statement},
     error::from_datafusion,
     session::Session,
@@ -37,7 +36,7 @@ use crate::{
 pub(super) fn schema_of(prepared: &Prepared) -> SchemaRef {
     match &prepared.kind {
         Statement::Query { schema, .. } => schema.clone(),
-        Statement::Update => wire::outcome_schema(&prepared.sql),
+        Statement::Update(update) => wire::outcome_schema(update),
     }
 }
 
@@ -71,7 +70,7 @@ impl FlightSql {
         no_transaction(command.transaction_id.as_deref())?;
         let prepared = self.engine.prepare(session, &command.query).await?;
         let handle = Handle::new(self.new_key(), &command.query, session);
-        if let Statement::Update = prepared.kind {
+        if let Statement::Update(_) = prepared.kind {
             return self.written_info(session, &prepared, Vec::new(), handle, descriptor).await;
         }
         let info = flight_info(&schema_of(&prepared), ticket(&handle), descriptor)?;
@@ -162,10 +161,12 @@ impl FlightSql {
         command: CommandStatementUpdate,
     ) -> Result<WriteOutcome> {
         no_transaction(command.transaction_id.as_deref())?;
-        if dialect::creates_token(&command.query) {
+        let prepared = self.engine.prepare(session, &command.query).await?;
+        if let Statement::Update(update) = &prepared.kind
+            && update.creates_token()
+        {
             return Err(Error::invalid("CREATE TOKEN gives a row, the token: execute it as a query"));
         }
-        let prepared = self.engine.prepare(session, &command.query).await?;
         self.update(session, &prepared, Vec::new()).await
     }
 
@@ -177,7 +178,7 @@ impl FlightSql {
         prepared: Arc<Prepared>,
         bound: Vec<RecordBatch>,
     ) -> Result<Response<FlightStream>> {
-        if let Statement::Update = prepared.kind {
+        if let Statement::Update(_) = prepared.kind {
             let outcome = self.update(session, &prepared, bound).await?;
             return updated(session, &outcome);
         }

@@ -155,7 +155,7 @@ async fn run(engine: &Engine, session: &Session, asked: &Asked, access: Access) 
         return Ok(engine.query(session, &asked.sql).await?.1);
     }
     let prepared = engine.prepare(session, &asked.sql).await?;
-    if access == Access::Read && matches!(prepared.kind, Statement::Update) {
+    if access == Access::Read && matches!(prepared.kind, Statement::Update(_)) {
         return Err(Error::invalid("a GET only reads; send a statement that writes by POST").with("method", "GET"));
     }
     let parameters = bound(&prepared, &asked.params)?;

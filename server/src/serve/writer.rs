@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use tidelake_format::{Error, Result, types::Type};
 use tidelake_ingest::write::{self, IdempotencyKey, Ingest};
+use tidelake_protocol::sql::Update;
 use tidelake_query::{
     session::Session,
     writer::{IfExists, IngestTarget, WriteOutcome, Writer},
@@ -28,10 +29,10 @@ impl Writer for IngestWriter {
     async fn execute(
         &self,
         database: Option<&str>,
-        sql: &str,
+        update: &Update,
         parameters: Option<RecordBatch>,
     ) -> Result<WriteOutcome> {
-        let done = self.ingest.execute(database, sql, parameters.as_ref()).await?;
+        let done = self.ingest.execute_update(database, update, parameters.as_ref()).await?;
         Ok(WriteOutcome {
             affected_rows: done.affected_rows,
             token: done.token,
@@ -43,8 +44,8 @@ impl Writer for IngestWriter {
         })
     }
 
-    async fn parameters(&self, database: Option<&str>, sql: &str) -> Result<Vec<Option<Type>>> {
-        self.ingest.parameters(database, sql).await
+    async fn parameters(&self, database: Option<&str>, update: &Update) -> Result<Vec<Option<Type>>> {
+        self.ingest.parameters(database, update).await
     }
 
     fn of_request(&self, session: &Session) -> Result<Arc<dyn Writer>> {
@@ -53,8 +54,7 @@ impl Writer for IngestWriter {
         if let Some(rule) = &session.implausible_times {
             ingest = ingest.with_implausible(rule.parse()?);
         }
-        let ingest = ingest.in_time_zone(session.time_zone).with_double_quotes(session.double_quotes);
-        let ingest = ingest.with_key(key).after(&session.tokens);
+        let ingest = ingest.in_time_zone(session.time_zone).with_key(key).after(&session.tokens);
         Ok(Arc::new(Self::new(ingest.for_principal(session.principal.clone()))))
     }
 

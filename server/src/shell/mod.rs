@@ -8,7 +8,7 @@ use std::{io::IsTerminal, path::PathBuf, time::Instant};
 use anyhow::Context;
 use clap::Args;
 use rustyline::{Config, Editor, error::ReadlineError, history::FileHistory};
-use tidelake_query::dialect::comment_end;
+use tidelake_protocol::sql::comment_end;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{

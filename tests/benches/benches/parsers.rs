@@ -38,10 +38,9 @@ fn main() -> Result<()> {
     let body = request(Text::TdEngine, ROWS);
     let session = Session { database: Some(database), time_zone: Tz::UTC, now_ns: NOW * 1_000_000 };
     let insert = || -> Result<usize> {
-        let Statement::Insert(insert) = parse(black_box(std::str::from_utf8(&body)?), DoubleQuotes::Text)? else {
-            anyhow::bail!("not an INSERT")
-        };
-        match tdengine::insert(&insert, &tables, &session, None)? {
+        let text = black_box(std::str::from_utf8(&body)?);
+        let Some(Statement::Insert(insert)) = parse(text, DoubleQuotes::Text)? else { anyhow::bail!("not an INSERT") };
+        match tdengine::insert(insert.cursor(text), &tables, &session, None)? {
             Inserted::Ready(decoded) => Ok(decoded.accepted),
             Inserted::Unresolved(names) => anyhow::bail!("{names:?} are not known"),
         }

@@ -22,6 +22,7 @@ use http_body_util::BodyExt;
 use prost::Message;
 use tidelake_format::{Result, access::Gate, meta::Root, snapshot::SnapshotReader, types::Type};
 use tidelake_ingest::decode::arrow as rows;
+use tidelake_protocol::sql::Update;
 use tidelake_query::{
     engine::{Engine, EngineConfig},
     flight, http,
@@ -173,11 +174,11 @@ struct Decoder;
 
 #[async_trait]
 impl Writer for Decoder {
-    async fn execute(&self, _: Option<&str>, _: &str, _: Option<RecordBatch>) -> Result<WriteOutcome> {
+    async fn execute(&self, _: Option<&str>, _: &Update, _: Option<RecordBatch>) -> Result<WriteOutcome> {
         Ok(WriteOutcome::default())
     }
 
-    async fn parameters(&self, _: Option<&str>, _: &str) -> Result<Vec<Option<Type>>> {
+    async fn parameters(&self, _: Option<&str>, _: &Update) -> Result<Vec<Option<Type>>> {
         Ok(Vec::new())
     }
 

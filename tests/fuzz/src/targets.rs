@@ -77,11 +77,11 @@ fn statement(input: &[u8]) -> bool {
     let session = tdengine::Session { database: Some(&database), time_zone: Tz::UTC, now_ns: 0 };
     let quotes = [DoubleQuotes::Text, DoubleQuotes::Identifier];
     let done = quotes.map(|quotes| match sql::parse(text, quotes) {
-        Ok(Statement::Insert(insert)) => {
-            let described = tdengine::insert_parameters(&insert, &tables, &session).is_ok();
-            tdengine::insert(&insert, &tables, &session, None).is_ok() || described
+        Ok(Some(Statement::Insert(insert))) => {
+            let described = tdengine::insert_parameters(insert.cursor(text), &tables, &session).is_ok();
+            tdengine::insert(insert.cursor(text), &tables, &session, None).is_ok() || described
         }
-        Ok(Statement::CreateSubtables(all)) => tdengine::create_subtables(&all, &tables, &session).is_ok(),
+        Ok(Some(Statement::CreateSubtables(all))) => tdengine::create_subtables(&all, &tables, &session).is_ok(),
         other => other.is_ok(),
     });
     done.contains(&true)

@@ -17,7 +17,7 @@ use tidelake_format::{
     schema::{Column, Database, Role, Supertable, TBNAME, check_name},
     types::Type,
 };
-use tidelake_protocol::sql::{CreateSubtable, Cursor, DoubleQuotes, Insert, Literal, TableName, Value, name_list};
+use tidelake_protocol::sql::{CreateSubtable, Cursor, DoubleQuotes, Literal, TableName, Value, name_list};
 
 pub use describe::{Described, insert_parameters};
 
@@ -52,24 +52,24 @@ pub enum Inserted {
     Unresolved(Vec<(DatabaseId, String)>),
 }
 
-/// Reads an INSERT as a whole: its rows, or the first fault. With parameters it is read once for each of their rows;
+/// Reads an INSERT from its first table name on, as a whole: its rows, or the first fault. With parameters it is read once for each of their rows;
 /// a `?` may stand for any value and for the name of a table.
 ///
 /// # Errors
 /// [`Kind::Invalid`](crate::Kind::Invalid) naming row, column, expected and found;
 /// [`Kind::NotFound`](crate::Kind::NotFound) naming the database, table or column that does not exist.
 pub fn insert<'a>(
-    insert: &Insert<'a>,
+    text: Cursor<'a>,
     lookup: &'a dyn Lookup,
     session: &Session<'a>,
     parameters: Option<&'a RecordBatch>,
 ) -> Result<Inserted> {
     let mut reader = Reader::new(lookup, session);
     match parameters.filter(|batch| batch.num_columns() > 0) {
-        None => reader.statement(insert, None)?,
+        None => reader.statement(text, None)?,
         Some(batch) => {
             for row in 0..batch.num_rows() {
-                reader.statement(insert, Some(Parameters::new(batch, row)))?;
+                reader.statement(text, Some(Parameters::new(batch, row)))?;
             }
         }
     }
@@ -184,8 +184,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the clauses of the statement.
-    fn statement(&mut self, insert: &Insert<'a>, mut parameters: Option<Parameters<'a>>) -> Result<()> {
-        let mut cursor = insert.cursor();
+    fn statement(&mut self, mut cursor: Cursor<'a>, mut parameters: Option<Parameters<'a>>) -> Result<()> {
         loop {
             self.clause(&mut cursor, &mut parameters)?;
             cursor.skip();

@@ -25,8 +25,8 @@ use crate::decode::{Decoded, Subtable, fixture::Fixture};
 /// 2026-11-20 00:00:00 UTC.
 const NOW: i64 = 1_795_132_800_000_000_000;
 
-fn parse(sql: &str) -> Result<Statement<'_>, Error> {
-    sql::parse(sql, DoubleQuotes::Text)
+fn parse(sql: &str) -> Result<Statement, Error> {
+    sql::parse(sql, DoubleQuotes::Text).map(|statement| statement.expect("no query"))
 }
 
 fn session(fixture: &Fixture) -> Session<'_> {
@@ -35,7 +35,7 @@ fn session(fixture: &Fixture) -> Session<'_> {
 
 fn read_with(fixture: &Fixture, sql: &str, parameters: Option<&RecordBatch>) -> Result<Inserted, Error> {
     match parse(sql)? {
-        Statement::Insert(statement) => insert(&statement, fixture, &session(fixture), parameters),
+        Statement::Insert(statement) => insert(statement.cursor(sql), fixture, &session(fixture), parameters),
         other => panic!("{other:?}"),
     }
 }
@@ -215,8 +215,10 @@ fn faults_name_row_column_expected_and_found() {
         assert!(matches!(error.kind(), Kind::Invalid | Kind::NotFound | Kind::Unsupported), "{sql}: {error:?}");
     }
     let without = Session { database: None, time_zone: Tz::UTC, now_ns: NOW };
-    let Ok(Statement::Insert(statement)) = parse("insert into d values(1)") else { panic!() };
-    assert_eq!(insert(&statement, &fixture, &without, None).unwrap_err().message(), "Database not specified");
+    let sql = "insert into d values(1)";
+    let Ok(Statement::Insert(statement)) = parse(sql) else { panic!() };
+    let error = insert(statement.cursor(sql), &fixture, &without, None).unwrap_err();
+    assert_eq!(error.message(), "Database not specified");
 }
 
 #[test]
@@ -258,11 +260,11 @@ fn no_text_makes_the_reader_panic() {
             }
         }
         let sql: String = sql.into_iter().collect();
-        let kind = match parse(&sql) {
-            Ok(Statement::Insert(statement)) => {
-                insert(&statement, &fixture, &session(&fixture), None).err().map(|e| e.kind())
+        let kind = match sql::parse(&sql, DoubleQuotes::Text) {
+            Ok(Some(Statement::Insert(statement))) => {
+                insert(statement.cursor(&sql), &fixture, &session(&fixture), None).err().map(|e| e.kind())
             }
-            Ok(Statement::CreateSubtables(subtables)) => {
+            Ok(Some(Statement::CreateSubtables(subtables))) => {
                 create_subtables(&subtables, &fixture, &session(&fixture)).err().map(|e| e.kind())
             }
             Ok(_) => None,

@@ -17,15 +17,15 @@ use std::{
 use arrow::array::RecordBatch;
 use tidelake_format::{
     Error, Kind, Result,
-    access::Privilege,
+    access::{Deed, Privilege},
     ids::{DatabaseId, Position, Token},
-    layout, log,
+    log,
     meta::{Catalog, PROBE_AGE},
     offload::offload,
     rows::{Block, RowCounts, SeriesSet},
     schema::Database,
 };
-use tidelake_protocol::sql::{self, CreateSubtable, Statement, TableName};
+use tidelake_protocol::sql::{CreateSubtable, DoubleQuotes, Insert, Statement, TableName, Update};
 use tokio::time::Instant;
 
 use super::{
@@ -45,31 +45,52 @@ const READ_INLINE: usize = 1 << 20;
 const ROUNDS: usize = 6;
 
 impl Ingest {
-    /// Executes one writing statement of TDengine's SQL, timestamps without a zone read in the handle's;
-    /// `parameters` holds one row for each execution.
-    ///
-    /// An INSERT is taken as a whole or not at all. A statement that forbids what was allowed (a DROP, a shorter KEEP)
-    /// replies two seconds after it is in, when no writer can acknowledge rows for what is gone.
+    /// Executes the text of one statement of TDengine's SQL that is not a query, in which double quotes hold texts; see
+    /// [`Ingest::execute_update`].
     ///
     /// # Errors
-    /// Invalid for a wrong statement, NotFound for an unknown database or table, Unsupported for a statement that does
-    /// not write, Unavailable when the buffer is full or the store does not confirm in time.
+    /// Invalid for a syntax error, Unsupported for a query; otherwise as [`Ingest::execute_update`].
     pub async fn execute(
         &self,
         database: Option<&str>,
         sql: &str,
         parameters: Option<&RecordBatch>,
     ) -> Result<Executed> {
+        match Update::parse(sql, DoubleQuotes::Text)? {
+            Some(update) => self.execute_update(database, &update, parameters).await,
+            None => {
+                let error = Error::unsupported("this statement does not write; send it to a query endpoint");
+                let refused = Err(error);
+                Deed { action: "QUERY", ..Deed::default() }.record_refusal(&self.principal, &refused);
+                refused
+            }
+        }
+    }
+
+    /// Executes one statement, timestamps without a zone read in the handle's; `parameters` holds one row for each execution.
+    ///
+    /// An INSERT is taken as a whole or not at all. A statement that forbids what was allowed (a DROP, a shorter KEEP)
+    /// replies two seconds after it is in, when no writer can acknowledge rows for what is gone.
+    ///
+    /// # Errors
+    /// Invalid for a wrong statement, NotFound for an unknown database or table, Unsupported for KILL, Unavailable when the
+    /// buffer is full or the store does not confirm in time.
+    pub async fn execute_update(
+        &self,
+        database: Option<&str>,
+        update: &Update,
+        parameters: Option<&RecordBatch>,
+    ) -> Result<Executed> {
         let start = Instant::now();
-        let statement = sql::parse(sql, self.double_quotes)?;
-        let is_audited = !matches!(statement, Statement::Insert(_) | Statement::Use(_) | Statement::Query);
+        let (text, statement) = (update.text(), update.statement());
+        let is_audited = !matches!(statement, Statement::Insert(_) | Statement::Use(_) | Statement::Kill(_));
         let ignored = statement.ignored();
         let deed = statement.deed(database);
-        let mut done = match self.mark_of(statement_digest(database, sql, parameters)) {
+        let mut done = match self.mark_of(statement_digest(database, text, parameters)) {
             Some(mark) if is_audited && parameters.is_none() => {
-                self.run_once(database, sql, parameters, statement, start, mark).await
+                self.run_once(database, text, parameters, statement.clone(), start, mark).await
             }
-            _ => self.run(database, sql, parameters, statement, start).await,
+            _ => self.run(database, text, parameters, statement.clone(), start).await,
         };
         if let (Ok(done), false) = (&mut done, ignored.is_empty()) {
             let notice = format!("options that have no effect here were ignored: {}", ignored.join(", "));
@@ -88,20 +109,22 @@ impl Ingest {
     /// # Errors
     /// Forbidden for another statement; otherwise as [`Ingest::execute`].
     pub async fn execute_insert(&self, database: Option<&str>, sql: &str) -> Result<Executed> {
-        let statement = sql::parse(sql, self.double_quotes)?;
-        if let Statement::Insert(_) = statement {
-            return self.execute(database, sql, None).await;
+        let update = Update::parse(sql, DoubleQuotes::Text)?;
+        if let Some(insert) = update.as_ref().filter(|update| matches!(update.statement(), Statement::Insert(_))) {
+            return self.execute_update(database, insert, None).await;
         }
         let error = Error::forbidden("only INSERT is executed here; send other statements to a server");
         let refused = Err(error.with("user", &self.principal));
-        statement.deed(database).record(&self.principal, &refused);
+        let query = Deed { action: "QUERY", ..Deed::default() };
+        let deed = update.map_or(query, |update| update.statement().deed(database));
+        deed.record(&self.principal, &refused);
         refused
     }
 
     /// Executes a statement about a database that another dialect has expressed.
-    pub(crate) async fn execute_parsed(&self, statement: Statement<'_>) -> Result<Executed> {
+    pub(crate) async fn execute_parsed(&self, statement: Statement) -> Result<Executed> {
         let deed = statement.deed(None);
-        let done = self.run(None, "", None, statement, Instant::now()).await;
+        let done = self.run(None, &Arc::from(""), None, statement, Instant::now()).await;
         deed.record(&self.principal, &done);
         done
     }
@@ -110,9 +133,9 @@ impl Ingest {
     async fn run_once(
         &self,
         database: Option<&str>,
-        sql: &str,
+        text: &Arc<str>,
         parameters: Option<&RecordBatch>,
-        statement: Statement<'_>,
+        statement: Statement,
         start: Instant,
         mark: Mark,
     ) -> Result<Executed> {
@@ -121,7 +144,7 @@ impl Ingest {
             return Ok(replayed);
         }
         let marking = Self { mark: Some(mark.clone()), ..self.clone() };
-        let done = marking.run(database, sql, parameters, statement, start).await;
+        let done = marking.run(database, text, parameters, statement, start).await;
         let Err(error) = done else { return done };
         // Another copy may have come first, or the commit be in of which no answer came.
         match self.shared.probe.catalog(Duration::ZERO).await {
@@ -133,17 +156,17 @@ impl Ingest {
     async fn run(
         &self,
         database: Option<&str>,
-        sql: &str,
+        text: &Arc<str>,
         parameters: Option<&RecordBatch>,
-        statement: Statement<'_>,
+        statement: Statement,
         start: Instant,
     ) -> Result<Executed> {
         match statement {
-            Statement::Insert(_) => self.insert(database, sql, parameters, start).await,
+            Statement::Insert(insert) => self.insert(database, text, insert, parameters, start).await,
             Statement::CreateDatabase(create) => self.create_database(create).await,
             Statement::DropDatabase { name, if_exists } => self.drop_database(&name, if_exists, start).await,
             Statement::CreateTable(create) => self.create_table(database, create, start).await,
-            Statement::CreateSubtables(creates) => self.create_subtables(database, sql, creates, start).await,
+            Statement::CreateSubtables(creates) => self.create_subtables(database, text, creates, start).await,
             Statement::DropTables(drop) => self.drop_tables(database, drop, start).await,
             Statement::Alter(alter) => self.alter(database, alter, start).await,
             Statement::AlterDatabase(alter) => self.alter_database(alter, start).await,
@@ -157,7 +180,7 @@ impl Ingest {
                 }
                 Ok(Executed { use_database: Some(found.name.clone()), ..Executed::default() })
             }
-            Statement::Query => Err(Error::unsupported("this statement does not write; send it to a query endpoint")),
+            Statement::Kill(_) => Err(Error::unsupported("KILL changes no data; send it to a query endpoint")),
         }
     }
 
@@ -165,12 +188,7 @@ impl Ingest {
     async fn give_up(&self, position: Position) -> Result<Executed> {
         self.principal.check_admin("give up rows of the log")?;
         let done = log::give_up(&self.shared.root, position).await?;
-        let what = if done.missing { "is missing" } else { "cannot be read" };
-        let notice = format!(
-            "gave up {}, which {what}, in version {}: the log goes on above it",
-            layout::log_key(position),
-            done.version
-        );
+        let notice = done.to_string();
         tracing::warn!("{notice}");
         Ok(Executed { token: Some(Token::Version(done.version)), notices: vec![notice], ..Executed::default() })
     }
@@ -178,11 +196,11 @@ impl Ingest {
     async fn create_subtables(
         &self,
         database: Option<&str>,
-        sql: &str,
+        text: &str,
         creates: Vec<CreateSubtable>,
         start: Instant,
     ) -> Result<Executed> {
-        let digest = statement_digest(database, sql, None);
+        let digest = statement_digest(database, text, None);
         self.catch_up().await?;
         let claim = match self.mark {
             None => None,
@@ -223,13 +241,14 @@ impl Ingest {
     async fn insert(
         &self,
         database: Option<&str>,
-        sql: &str,
+        text: &Arc<str>,
+        insert: Insert,
         parameters: Option<&RecordBatch>,
         start: Instant,
     ) -> Result<Executed> {
-        self.shared.body_bytes.increment(sql.len() as u64);
-        let reservation = self.reserve(sql.len()).await?;
-        let digest = statement_digest(database, sql, parameters);
+        self.shared.body_bytes.increment(text.len() as u64);
+        let reservation = self.reserve(text.len()).await?;
+        let digest = statement_digest(database, text, parameters);
         let claim = match self.known(digest).await? {
             Some(Known::Written(written)) => return Ok(replayed(written)),
             Some(Known::Free(claim)) => Some(claim),
@@ -237,7 +256,7 @@ impl Ingest {
         };
         let mut asked: BTreeSet<(DatabaseId, String)> = BTreeSet::new();
         for _ in 0..ROUNDS {
-            let (inserted, catalog) = self.read_insert(database, sql, parameters, start).await?;
+            let (inserted, catalog) = self.read_insert(database, text, insert, parameters, start).await?;
             let decoded = match inserted {
                 Inserted::Unresolved(names) => {
                     if let Some((_, name)) = names.iter().find(|n| asked.contains(*n)) {
@@ -281,15 +300,14 @@ impl Ingest {
     async fn read_insert(
         &self,
         database: Option<&str>,
-        sql: &str,
+        text: &Arc<str>,
+        insert: Insert,
         parameters: Option<&RecordBatch>,
         start: Instant,
     ) -> Result<(Inserted, Arc<Catalog>)> {
-        let (large, sql, parameters) = (sql.len() > READ_INLINE, Arc::<str>::from(sql), parameters.cloned());
-        let quotes = self.double_quotes;
-        let read = move |view: &View, session: &Session<'_>| match sql::parse(&sql, quotes)? {
-            Statement::Insert(insert) => tdengine::insert(&insert, view, session, parameters.as_ref()),
-            _ => Err(Error::internal("a statement was an INSERT and is none any more")),
+        let (large, text, parameters) = (text.len() > READ_INLINE, text.clone(), parameters.cloned());
+        let read = move |view: &View, session: &Session<'_>| {
+            tdengine::insert(insert.cursor(&text), view, session, parameters.as_ref())
         };
         self.read(database, start, large, read).await
     }
@@ -421,12 +439,12 @@ impl Drop for Registered {
 }
 
 /// What a statement is.
-fn statement_digest(database: Option<&str>, sql: &str, parameters: Option<&RecordBatch>) -> u128 {
+fn statement_digest(database: Option<&str>, text: &str, parameters: Option<&RecordBatch>) -> u128 {
     let bound = parameters.map_or([0; 2], |p| [p.num_rows() as u64, p.num_columns() as u64]);
     digest(&[
         b"statement",
         database.unwrap_or_default().as_bytes(),
-        sql.as_bytes(),
+        text.as_bytes(),
         &bound.map(u64::to_le_bytes).concat(),
     ])
 }

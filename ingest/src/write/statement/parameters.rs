@@ -8,7 +8,7 @@ use tidelake_format::{
     schema::{Supertable, TBNAME},
     types::Type,
 };
-use tidelake_protocol::sql::{self, Delete, Statement};
+use tidelake_protocol::sql::{Delete, Insert, Statement, Update};
 use tokio::time::Instant;
 
 use super::{READ_INLINE, ROUNDS, filter::is_time};
@@ -18,26 +18,30 @@ use crate::{
 };
 
 impl Ingest {
-    /// The type of each parameter of a writing statement, in order: that of the column that its values are for or are
+    /// The type of each parameter of a statement, in order: that of the column that its values are for or are
     /// compared with. `None` where the statement does not say which: in an INSERT into `?`.
     ///
     /// # Errors
-    /// As [`Ingest::execute`], but for what values may be wrong in.
-    pub async fn parameters(&self, database: Option<&str>, sql: &str) -> Result<Vec<Option<Type>>> {
+    /// As [`Ingest::execute_update`], but for what values may be wrong in.
+    pub async fn parameters(&self, database: Option<&str>, update: &Update) -> Result<Vec<Option<Type>>> {
         let start = Instant::now();
-        match sql::parse(sql, self.double_quotes)? {
-            Statement::Insert(_) => self.insert_parameters(database, sql, start).await,
-            Statement::Delete(delete) => self.delete_parameters(database, &delete, start).await,
+        match update.statement() {
+            Statement::Insert(insert) => self.insert_parameters(database, update.text(), *insert, start).await,
+            Statement::Delete(delete) => self.delete_parameters(database, delete, start).await,
             _ => Ok(Vec::new()),
         }
     }
 
-    async fn insert_parameters(&self, database: Option<&str>, sql: &str, start: Instant) -> Result<Vec<Option<Type>>> {
-        let (large, sql, quotes) = (sql.len() > READ_INLINE, Arc::<str>::from(sql), self.double_quotes);
-        let read = move |view: &View, session: &Session<'_>| match sql::parse(&sql, quotes)? {
-            Statement::Insert(insert) => tdengine::insert_parameters(&insert, view, session),
-            _ => Err(Error::internal("a statement was an INSERT and is none any more")),
-        };
+    async fn insert_parameters(
+        &self,
+        database: Option<&str>,
+        text: &Arc<str>,
+        insert: Insert,
+        start: Instant,
+    ) -> Result<Vec<Option<Type>>> {
+        let (large, text) = (text.len() > READ_INLINE, text.clone());
+        let read =
+            move |view: &View, session: &Session<'_>| tdengine::insert_parameters(insert.cursor(&text), view, session);
         let mut asked: BTreeSet<(DatabaseId, String)> = BTreeSet::new();
         for _ in 0..ROUNDS {
             let names = match self.read(database, start, large, read.clone()).await?.0 {

@@ -160,6 +160,7 @@ fn the_other_statements_are_read_or_named() {
         ("truncate table d", "TRUNCATE TABLE"),
         ("replace into d values (now, 1)", "REPLACE INTO"),
         ("comment on table d is 'x'", "COMMENT ON"),
+        ("trim database d", "TRIM DATABASE"),
     ] {
         let error = parse(sql).unwrap_err();
         assert!(error.kind() == Kind::Unsupported && error.message().contains(name), "{sql}: {error}");
@@ -167,10 +168,28 @@ fn the_other_statements_are_read_or_named() {
     for sql in
         ["select 1", "show databases", "(select 1)", "explain select 1", "describe t", "with x as (select 1) select 2"]
     {
-        assert_eq!(parse(sql).unwrap(), Statement::Query, "{sql}");
-        assert!(!writes(sql));
+        assert_eq!(super::super::parse(sql, DoubleQuotes::Text).unwrap(), None, "{sql}");
     }
     for sql in ["", "  ", ";", "-- only a comment", "/* open", "'x'", "\u{1f600}"] {
         assert_eq!(parse(sql).unwrap_err().kind(), Kind::Invalid, "{sql:?}");
+    }
+}
+
+#[test]
+fn use_and_kill_name_one_object() {
+    assert_eq!(parse("use `My Db`;").unwrap(), Statement::Use("My Db".into()));
+    assert_eq!(parse("KILL QUERY 'ab-1'").unwrap(), Statement::Kill(Kill::Query("ab-1".into())));
+    assert_eq!(parse("kill connection \"7\";").unwrap(), Statement::Kill(Kill::Connection("7".into())));
+    for (sql, expected) in [
+        ("use", "the name of a database"),
+        ("use a b", "the end of the statement"),
+        ("kill", "KILL QUERY 'id'"),
+        ("kill query", "KILL QUERY 'id'"),
+        ("kill query 7", "KILL QUERY 'id'"),
+        ("kill queries '7'", "KILL QUERY 'id'"),
+        ("kill query '7' '8'", "the end of the statement"),
+    ] {
+        let error = parse(sql).unwrap_err();
+        assert!(error.kind() == Kind::Invalid && error.message().contains(expected), "{sql}: {error}");
     }
 }

@@ -52,7 +52,6 @@ async fn every_wrong_statement_says_what_is_wrong() {
         ("select last(x) from (select 1 as x)", Kind::Invalid, "time column"),
         ("select _wstart from devices", Kind::Invalid, "needs an INTERVAL"),
         ("select a.ts from devices a, devices a", Kind::Invalid, "alias"),
-        ("use", Kind::Invalid, "name of a database"),
         ("show", Kind::Invalid, "expected"),
         ("show mnodes", Kind::Unsupported, "mnodes"),
         ("show tables like", Kind::Invalid, "pattern"),
@@ -154,27 +153,17 @@ async fn no_text_is_taken_for_something_else_in_silence() {
 }
 
 #[test]
-fn statements_are_told_apart_by_their_first_word() {
-    for (sql, kind, parameters) in [
-        ("insert into dev1 using devices tags(1,'d?',0) values(?, ?, '?')", StatementKind::Writes, 2),
-        ("/* ? */ -- ?\n  INSERT INTO t VALUES (\"?\", `?`, ?)", StatementKind::Writes, 1),
-        ("create table devices(ts timestamp, t int) tags(x int)", StatementKind::Writes, 0),
-        ("drop database if exists db", StatementKind::Writes, 0),
-        ("delete from d where ts < ?", StatementKind::Writes, 1),
-        ("alter table d set tag x = 1", StatementKind::Writes, 0),
-        ("use `My Db`;", StatementKind::Use("My Db".to_owned()), 0),
-        ("select ? where ? > 'a?'", StatementKind::Reads, 2),
-        ("select $2 + $1 + $2", StatementKind::Reads, 2),
-        ("(select 1)", StatementKind::Reads, 0),
-        ("with x as (select 1) select * from x", StatementKind::Reads, 0),
-        ("explain select 1", StatementKind::Reads, 0),
-        ("desc t", StatementKind::Reads, 0),
+fn parameters_of_queries_are_counted() {
+    for (sql, parameters) in [
+        ("select ? where ? > 'a?'", 2),
+        ("select $2 + $1 + $2", 2),
+        ("(select 1)", 0),
+        ("with x as (select 1) select * from x", 0),
+        ("explain select ?", 1),
+        ("desc t", 0),
     ] {
-        let parsed = parse(sql, DoubleQuotes::Identifier).unwrap();
-        assert_eq!((parsed.kind, parsed.parameters), (kind, parameters), "{sql}");
+        assert_eq!(parse(sql, DoubleQuotes::Identifier).unwrap().parameters, parameters, "{sql}");
     }
-    let parsed = parse(r"insert into t values ('o\'?', ?)", DoubleQuotes::Text).unwrap();
-    assert_eq!(parsed.parameters, 1);
 }
 
 #[tokio::test]
@@ -304,7 +293,6 @@ async fn no_statement_panics() {
         let quotes = if round % 2 == 0 { DoubleQuotes::Identifier } else { DoubleQuotes::Text };
         let session = Session { double_quotes: quotes, ..session() };
         if let Ok(parsed) = parse(&sql, quotes)
-            && parsed.kind == StatementKind::Reads
             && let Err(e) = plan(&parsed, &state, &session, world.as_ref()).await
         {
             assert_ne!(e.kind(), Kind::Internal, "seed {seed}: {sql}: {e}");

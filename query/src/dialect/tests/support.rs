@@ -242,7 +242,6 @@ pub(super) async fn run_in(session: &Session, sql: &str) -> Result<(Vec<String>,
     let world = Arc::new(world());
     let context = context(&world);
     let parsed = parse(sql, session.double_quotes)?;
-    assert_eq!(parsed.kind, StatementKind::Reads, "{sql}");
     let planned = plan(&parsed, &context.state(), session, world.as_ref()).await?;
     let frame = datafusion::dataframe::DataFrame::new(context.state(), planned.plan);
     let batches = frame.collect().await.map_err(planner::error)?;

@@ -1,7 +1,7 @@
 //! What an INSERT's parameters are for, before any of them has a value.
 
 use tidelake_format::{Error, Result, ids::DatabaseId, types::Type};
-use tidelake_protocol::sql::{Cursor, Insert, Numbers, Value, name_list};
+use tidelake_protocol::sql::{Cursor, Numbers, Value, name_list};
 
 use super::{Reader, Rows, Session, Slot};
 use crate::decode::Lookup;
@@ -18,14 +18,17 @@ pub enum Described {
     Unresolved(Vec<(DatabaseId, String)>),
 }
 
-/// The types of an INSERT's parameters: those of the columns that their values are for, texts for names of tables.
+/// The types of the parameters of an INSERT, read from its first table name on: those of the columns that their values are for, texts for names of tables.
 ///
 /// # Errors
 /// As [`insert`](super::insert()), but for values: they are not looked at.
-pub fn insert_parameters<'a>(insert: &Insert<'a>, lookup: &'a dyn Lookup, session: &Session<'a>) -> Result<Described> {
+pub fn insert_parameters<'a>(
+    mut cursor: Cursor<'a>,
+    lookup: &'a dyn Lookup,
+    session: &Session<'a>,
+) -> Result<Described> {
     let mut describer =
         Describer { reader: Reader::new(lookup, session), numbers: Numbers::default(), types: Vec::new() };
-    let mut cursor = insert.cursor();
     loop {
         describer.clause(&mut cursor)?;
         if cursor.is_at_end() {

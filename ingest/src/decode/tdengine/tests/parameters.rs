@@ -99,7 +99,7 @@ fn parameters_have_the_types_of_the_columns_that_they_are_for() {
         (Some(Type::Timestamp), Some(Type::Int), Some(Type::Float), Some(Type::Binary(Some(16))));
     let types = |sql: &str| {
         let Statement::Insert(statement) = parse(sql)? else { panic!("{sql}") };
-        insert_parameters(&statement, &fixture, &session(&fixture))
+        insert_parameters(statement.cursor(sql), &fixture, &session(&fixture))
     };
     for (sql, wanted) in [
         ("insert into d1 values (?, ?, ?)", vec![time, int, float]),

@@ -127,7 +127,7 @@ fn times_are_ticks_local_texts_or_relative_to_now() {
         let sql = format!("insert into t (ts, i8) values ({literal}, 1)");
         let Statement::Insert(statement) = parse(&sql)? else { panic!() };
         let session = Session { database: Some(&fixture.database), time_zone: zone, now_ns: NOW };
-        let Inserted::Ready(decoded) = insert(&statement, &fixture, &session, None)? else { panic!() };
+        let Inserted::Ready(decoded) = insert(statement.cursor(&sql), &fixture, &session, None)? else { panic!() };
         let row = fixture.rows(&decoded.blocks).remove(0);
         Ok(row.split('|').nth(3).unwrap().parse().unwrap())
     };

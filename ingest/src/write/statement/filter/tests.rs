@@ -23,7 +23,7 @@ fn table() -> Supertable {
 
 fn filter(condition: &str) -> Result<Filter> {
     let sql = format!("delete from t where {condition}");
-    let Statement::Delete(delete) = parse(&sql, DoubleQuotes::Text)? else { panic!("{sql}") };
+    let Some(Statement::Delete(delete)) = parse(&sql, DoubleQuotes::Text)? else { panic!("{sql}") };
     let clock = Clock { zone: Tz::UTC, precision: Precision::Milli, now_ns: 5_000_000_000 };
     Filter::of(delete.filter.as_ref(), &table(), clock)
 }
