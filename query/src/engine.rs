@@ -55,6 +55,7 @@ use crate::{
     dialect::{self, Parsed, Shape},
     error::from_datafusion,
     metrics::REFUSED,
+    optimize::context_of,
     pace::beside_the_runtime,
     session::Session,
     system::{Connections, Queries, System, Underway},
@@ -546,7 +547,8 @@ impl Engine {
             Plan::Optimized(plan) => {
                 let (_, state) = self.state(session, snapshot.clone());
                 let plan = state.query_planner().create_physical_plan(plan, &state).await.map_err(from_datafusion)?;
-                Executable { plan, context: state.task_ctx(), rescan: None }
+                let context = context_of(&plan, &state).map_err(from_datafusion)?;
+                Executable { plan, context, rescan: None }
             }
             Plan::Instance(general, values) => self.instance(session, &snapshot, general, values.clone()).await?,
             Plan::Template(template) => match template.exact(&values) {
@@ -570,7 +572,8 @@ impl Engine {
     async fn optimized(&self, session: &Session, snapshot: Arc<Snapshot>, plan: &LogicalPlan) -> Result<Executable> {
         let (_, state) = self.state(session, snapshot);
         let plan = state.create_physical_plan(plan).await.map_err(from_datafusion)?;
-        Ok(Executable { plan, context: state.task_ctx(), rescan: None })
+        let context = context_of(&plan, &state).map_err(from_datafusion)?;
+        Ok(Executable { plan, context, rescan: None })
     }
 
     /// The physical plan of a template with values of exactly its types: the one made for the last values with another
@@ -592,7 +595,8 @@ impl Engine {
         let (_, state) = self.state(session, snapshot.clone());
         let plan = template.bind(values).map_err(from_datafusion)?;
         let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(from_datafusion)?;
-        let mut executable = Executable { plan, context: state.task_ctx(), rescan: None };
+        let context = context_of(&plan, &state).map_err(from_datafusion)?;
+        let mut executable = Executable { plan, context, rescan: None };
         if let Some(rescan) = template.rescan(state, &executable.plan) {
             executable.rescan = Some(Arc::new(rescan));
             self.inner.plans.keep_executable(session, general, snapshot, &executable);

@@ -27,6 +27,7 @@ mod rescan;
 mod rolled;
 mod shape;
 mod sorts;
+mod wide;
 mod yielding;
 
 use std::sync::Arc;
@@ -43,7 +44,9 @@ use datafusion::{
 };
 
 use self::shape::Shape;
-pub(crate) use self::{divided::DivideGroups, held::CountHeldRows, sorts::SortOnThreads, yielding::YieldWithinBatches};
+pub(crate) use self::{
+    divided::DivideGroups, held::CountHeldRows, sorts::SortOnThreads, wide::context_of, yielding::YieldWithinBatches,
+};
 pub(crate) use self::{leaf::SeriesAggregate, rescan::with_scan};
 use crate::session::Levels;
 

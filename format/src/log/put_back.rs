@@ -1,6 +1,8 @@
-//! The times of a writer's segments. The store gives each object a last-modified time, which orders the segments of all
-//! writers. A segment that was deleted and put back has the last-modified time of its copy, which is too late: it is older
-//! than the later segments of its writer. How much older, the stamps in the headers tell.
+//! The times of a writer's segments, which order the segments of all writers.
+//!
+//! The time of a segment is the last-modified time that the store gives its object. A segment that was deleted and put back has
+//! the last-modified time of the copy, which is too late: its rows are older than those of the later segments of its writer. Its
+//! original time is computed from the stamps in the headers of the segments near it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -341,16 +341,11 @@ async fn look_at(root: &Root, record: &Record, claimed_ms: i64) -> Result<Look> 
             if is_in_time(ms) {
                 return Ok(if is_void(ms) { Look::Void } else { Look::There });
             }
-            // A writer puts a number once the one before is durable: a segment that was put back later than the next one has
-            // the time of the copy, and was there before the next one.
+            // A writer puts a number once the one before is durable. So a segment that is later than the next one was put
+            // back, and its last-modified time is that of the copy.
             match next_modified(root, record.position).await? {
-                None => {
-                    if is_void(ms) {
-                        Look::Void
-                    } else {
-                        Look::Late
-                    }
-                }
+                None if is_void(ms) => Look::Void,
+                None => Look::Late,
                 Some(next_ms) if is_void(next_ms) => Look::Void,
                 Some(next_ms) if is_in_time(next_ms) => Look::There,
                 Some(_) => {

@@ -15,7 +15,11 @@ use tidelake_format::{Error, Result};
 /// # Errors
 /// Invalid, with the limit.
 pub(super) fn refuse(statement: &Statement, most: usize) -> Result<()> {
-    let Statement::Statement(statement) = statement else { return Ok(()) };
+    let statement = match statement {
+        Statement::Statement(statement) => statement,
+        Statement::Explain(explain) => return refuse(&explain.statement, most),
+        _ => return Ok(()),
+    };
     let mut queries = Queries::default();
     let _ = statement.visit(&mut queries);
     if queries.0.is_empty() {

@@ -38,6 +38,7 @@ use datafusion::{
         simplify::{ExprSimplifyResult, SimplifyContext},
         sort_properties::{ExprProperties, SortProperties},
     },
+    physical_expr::{ScalarFunctionExpr, expressions::Literal},
 };
 use tidelake_format::Error;
 
@@ -70,6 +71,12 @@ pub(crate) fn bound(function: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
     }
     let (growth, work) = (Growth::of(function.name()), Work::of(function.name()));
     Arc::new(ScalarUDF::from(Bounded { inner: function, growth, work }))
+}
+
+/// Whether the values of a call may be much larger than its arguments, as far as constants among these tell.
+pub(crate) fn makes_large(call: &ScalarFunctionExpr) -> bool {
+    let constant = |at: usize| call.args().get(at).and_then(|arg| arg.downcast_ref::<Literal>()).map(Literal::value);
+    call.fun().inner().downcast_ref::<Bounded>().is_some_and(|bounded| bounded.growth.is_large(constant))
 }
 
 /// Whether a function has its bound.
@@ -348,11 +355,10 @@ impl ScalarUDFImpl for Bounded {
         };
         let steps = work.iter().fold(0_u64, |sum, steps| sum.saturating_add(*steps));
         let is_short = steps <= work::STEPS_PER_SLICE;
+        budget::check()?;
         if is_fixed(args.return_field.data_type()) && is_short {
-            budget::check()?;
             return self.call(args, 0);
         }
-        budget::check()?;
         let sizes = Sizes::new(self.growth, &args.args, args.number_rows)?;
         let (largest, total) = (sizes.largest(), sizes.total());
         if largest > MOST_BYTES || (self.growth.is_exact() && total > MOST_BYTES) {
@@ -363,7 +369,7 @@ impl ScalarUDFImpl for Bounded {
             return self.at_once(args, if is_constant { largest } else { total });
         }
         if is_constant {
-            return self.at_once(args, largest);
+            return beside_the_runtime(|| self.at_once(args, largest));
         }
         let slices = (total / SLICE_BYTES).max(steps / work::STEPS_PER_SLICE);
         if slices > FEW_SLICES {

@@ -56,11 +56,11 @@ use crate::{
 };
 
 /// Of a join, how many rows of one side are held against the other at first, and at least.
-const PROBED: Rows = Rows { first: 1, least: 1, most: usize::MAX };
+const PROBED: Rows = Rows { first: 1, least: 1, most: usize::MAX, copies: 1 };
 
 /// Of an operator that calls functions. The first slice has few rows, because the size of the results is not known yet. Cheap functions
 /// get all the rest of a batch after four slices. With fewer rows than the least, the cost of a batch itself would show.
-const COMPUTED: Rows = Rows { first: 64, least: 256, most: usize::MAX };
+const COMPUTED: Rows = Rows { first: 64, least: 256, most: usize::MAX, copies: 1 };
 
 /// The bytes that functions may reserve for one slice. Slices have fewer rows, down to one, where functions reserve more. The first slice
 /// of a query may exceed this.
@@ -143,8 +143,13 @@ fn constants(plan: &dyn ExecutionPlan) -> Result<usize> {
 
 /// Slices of so few rows that the constants of an operator stay small as columns.
 fn rows_for(constants: usize, rows: Rows) -> Rows {
-    let most = (CONSTANT_BYTES / constants.max(1)).max(1);
-    Rows { first: rows.first.min(most), least: rows.least.min(most), most: rows.most.min(most) }
+    let most = (CONSTANT_BYTES / constants.saturating_mul(rows.copies).max(1)).max(1);
+    Rows { first: rows.first.min(most), least: rows.least.min(most), most: rows.most.min(most), copies: rows.copies }
+}
+
+/// How often an operator copies what it computes of a row: once for each grouping set.
+fn copies(plan: &dyn ExecutionPlan) -> usize {
+    plan.downcast_ref::<AggregateExec>().map_or(1, |aggregate| aggregate.group_expr().groups().len().max(1))
 }
 
 /// Whether it puts nothing out before it has taken all of its input, and what it does with a batch may take long: the comparison of
@@ -166,12 +171,14 @@ impl PhysicalOptimizerRule for YieldWithinBatches {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let wrap = |plan: Arc<dyn ExecutionPlan>| {
             let constants = constants(plan.as_ref())?;
+            let copies = copies(plan.as_ref());
             if computes(plan.as_ref())? {
-                let rows = if constants > 0 { rows_for(constants, COMPUTED) } else { COMPUTED };
+                let computed = Rows { copies, ..COMPUTED };
+                let rows = if constants > 0 { rows_for(constants, computed) } else { computed };
                 return with_sliced(plan, 0, rows).map(Transformed::yes);
             }
             if constants > 0 && !multiplies(plan.as_ref()) && !plan.children().is_empty() {
-                let whole = Rows { first: usize::MAX, least: 1, most: usize::MAX };
+                let whole = Rows { first: usize::MAX, least: 1, most: usize::MAX, copies };
                 return with_sliced(plan, 0, rows_for(constants, whole)).map(Transformed::yes);
             }
             if takes_all(plan.as_ref()) {
@@ -297,6 +304,8 @@ struct Rows {
     first: usize,
     least: usize,
     most: usize,
+    /// How many copies an operator makes of what it computes of a row.
+    copies: usize,
 }
 
 /// The input of an operator in slices of which each takes it about [`SLICE`].
@@ -322,6 +331,7 @@ struct Slices {
     rows: usize,
     least: usize,
     most: usize,
+    copies: usize,
     /// The most bytes that functions had reserved at once for the last slice.
     peak: Arc<AtomicUsize>,
     /// The rows for which functions reserve [`RESERVED_BYTES`].
@@ -351,9 +361,9 @@ impl Computed {
 }
 
 impl Slices {
-    fn new(input: SendableRecordBatchStream, Rows { first, least, most }: Rows) -> Self {
+    fn new(input: SendableRecordBatchStream, Rows { first, least, most, copies }: Rows) -> Self {
         let (peak, fit) = (Arc::default(), usize::MAX);
-        Self { input, rest: None, rows: first, least, most, peak, fit, given: None, since: None }
+        Self { input, rest: None, rows: first, least, most, copies, peak, fit, given: None, since: None }
     }
 
     /// As many rows as would have taken one turn. What was left of a batch says nothing of longer slices.
@@ -370,7 +380,7 @@ impl Slices {
 
     /// Bounds the rows of the next slices by the bytes that functions reserved for the last one.
     fn fit(&mut self, rows: usize) {
-        let peak = self.peak.swap(0, Relaxed);
+        let peak = self.peak.swap(0, Relaxed).saturating_mul(self.copies);
         if peak > RESERVED_BYTES {
             self.fit = (rows as f64 * RESERVED_BYTES as f64 / peak as f64) as usize;
             self.fit = self.fit.max(1);

@@ -103,6 +103,11 @@ async fn no_function_takes_more_than_the_memory_for_queries() {
         format!("select length(overlay({large} placing {large} from 10))"),
         format!("select length(encode(cast({large} as bytea), 'hex'))"),
         format!("select regexp_replace('a', {large}, 'b')"),
+        "select regexp_like(repeat('a', 60000), '((((a{20}){20}){20}){5})')".to_owned(),
+        "select regexp_count(repeat('a', 70000), '(a?){2040}a{2040}')".to_owned(),
+        "select count(*) from t where regexp_like(repeat(tbname, 100000), concat('(a?){2000}', tbname))".to_owned(),
+        "select count(*) from t where tbname ~ '((a{20}){20}){20}'".to_owned(),
+        "select count(*) from t where tbname similar to '((a{20}){20}){20}'".to_owned(),
         format!("select count(*) from t where tbname ~ {large}"),
         "select count(*) from t where tbname like repeat('%x', 1000000)".to_owned(),
         format!("select count(*) from t where tbname similar to concat(tbname, '{}')", "x".repeat(40_000)),
@@ -186,8 +191,10 @@ async fn a_statement_that_names_with_queries_too_often_is_refused() {
     // Each names the one before it twice: the last one would be read 2^39 times.
     let doubled = (1..40).map(|n| format!(", c{n} as (select * from c{m} union all select * from c{m})", m = n - 1));
     let sql = format!("with c0 as (select 1 as a){} select count(*) from c39", doubled.collect::<String>());
-    let e = refused(&engine, &sql).await;
-    assert!(e.to_string().contains("too many parts") && e.context("limit").is_some(), "{e}");
+    for sql in [sql.clone(), format!("explain {sql}"), format!("explain analyze {sql}")] {
+        let e = refused(&engine, &sql).await;
+        assert!(e.to_string().contains("too many parts") && e.context("limit").is_some(), "{e}");
+    }
 }
 
 /// A session of user `ada`, whose MEMORY limit is this number of bytes.

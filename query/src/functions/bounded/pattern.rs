@@ -15,13 +15,24 @@ use datafusion::{
     },
 };
 
-use super::{bound, missing, work::checked_pattern};
+use super::{
+    bound, missing,
+    work::{checked_length, checked_pattern},
+};
 
-/// The name of the function, in plans alone.
-pub(super) const NAME: &str = "checked_pattern";
+/// The names of the functions, in plans alone.
+pub(super) const REGEX: &str = "checked_pattern";
+pub(super) const LIKE: &str = "checked_like_pattern";
+pub(super) const TEXT: &str = "searched_text";
 
-static FUNCTION: LazyLock<Arc<ScalarUDF>> =
-    LazyLock::new(|| bound(Arc::new(ScalarUDF::from(Pattern { signature: Signature::any(1, Volatility::Immutable) }))));
+static OF_REGEX: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(REGEX));
+static OF_LIKE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(LIKE));
+static OF_TEXT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(TEXT));
+
+fn function(name: &'static str) -> Arc<ScalarUDF> {
+    let arguments = if name == TEXT { 2 } else { 1 };
+    bound(Arc::new(ScalarUDF::from(Pattern { name, signature: Signature::any(arguments, Volatility::Immutable) })))
+}
 
 /// An operator with a bound for its pattern; another expression as it is, with false.
 ///
@@ -37,42 +48,65 @@ pub(super) fn bound_operator(expr: Expr) -> DfResult<(Expr, bool)> {
                 | NotILikeMatch),
             right,
         }) => {
-            let (right, is_changed) = checked(right, op.to_string().as_str())?;
-            (Expr::BinaryExpr(BinaryExpr { left, op, right }), is_changed)
+            let is_regex = matches!(op, RegexMatch | RegexIMatch | RegexNotMatch | RegexNotIMatch);
+            let (left, is_wrapped) = if is_regex { searched(left, &right) } else { (left, false) };
+            let (right, is_changed) = checked(right, op.to_string().as_str(), is_regex)?;
+            (Expr::BinaryExpr(BinaryExpr { left, op, right }), is_changed || is_wrapped)
         }
         Expr::Like(like) => {
-            let (pattern, is_changed) = checked(like.pattern, "LIKE")?;
+            let (pattern, is_changed) = checked(like.pattern, "LIKE", false)?;
             (Expr::Like(Like { pattern, ..like }), is_changed)
         }
         Expr::SimilarTo(like) => {
-            let (pattern, is_changed) = checked(like.pattern, "SIMILAR TO")?;
-            (Expr::SimilarTo(Like { pattern, ..like }), is_changed)
+            let (expr, is_wrapped) = searched(like.expr, &like.pattern);
+            let (pattern, is_changed) = checked(like.pattern, "SIMILAR TO", true)?;
+            (Expr::SimilarTo(Like { expr, pattern, ..like }), is_changed || is_wrapped)
         }
         other => (other, false),
     })
 }
 
-fn checked(pattern: Box<Expr>, operator: &str) -> DfResult<(Box<Expr>, bool)> {
+fn checked(pattern: Box<Expr>, operator: &str, is_regex: bool) -> DfResult<(Box<Expr>, bool)> {
     match pattern.as_ref() {
         Expr::Literal(value, _) => {
-            let length = value.try_as_str().flatten().map_or(0, str::len);
-            checked_pattern(operator, length as u64)?;
+            let text = value.try_as_str().flatten().unwrap_or_default();
+            if is_regex {
+                checked_pattern(operator, text)?;
+            } else {
+                checked_length(operator, text.len() as u64)?;
+            }
             Ok((pattern, false))
         }
-        Expr::ScalarFunction(ScalarFunction { func, .. }) if func.name() == NAME => Ok((pattern, false)),
-        _ => Ok((Box::new(FUNCTION.call(vec![*pattern])), true)),
+        Expr::ScalarFunction(ScalarFunction { func, .. }) if [REGEX, LIKE].contains(&func.name()) => {
+            Ok((pattern, false))
+        }
+        _ => {
+            let function = if is_regex { &OF_REGEX } else { &OF_LIKE };
+            Ok((Box::new(function.call(vec![*pattern])), true))
+        }
     }
 }
 
-/// Gives its argument back.
+/// The text that a regular expression is searched in, where it is computed and so may be long: the argument of a function that
+/// looks at both and returns the text. Columns stay as they are, so that filters of them select series.
+fn searched(text: Box<Expr>, pattern: &Expr) -> (Box<Expr>, bool) {
+    match text.as_ref() {
+        Expr::Column(_) | Expr::Literal(..) => (text, false),
+        Expr::ScalarFunction(ScalarFunction { func, .. }) if func.name() == TEXT => (text, false),
+        _ => (Box::new(OF_TEXT.call(vec![*text, pattern.clone()])), true),
+    }
+}
+
+/// Returns its first argument.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Pattern {
+    name: &'static str,
     signature: Signature,
 }
 
 impl ScalarUDFImpl for Pattern {
     fn name(&self) -> &str {
-        NAME
+        self.name
     }
 
     fn signature(&self) -> &Signature {
@@ -80,10 +114,10 @@ impl ScalarUDFImpl for Pattern {
     }
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        types.first().cloned().ok_or_else(|| missing(NAME))
+        types.first().cloned().ok_or_else(|| missing(self.name))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        args.args.into_iter().next().ok_or_else(|| missing(NAME))
+        args.args.into_iter().next().ok_or_else(|| missing(self.name))
     }
 }

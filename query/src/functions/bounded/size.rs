@@ -7,14 +7,16 @@ use arrow::{
     compute::cast,
     datatypes::{ArrowNativeType, DataType, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit},
 };
-use datafusion::{error::Result as DfResult, logical_expr::ColumnarValue};
+use datafusion::{common::ScalarValue, error::Result as DfResult, logical_expr::ColumnarValue};
 
-use super::{missing, scalar_bytes};
+use super::{missing, pattern, scalar_bytes};
 
 /// Bytes of a row that no argument explains: an offset, a digest, a number as text.
 const OWN_BYTES: u64 = 64;
 /// The longest text of a number or an instant in a list.
 const NUMBER_TEXT: u64 = 40;
+/// Repetitions and bytes that leave a small value small.
+const FEW: i64 = 256;
 /// The longest text that one letter of a format gives.
 const FORMATTED: u64 = 40;
 
@@ -73,11 +75,51 @@ impl Growth {
             "encode" => Self::Linear(2),
             // An offset, or a view, for each letter.
             "string_to_array" => Self::Linear(24),
-            "decode" | "split_part" | "substr_index" | "concat" | "||" | "make_array" | "array_concat"
-            | "array_append" | "array_prepend" | "overlay" | "substr" | "left" | "right" | "reverse" | "btrim"
-            | "ltrim" | "rtrim" | "coalesce" | "nvl" | "nvl2" | "struct" | "named_struct" | "array_element"
-            | "array_slice" | "get_field" | "nullif" => Self::Linear(1),
+            "decode"
+            | "split_part"
+            | "substr_index"
+            | "concat"
+            | "||"
+            | "make_array"
+            | "array_concat"
+            | "array_append"
+            | "array_prepend"
+            | "overlay"
+            | "substr"
+            | "left"
+            | "right"
+            | "reverse"
+            | "btrim"
+            | "ltrim"
+            | "rtrim"
+            | "coalesce"
+            | "nvl"
+            | "nvl2"
+            | "struct"
+            | "named_struct"
+            | "array_element"
+            | "array_slice"
+            | "get_field"
+            | "nullif"
+            | pattern::REGEX
+            | pattern::LIKE
+            | pattern::TEXT => Self::Linear(1),
             _ => Self::Linear(8),
+        }
+    }
+
+    /// Whether a row's result may be large although its arguments are small; `constant` gives an argument that is a constant.
+    pub(super) fn is_large<'a>(self, constant: impl Fn(usize) -> Option<&'a ScalarValue>) -> bool {
+        let is_small_number = |value: &ScalarValue| {
+            let number = value.cast_to(&DataType::Int64);
+            matches!(number, Ok(ScalarValue::Int64(Some(number))) if number <= FEW)
+        };
+        let is_small = |value: &ScalarValue| scalar_bytes(value).is_ok_and(|bytes| bytes <= FEW as u64);
+        match self {
+            Self::Repeat | Self::Pad | Self::Elements | Self::Resize => !constant(1).is_some_and(is_small_number),
+            Self::Replace | Self::ReplaceMatches => !constant(2).is_some_and(is_small),
+            Self::JoinElements | Self::ReplaceElements | Self::Series => true,
+            Self::Linear(_) | Self::Captures | Self::JoinTexts | Self::Format => false,
         }
     }
 

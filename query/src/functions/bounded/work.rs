@@ -4,7 +4,11 @@ use arrow::{
     array::{Array, AsArray},
     datatypes::DataType,
 };
-use datafusion::{error::Result as DfResult, logical_expr::ColumnarValue};
+use datafusion::{
+    error::{DataFusionError, Result as DfResult},
+    logical_expr::ColumnarValue,
+};
+use regex_syntax::hir::{Hir, HirKind};
 use tidelake_format::Error;
 
 use super::{pattern, size::bytes_of};
@@ -16,8 +20,15 @@ pub(super) const STEPS_PER_SLICE: u64 = 4 << 20;
 const MOST_STEPS: u64 = 16 << 20;
 /// The most bytes of a pattern. Compiling such a pattern takes about 10 ms and 10 MiB.
 const MOST_PATTERN: u64 = 32 << 10;
-/// The steps that it takes to compile one byte of a pattern, about.
+/// The most places of a pattern with counted repetitions, such as `a{20}`, each of which stands for that many places.
+const MOST_PLACES: u64 = 4_096;
+/// The steps that it takes to compile one place of a pattern, about.
 const STEPS_TO_COMPILE: u64 = 64;
+/// A search may compare each byte of a text with each place of the pattern: the most such comparisons of one row, a second or
+/// two in which nothing can stop it.
+const MOST_COMPARED: u64 = 1 << 28;
+/// This many of them take as long as one step of other work.
+const COMPARED_PER_STEP: u64 = 16;
 
 /// How the steps of a function depend on its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,8 +37,10 @@ pub(super) enum Work {
     Product,
     /// The same, where the second one has a length of 1 if it is not there.
     ProductOrOne,
-    /// It compiles the argument at this place as a regular expression.
+    /// It compiles the argument at this place as a regular expression, and searches in the first one for it.
     Pattern(usize),
+    /// Its one argument is a pattern of LIKE.
+    LikePattern,
 }
 
 impl Work {
@@ -39,7 +52,9 @@ impl Work {
             "regexp_like" | "regexp_match" | "regexp_replace" | "regexp_count" | "regexp_instr" => {
                 Some(Self::Pattern(1))
             }
-            pattern::NAME => Some(Self::Pattern(0)),
+            pattern::REGEX => Some(Self::Pattern(0)),
+            pattern::TEXT => Some(Self::Pattern(1)),
+            pattern::LIKE => Some(Self::LikePattern),
             _ => None,
         }
     }
@@ -49,8 +64,16 @@ impl Work {
     /// # Errors
     /// Invalid, naming the limit, when one row takes too many.
     pub(super) fn of_rows(self, name: &str, args: &[ColumnarValue], rows: usize) -> DfResult<Vec<u64>> {
+        if self == Self::LikePattern {
+            let lengths = args.first().map(|arg| length_of_each(arg, 1)).transpose()?.unwrap_or_default();
+            lengths.iter().try_for_each(|length| checked_length("LIKE", *length))?;
+            let is_constant = matches!(args, [ColumnarValue::Scalar(_)]);
+            let compiled = lengths.iter().map(|length| length.saturating_mul(STEPS_TO_COMPILE));
+            return Ok(if is_constant { Vec::new() } else { compiled.collect() });
+        }
         if let Self::Pattern(at) = self {
-            return args.get(at).map_or(Ok(Vec::new()), |arg| of_patterns(name, arg));
+            let text = if at > 0 { args.first() } else { None };
+            return args.get(at).map_or(Ok(Vec::new()), |pattern| of_patterns(name, text, pattern, rows));
         }
         let lengths = |at: usize| args.get(at).map(|arg| length_of_each(arg, rows)).transpose();
         let (Some(first), second) = (lengths(0)?, lengths(1)?) else { return Ok(Vec::new()) };
@@ -75,27 +98,93 @@ impl Work {
     }
 }
 
-/// The steps of rows with patterns of their own; none where one pattern is for all of them.
-fn of_patterns(name: &str, arg: &ColumnarValue) -> DfResult<Vec<u64>> {
-    let name = if name == pattern::NAME { "LIKE, SIMILAR TO or ~" } else { name };
-    let lengths = length_of_each(arg, 1)?;
-    lengths.iter().try_for_each(|length| checked_pattern(name, *length))?;
-    Ok(match arg {
-        ColumnarValue::Array(_) => lengths.iter().map(|length| length.saturating_mul(STEPS_TO_COMPILE)).collect(),
-        ColumnarValue::Scalar(_) => Vec::new(),
-    })
+/// The steps of each row: those of compiling its own pattern, and those of the search.
+fn of_patterns(name: &str, text: Option<&ColumnarValue>, pattern: &ColumnarValue, rows: usize) -> DfResult<Vec<u64>> {
+    let name = if [pattern::REGEX, pattern::TEXT].contains(&name) { "SIMILAR TO or ~" } else { name };
+    let places: Vec<u64> = match pattern {
+        ColumnarValue::Scalar(value) => vec![places_of(name, value.to_array()?.as_ref(), 0)?],
+        ColumnarValue::Array(array) => {
+            (0..array.len()).map(|row| places_of(name, array.as_ref(), row)).collect::<DfResult<_>>()?
+        }
+    };
+    let is_constant = matches!(pattern, ColumnarValue::Scalar(_));
+    let Some(text) = text else {
+        let compiled = |places: &u64| places.saturating_mul(STEPS_TO_COMPILE);
+        return Ok(if is_constant { Vec::new() } else { places.iter().map(compiled).collect() });
+    };
+    let of_row = |(row, length): (usize, u64)| {
+        let places = places.get(if is_constant { 0 } else { row }).copied().unwrap_or(0);
+        let compared = length.saturating_mul(places);
+        if compared > MOST_COMPARED {
+            return Err(to_datafusion(
+                Error::invalid(format!(
+                    "{name} would hold {length} bytes against {places} places of a pattern; give it a shorter text or pattern"
+                ))
+                .with("limit", format!("{MOST_COMPARED} bytes times places")),
+            ));
+        }
+        let compiled = if is_constant { 0 } else { places.saturating_mul(STEPS_TO_COMPILE) };
+        Ok(compiled.saturating_add(compared / COMPARED_PER_STEP))
+    };
+    length_of_each(text, rows)?.into_iter().enumerate().map(of_row).collect()
+}
+
+/// The places of the pattern in a row: characters and classes of characters, each as often as counted repetitions say.
+fn places_of(name: &str, array: &dyn Array, row: usize) -> DfResult<u64> {
+    let length = length_of(array, row);
+    if length == 0 {
+        return Ok(0);
+    }
+    match array.data_type() {
+        DataType::Utf8 => checked_pattern(name, array.as_string::<i32>().value(row)),
+        DataType::LargeUtf8 => checked_pattern(name, array.as_string::<i64>().value(row)),
+        DataType::Utf8View => checked_pattern(name, array.as_string_view().value(row)),
+        _ => Ok(length),
+    }
+}
+
+/// The places of a pattern.
+///
+/// # Errors
+/// Invalid, naming the limit, when a pattern has too many bytes or places.
+pub(super) fn checked_pattern(name: &str, pattern: &str) -> DfResult<u64> {
+    let length = pattern.len() as u64;
+    checked_length(name, length)?;
+    if !pattern.contains('{') {
+        return Ok(length);
+    }
+    // What is no pattern is an error of whoever compiles it.
+    let places = regex_syntax::parse(pattern).map_or(length, |parsed| places(&parsed));
+    if places > MOST_PLACES {
+        return Err(too_long(name, MOST_PLACES, places, "bytes with every repetition written out"));
+    }
+    Ok(places)
 }
 
 /// # Errors
 /// Invalid, naming the limit, when a pattern has too many bytes.
-pub(super) fn checked_pattern(name: &str, length: u64) -> DfResult<()> {
-    if length <= MOST_PATTERN {
-        return Ok(());
-    }
+pub(super) fn checked_length(name: &str, length: u64) -> DfResult<()> {
+    if length <= MOST_PATTERN { Ok(()) } else { Err(too_long(name, MOST_PATTERN, length, "bytes")) }
+}
+
+fn too_long(name: &str, limit: u64, found: u64, unit: &str) -> DataFusionError {
     let error =
-        Error::invalid(format!("the pattern for {name} is too long; write several conditions with shorter patterns"))
-            .with("limit", format!("{MOST_PATTERN} bytes"));
-    Err(to_datafusion(error.with("found", format!("{length} bytes"))))
+        Error::invalid(format!("the pattern for {name} is too long; write several conditions with shorter patterns"));
+    to_datafusion(error.with("limit", format!("{limit} {unit}")).with("found", format!("{found} {unit}")))
+}
+
+fn places(part: &Hir) -> u64 {
+    match part.kind() {
+        HirKind::Empty | HirKind::Look(_) => 0,
+        HirKind::Literal(literal) => literal.0.len() as u64,
+        HirKind::Class(_) => 1,
+        HirKind::Repetition(repetition) => {
+            let times = repetition.max.unwrap_or(repetition.min.saturating_add(1)).max(1);
+            places(&repetition.sub).saturating_mul(u64::from(times))
+        }
+        HirKind::Capture(capture) => places(&capture.sub),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().map(places).fold(0, u64::saturating_add),
+    }
 }
 
 fn length_of_each(arg: &ColumnarValue, rows: usize) -> DfResult<Vec<u64>> {
