@@ -47,7 +47,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// When it was put first, as far as is known: a copy that was put back is younger.
+    /// When the segment was first put: for a copy that was put back the computed time, otherwise last-modified.
     pub(crate) fn put_ms(&self) -> i64 {
         self.modified_ms.min(self.time_ms)
     }
@@ -77,7 +77,7 @@ impl Pending {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Listing {
     writers: BTreeMap<WriterId, BTreeMap<u64, Listed>>,
-    /// What the headers say of segments that were put back.
+    /// The stamps of segments that were put back, and of those near them.
     stamps: Stamps,
 }
 
@@ -103,7 +103,7 @@ impl Listing {
         self.writers.entry(position.writer).or_default().insert(position.seq, listed);
     }
 
-    /// Takes down what the header of a segment says.
+    /// Records the stamp in the header of a segment.
     pub(super) fn stamp(&mut self, position: Position, stamp_ms: Option<i64>) {
         self.stamps.insert(position, stamp_ms);
     }

@@ -26,7 +26,7 @@ pub(super) type Stamps = BTreeMap<Position, Option<i64>>;
 pub(super) struct Times {
     /// In the order of the numbers, never descending.
     pub(super) times_ms: Vec<i64>,
-    /// Segments whose stamps would tell more.
+    /// Segments whose headers have to be read to compute these times.
     pub(super) unread: BTreeSet<Position>,
 }
 

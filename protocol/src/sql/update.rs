@@ -6,8 +6,8 @@ use tidelake_format::Result;
 
 use super::{AccessStatement, DoubleQuotes, Statement, parameters, parse};
 
-/// A statement that is not a query, parsed, and its text. The text is what tells copies of a request apart from other requests, and what the
-/// values of an INSERT are read from.
+/// A parsed statement that is not a query, and its text. The write path recognises a repeated request by the text, and reads
+/// the values of an INSERT from it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Update {
     text: Arc<str>,

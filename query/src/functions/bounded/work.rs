@@ -20,7 +20,7 @@ pub(super) const STEPS_PER_SLICE: u64 = 4 << 20;
 const MOST_STEPS: u64 = 16 << 20;
 /// The most bytes of a pattern. Compiling such a pattern takes about 10 ms and 10 MiB.
 const MOST_PATTERN: u64 = 32 << 10;
-/// The most places of a pattern with counted repetitions, such as `a{20}`, each of which stands for that many places.
+/// The limit on the places of a pattern with counted repetitions: `a{20}` has 20 places.
 const MOST_PLACES: u64 = 4_096;
 /// The steps that it takes to compile one place of a pattern, about.
 const STEPS_TO_COMPILE: u64 = 64;
@@ -153,7 +153,7 @@ pub(super) fn checked_pattern(name: &str, pattern: &str) -> DfResult<u64> {
     if !pattern.contains('{') {
         return Ok(length);
     }
-    // What is no pattern is an error of whoever compiles it.
+    // An invalid pattern is reported where it is compiled.
     let places = regex_syntax::parse(pattern).map_or(length, |parsed| places(&parsed));
     if places > MOST_PLACES {
         return Err(too_long(name, MOST_PLACES, places, "bytes with every repetition written out"));
