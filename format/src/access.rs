@@ -1,10 +1,9 @@
 //! Who may do what: users, the tokens of programs, and their rights, kept in the catalog, so that every node agrees.
 //!
 //! Values here, in `user` and `rights`; `secret` makes and checks passwords and the tokens of programs, `sessions` those of
-//! sessions; `credentials` reads what a request brings; `authenticate` is the one place that decides who it is; `admit` does
-//! that for requests of HTTP; `gate` checks, before each route, the right that the route declares.
+//! sessions; `credentials` reads what a request brings; `authenticate` is the one place that decides who it is; `gate` does that
+//! for requests of HTTP, and checks the right that each route declares.
 
-mod admit;
 pub mod audit;
 mod authenticate;
 mod browser;
@@ -20,13 +19,12 @@ mod sessions;
 mod tests;
 mod user;
 
-pub use admit::{Peer, refused_as};
 pub use audit::Deed;
 pub use authenticate::{Authenticator, LoggedIn};
 pub use browser::{challenge, is_of_browser};
 pub use credentials::Credentials;
 pub use failures::network;
-pub use gate::{Gate, Right};
+pub use gate::{Gate, Peer, Right};
 pub use hashing::{confirm_password, hash_in_turn};
 pub use named::Named;
 pub use rights::{Grants, Limits, Principal, Privilege, Privileges, Rights, Scope};

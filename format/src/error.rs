@@ -39,9 +39,27 @@ impl Kind {
     }
 }
 
+/// What an [`Error`] is about, where some protocol has a code of its own for that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// A statement needs a database, and neither the statement nor the session names one.
+    DatabaseNotSpecified,
+    /// There is no database of this name.
+    DatabaseNotFound,
+    /// There is no table of this name.
+    TableNotFound,
+    /// There is no column or tag of this name.
+    ColumnNotFound,
+    /// There is a database of this name already.
+    DatabaseExists,
+    /// There is a table of this name already.
+    TableExists,
+}
+
 /// An error with its [`Kind`], a message, `key: value` context and the error beneath it.
 pub struct Error {
     kind: Kind,
+    reason: Option<Reason>,
     message: String,
     context: Vec<(&'static str, String)>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
@@ -53,7 +71,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// A new error; the message says what was expected and what was found.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), context: Vec::new(), source: None }
+        Self { kind, reason: None, message: message.into(), context: Vec::new(), source: None }
     }
 
     /// [`Kind::Invalid`].
@@ -113,6 +131,19 @@ impl Error {
         self
     }
 
+    /// Says what the error is about.
+    #[must_use]
+    pub fn because(self, reason: impl Into<Option<Reason>>) -> Self {
+        Self { reason: reason.into(), ..self }
+    }
+
+    /// The same error for another caller, without the error beneath it.
+    #[must_use]
+    pub fn copied(&self) -> Self {
+        let (message, context) = (self.message.clone(), self.context.clone());
+        Self { kind: self.kind, reason: self.reason, message, context, source: None }
+    }
+
     /// Attaches the error beneath this one.
     #[must_use]
     pub fn source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
@@ -125,6 +156,11 @@ impl Error {
         self.kind
     }
 
+    /// What the error is about, where that is one of the known reasons.
+    pub fn reason(&self) -> Option<Reason> {
+        self.reason
+    }
+
     /// The message without context and source.
     pub fn message(&self) -> &str {
         &self.message
@@ -133,31 +169,6 @@ impl Error {
     /// The value of one context key, where it was given.
     pub fn context(&self, key: &str) -> Option<&str> {
         self.context.iter().find(|(k, _)| *k == key).map(|(_, v)| v.as_str())
-    }
-}
-
-impl Error {
-    /// TDengine's number for an error: what its own server says for the same mistake, as far as the message tells. Clients
-    /// of its REST interface decide by it.
-    pub fn tdengine_code(&self) -> u16 {
-        let message = self.message.to_ascii_lowercase();
-        let says = |word| message.contains(word);
-        match self.kind {
-            Kind::NotFound if says("column") => 0x2602,
-            Kind::NotFound if says("table") => 0x2662,
-            Kind::NotFound if says("database") => 0x0388,
-            Kind::NotFound => 0x2603,
-            Kind::Invalid | Kind::Conflict if says("exist") && says("database") => 0x0381,
-            Kind::Invalid | Kind::Conflict if says("exist") && says("table") => 0x0360,
-            Kind::Invalid if says("no database is chosen") || says("database not specified") => 0x2616,
-            Kind::Invalid => 0x2600,
-            Kind::Conflict => 0x03d3,
-            Kind::Unauthenticated => 0x0357,
-            Kind::Forbidden => 0x2644,
-            Kind::Unavailable | Kind::Full => 0x000b,
-            Kind::Unsupported => 0x0100,
-            Kind::Corrupt | Kind::Internal => 0xffff,
-        }
     }
 }
 
@@ -224,23 +235,6 @@ impl From<object_store::Error> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_mistake_has_the_number_that_tdengine_gives_it() {
-        for (error, code) in [
-            (Error::invalid("syntax error"), 9_728),
-            (Error::not_found("no such table").with("table", "t").with("database", "d"), 9_826),
-            (Error::not_found("Table does not exist: t"), 9_826),
-            (Error::not_found("no such database").with("database", "d").with("table", "t"), 904),
-            (Error::not_found("Database not exist: d"), 904),
-            (Error::not_found("Invalid column name: c").with("table", "t"), 9_730),
-            (Error::invalid("a table of this name exists"), 864),
-            (Error::invalid("a database of this name exists"), 897),
-            (Error::invalid("no database is chosen: write 'database.table'"), 9_750),
-        ] {
-            assert_eq!(error.tdengine_code(), code, "{error}");
-        }
-    }
 
     #[test]
     fn display_names_the_context_in_order() {

@@ -33,4 +33,4 @@ pub mod tags;
 pub mod types;
 pub mod units;
 
-pub use error::{Error, Kind, Result};
+pub use error::{Error, Kind, Reason, Result};

@@ -117,12 +117,7 @@ impl Fault {
 
     /// The error again, to return.
     pub fn to_error(&self) -> Error {
-        let error = Error::new(self.error.kind(), self.error.message());
-        ["key", "expected", "found"]
-            .into_iter()
-            .filter_map(|name| Some((name, self.error.context(name)?)))
-            .fold(error, |error, (name, value)| error.with(name, value))
-            .source(self.error.clone())
+        self.error.copied().source(self.error.clone())
     }
 }
 

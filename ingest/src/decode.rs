@@ -18,7 +18,7 @@ pub mod time;
 use std::sync::Arc;
 
 use tidelake_format::{
-    Error, Result,
+    Error, Reason, Result,
     ids::{ColumnId, DatabaseId, TableId},
     rows::Block,
     schema::{Database, Role, Supertable},
@@ -63,7 +63,7 @@ pub trait Lookup {
 
     /// What whoever asks is told of a database that is not there.
     fn missing(&self, name: &str) -> Error {
-        Error::not_found(format!("Database not exist: {name}"))
+        Error::not_found(format!("Database not exist: {name}")).because(Reason::DatabaseNotFound)
     }
 }
 

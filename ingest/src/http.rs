@@ -18,9 +18,9 @@ use std::sync::Arc;
 use axum::{
     extract::{FromRequestParts, Path, rejection::PathRejection},
     http::request::Parts,
-    routing::{get, post},
 };
-use tidelake_format::{Error, Result, access::Right};
+use tidelake_format::{Error, Result};
+use tidelake_protocol::http::routes;
 use tidelake_routes::{Caller, Routes, Unauthenticated};
 use tower::util::MapResponseLayer;
 
@@ -47,14 +47,14 @@ pub fn routes(ingest: Ingest) -> Routes {
     let ambient = ingest.root().store().ambient().clone();
     let stamp = move |response| reply::stamp(response, ambient.random_id());
     Routes::new()
-        .route("/write", Right::AnyUser, post(influx::write_v1))
-        .route("/influxdb/v1/write", Right::AnyUser, post(influx::write_v1))
-        .route("/api/v2/write", Right::AnyUser, post(influx::write_v2))
-        .route("/api/put", Right::AnyUser, post(opentsdb::put))
-        .route("/opentsdb/v1/put/json/{db}", Right::AnyUser, post(opentsdb::put_into))
-        .route("/query", Right::AnyUser, get(query::get).post(query::post))
-        .route("/ping", Right::Open, get(reply::ping))
-        .method_not_allowed_fallback(reply::wrong_method)
+        .on(&routes::WRITE, influx::write_v1)
+        .on(&routes::WRITE_BESIDE_TDENGINE, influx::write_v1)
+        .on(&routes::WRITE_BUCKET, influx::write_v2)
+        .on(&routes::PUT, opentsdb::put)
+        .on(&routes::PUT_INTO, opentsdb::put_into)
+        .on(&routes::QUERY_GET, query::get)
+        .on(&routes::QUERY_POST, query::post)
+        .on(&routes::PING, reply::ping)
         .layer(MapResponseLayer::new(stamp))
         .with_state(Shared(Arc::new(ingest)))
 }
@@ -62,10 +62,9 @@ pub fn routes(ingest: Ingest) -> Routes {
 /// `/rest/sql` and `/rest/sql/{db}` for statements that write, where no query side answers there.
 pub fn statements(ingest: Ingest) -> Routes {
     Routes::new()
-        .route("/rest/sql", Right::AnyUser, post(tdengine::sql))
-        .route("/rest/sql/", Right::AnyUser, post(tdengine::sql))
-        .route("/rest/sql/{database}", Right::AnyUser, post(tdengine::sql_in))
-        .method_not_allowed_fallback(reply::wrong_method)
+        .on(&routes::REST_SQL, tdengine::sql)
+        .on(&routes::REST_SQL_SLASH, tdengine::sql)
+        .on(&routes::REST_SQL_IN, tdengine::sql_in)
         .with_state(Shared(Arc::new(ingest)))
 }
 

@@ -1,9 +1,9 @@
-//! What clients and Tidelake say to each other, as values: the SQL that both the write path and queries read, and the
-//! names that HTTP, Flight SQL and `information_schema` share.
+//! What clients and Tidelake say to each other, as values: the SQL that both the write path and queries read, the routes of
+//! HTTP with the answers of each API, and the names that HTTP, Flight SQL and `information_schema` share.
 //!
 //! Nothing here reads a file, waits, or knows how a statement is executed.
 
-pub mod headers;
+pub mod http;
 pub mod number;
 pub mod sql;
 

@@ -6,11 +6,13 @@ use tidelake_format::{Error, Kind};
 /// Converts an error of planning or execution, keeping one of ours that travelled inside it.
 pub fn from_datafusion(error: DataFusionError) -> Error {
     let ours = match error.find_root() {
-        DataFusionError::External(inner) => inner.downcast_ref::<Error>().map(|e| (e.kind(), e.to_string())),
+        DataFusionError::External(inner) => {
+            inner.downcast_ref::<Error>().map(|e| (e.kind(), e.reason(), e.to_string()))
+        }
         _ => None,
     };
-    if let Some((kind, message)) = ours {
-        return Error::new(kind, message).source(error);
+    if let Some((kind, reason, message)) = ours {
+        return Error::new(kind, message).because(reason).source(error);
     }
     let root = error.find_root();
     if let DataFusionError::ResourcesExhausted(text) = root {

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures::{TryStreamExt, stream::BoxStream};
 use parking_lot::Mutex;
 use tidelake_format::{
-    Error, Result,
+    Error, Reason, Result,
     ids::{Position, Token, WriterId},
     layout::log_key,
     meta::Root,
@@ -53,7 +53,7 @@ impl Writer for Notes {
         parameters: Option<RecordBatch>,
     ) -> Result<WriteOutcome> {
         if update.text().contains("nowhere") {
-            return Err(Error::not_found("no such table").with("table", "nowhere"));
+            return Err(Error::not_found("no such table").because(Reason::TableNotFound).with("table", "nowhere"));
         }
         let rows = parameters.as_ref().map_or(1, RecordBatch::num_rows) as u64;
         self.executed.lock().push((database.map(str::to_owned), update.text().to_string(), parameters));

@@ -28,7 +28,7 @@ mod types;
 #[cfg(test)]
 mod tests;
 
-pub use service::{FlightSql, PREFIX, routes};
+pub use service::{FlightSql, routes};
 pub use status::to_status;
 
 pub(crate) use parameters::bind;

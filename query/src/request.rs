@@ -2,7 +2,7 @@
 
 use chrono_tz::Tz;
 use tidelake_format::{Error, Result};
-use tidelake_protocol::headers;
+use tidelake_protocol::http::headers;
 
 use crate::session::Session;
 

@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use tidelake_format::{Error, Result, access::Secret, ids::Token, rows::RowCounts, types::Type};
-use tidelake_protocol::{headers::WriteReply, sql::Update};
+use tidelake_protocol::{http::headers::WriteReply, sql::Update};
 
 use crate::session::Session;
 

@@ -8,11 +8,11 @@ use std::{
 /// Room → rooms that it may use at run time (ARCHITECTURE.md).
 const ARROWS: [(&str, &[&str]); 17] = [
     ("tidelake-format", &[]),
-    ("tidelake-routes", &["tidelake-format"]),
+    ("tidelake-routes", &["tidelake-format", "tidelake-protocol"]),
     ("tidelake-protocol", &["tidelake-format"]),
     ("tidelake-ingest", &["tidelake-format", "tidelake-protocol", "tidelake-routes"]),
     ("tidelake-query", &["tidelake-format", "tidelake-protocol", "tidelake-routes"]),
-    ("tidelake-lambda", &["tidelake-format", "tidelake-routes"]),
+    ("tidelake-lambda", &["tidelake-format", "tidelake-protocol", "tidelake-routes"]),
     ("tidelake-ingest-lambda", &["tidelake-format", "tidelake-ingest", "tidelake-lambda"]),
     ("tidelake-query-lambda", &["tidelake-format", "tidelake-query", "tidelake-lambda"]),
     (

@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-use http::{Response, header, request::Parts};
+use http::request::Parts;
 
-use super::{
-    Authenticator, Deed, Peer, Principal,
-    admit::{FLIGHT, refused},
-    challenge,
-};
-use crate::error::{Error, Kind, Result};
+use super::{Authenticator, Credentials, Deed, Principal};
+use crate::error::{Error, Result};
+
+/// Where a request comes from, among its extensions.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer(pub IpAddr);
 
 /// Who may use a route. Each route declares one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,7 +28,7 @@ impl Right {
     /// Checks that a principal has this right.
     ///
     /// # Errors
-    /// [`Kind::Forbidden`].
+    /// [`Kind::Forbidden`](crate::Kind::Forbidden).
     pub fn check(self, principal: &Principal) -> Result<()> {
         match self {
             Right::Open | Right::Login | Right::AnyUser => Ok(()),
@@ -50,17 +50,18 @@ pub enum Gate {
 
 impl Gate {
     /// Lets a request through to a route that needs `right`: the request gets its [`Principal`] as an extension, and where
-    /// a session begins [`LoggedIn`](super::LoggedIn). A request to an open route gets neither.
+    /// a session begins [`LoggedIn`](super::LoggedIn). A request to an open route gets neither. `path` is the route's, as the
+    /// audit log may show it: that of a request may have a password in it.
     ///
     /// # Errors
-    /// The answer to a request that is refused, in the words of its route's protocol.
-    pub async fn admit(&self, right: Right, request: &mut Parts) -> Result<(), Box<Response<String>>> {
+    /// Unauthenticated or Forbidden, and those of the store.
+    pub async fn admit(&self, right: Right, path: &str, request: &mut Parts) -> Result<()> {
         if let Some(admitted) = self.admit_at_once(right, request) {
             return admitted;
         }
         let peer = peer_of(request);
         let principal = match self {
-            Gate::Users(authenticator) => authenticator.admit(right, request, peer).await,
+            Gate::Users(authenticator) => authenticator.admit(right, path, request, peer).await,
             Gate::Off | Gate::Decided => Err(unauthenticated()),
         };
         admitted(right, request, principal, peer)
@@ -70,7 +71,7 @@ impl Gate {
     ///
     /// # Errors
     /// As for [`Gate::admit`].
-    pub fn admit_at_once(&self, right: Right, request: &mut Parts) -> Option<Result<(), Box<Response<String>>>> {
+    pub fn admit_at_once(&self, right: Right, request: &mut Parts) -> Option<Result<()>> {
         if right == Right::Open {
             return Some(Ok(()));
         }
@@ -84,45 +85,45 @@ impl Gate {
     }
 }
 
+impl Authenticator {
+    /// Authenticates a request to a route that needs `right`: who it is from. Where it begins a session it gets
+    /// [`LoggedIn`](super::LoggedIn) as an extension.
+    async fn admit(&self, right: Right, path: &str, request: &mut Parts, peer: Option<IpAddr>) -> Result<Principal> {
+        let credentials = Credentials::of(&request.headers, &request.uri);
+        match right {
+            Right::Login => {
+                let session = self.log_in(&credentials, peer).await?;
+                let principal = session.principal.clone().at(peer);
+                Deed::new("LOGIN", principal.to_string()).with(path).record(&principal, &Ok(()));
+                request.extensions.insert(session);
+                Ok(principal)
+            }
+            Right::Open | Right::AnyUser | Right::Administrator => self.authenticate(&credentials, peer).await,
+        }
+    }
+}
+
 fn peer_of(request: &Parts) -> Option<IpAddr> {
     request.extensions.get().map(|Peer(peer)| peer.to_canonical())
 }
 
 /// Lets the request of a principal who has the right through.
-fn admitted(
-    right: Right,
-    request: &mut Parts,
-    principal: Result<Principal>,
-    peer: Option<IpAddr>,
-) -> Result<(), Box<Response<String>>> {
-    let checked = principal.and_then(|principal| {
-        let principal = principal.at(peer);
-        let checked = right.check(&principal);
-        if checked.is_err() {
-            let deed = Deed::new("REQUEST", request.uri.path()).with(request.method.as_str());
-            deed.record_refusal(&principal, &checked);
-        }
-        request.extensions.insert(principal);
-        checked
-    });
-    checked.map_err(|error| Box::new(answer(request, &error)))
-}
-
-/// The answer to a request that is refused, with the challenge for its client where it has no valid credentials.
-fn answer(request: &Parts, error: &Error) -> Response<String> {
-    let path = request.uri.path();
-    let mut response = refused(path, error);
-    if error.kind() == Kind::Unauthenticated && !path.starts_with(FLIGHT) {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge(&request.headers));
+fn admitted(right: Right, request: &mut Parts, principal: Result<Principal>, peer: Option<IpAddr>) -> Result<()> {
+    let principal = principal?.at(peer);
+    let checked = right.check(&principal);
+    if checked.is_err() {
+        let deed = Deed::new("REQUEST", request.uri.path()).with(request.method.as_str());
+        deed.record_refusal(&principal, &checked);
     }
-    response
+    request.extensions.insert(principal);
+    checked
 }
 
 impl Principal {
     /// Who a request is from, by its extensions.
     ///
     /// # Errors
-    /// [`Kind::Internal`] where no layer before the handler has authenticated the request: it is
+    /// [`Kind::Internal`](crate::Kind::Internal) where no layer before the handler has authenticated the request: it is
     /// refused, whoever sent it.
     pub fn of_request(extensions: &http::Extensions) -> Result<Self> {
         extensions.get().cloned().ok_or_else(unauthenticated)

@@ -96,14 +96,6 @@ fn late() -> Error {
     Error::unavailable("the commit did not win before its deadline; nothing was changed")
 }
 
-/// The same error for another one of the group.
-fn copy(error: &Error) -> Error {
-    ["key", "version", "expected", "found", "reason", "outcome"]
-        .into_iter()
-        .filter_map(|name| Some((name, error.context(name)?)))
-        .fold(Error::new(error.kind(), error.message()), |e, (name, value)| e.with(name, value))
-}
-
 impl Root {
     /// Commits a change. `change` runs on a draft of the newest version, again on each newer one until it wins,
     /// fails or 60 s have passed; a change that does nothing creates no version. `touching` names the partitions
@@ -299,7 +291,7 @@ impl Root {
 }
 
 fn fail(group: Vec<Waiter>, error: &Error) {
-    group.into_iter().for_each(|w| w.done(Err(copy(error))));
+    group.into_iter().for_each(|w| w.done(Err(error.copied())));
 }
 
 /// Commits group after group until nobody waits.

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     access::Users,
     chain::Change,
-    error::{Error, Result},
+    error::{Error, Reason, Result},
     ids::{DatabaseId, FileId, Position, TableId, Version, WriterId},
     layout::Kept,
     schema::{Database, Role, Supertable, check_name},
@@ -77,6 +77,7 @@ impl Draft {
         }
         if let Some(same) = self.catalog.databases().find(|d| d.name.eq_ignore_ascii_case(name)) {
             return Err(Error::invalid("a database of this name exists")
+                .because(Reason::DatabaseExists)
                 .with("database", name)
                 .with("found", &same.name));
         }
@@ -100,7 +101,9 @@ impl Draft {
     pub fn put_database(&mut self, database: Database) -> Result<()> {
         let names = Arc::make_mut(&mut self.catalog.names);
         let Some(old) = names.databases.get_mut(&database.id) else {
-            return Err(Error::not_found("no such database").with("database", &database.name));
+            return Err(Error::not_found("no such database")
+                .because(Reason::DatabaseNotFound)
+                .with("database", &database.name));
         };
         *old = Arc::new(database);
         names.set_databases(names.databases.values().cloned().collect::<Vec<_>>());
@@ -118,7 +121,7 @@ impl Draft {
         }
         let names = Arc::make_mut(&mut self.catalog.names);
         if names.databases.remove(&id).is_none() {
-            return Err(Error::not_found("no such database").with("database", id.0));
+            return Err(Error::not_found("no such database").because(Reason::DatabaseNotFound).with("database", id.0));
         }
         names.set_databases(names.databases.values().cloned().collect::<Vec<_>>());
         if !self.catalog.users.is_empty() {
@@ -144,10 +147,16 @@ impl Draft {
         columns: impl IntoIterator<Item = (String, Role, Type)>,
     ) -> Result<Arc<Supertable>> {
         if self.catalog.database_by_id(database).is_none() {
-            return Err(Error::not_found("no such database").with("database", database.0).with("table", name));
+            return Err(Error::not_found("no such database")
+                .because(Reason::DatabaseNotFound)
+                .with("database", database.0)
+                .with("table", name));
         }
         if let Some(same) = self.catalog.tables(database).find(|t| t.name.eq_ignore_ascii_case(name)) {
-            return Err(Error::invalid("a table of this name exists").with("table", name).with("found", &same.name));
+            return Err(Error::invalid("a table of this name exists")
+                .because(Reason::TableExists)
+                .with("table", name)
+                .with("found", &same.name));
         }
         let table = Arc::new(Supertable::new(TableId(self.catalog.next_table), database, name, columns)?);
         self.catalog.next_table += 1;
@@ -161,7 +170,7 @@ impl Draft {
     /// [`Kind::NotFound`](crate::Kind::NotFound) when there is no table of this id.
     pub fn put_table(&mut self, table: Supertable) -> Result<()> {
         if self.catalog.table_by_id(table.id).is_none() {
-            return Err(Error::not_found("no such table").with("table", &table.name));
+            return Err(Error::not_found("no such table").because(Reason::TableNotFound).with("table", &table.name));
         }
         Arc::make_mut(&mut self.catalog.names).put_table(Arc::new(table));
         Ok(())
@@ -173,7 +182,7 @@ impl Draft {
     /// [`Kind::NotFound`](crate::Kind::NotFound).
     pub fn drop_table(&mut self, id: TableId) -> Result<()> {
         if Arc::make_mut(&mut self.catalog.names).remove_table(id).is_none() {
-            return Err(Error::not_found("no such table").with("table", id.0));
+            return Err(Error::not_found("no such table").because(Reason::TableNotFound).with("table", id.0));
         }
         Arc::make_mut(&mut self.catalog.partitions).remove(&id);
         for (files, changed) in self.files.range_mut((id, i64::MIN)..=(id, i64::MAX)).map(|(_, f)| f) {

@@ -3,18 +3,18 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
-    Json, Router,
+    Router,
     body::Body,
-    http::{HeaderValue, Request, StatusCode, Uri, header},
-    response::{IntoResponse, Response},
+    http::{HeaderValue, Request, Uri, header},
+    response::Response,
 };
 use futures::future::BoxFuture;
 use lambda_http::{RequestExt as _, request::RequestContext, service_fn};
-use serde_json::json;
 use tidelake_format::{
-    Error, Kind, Result,
+    Error, Result,
     access::{Authenticator, Gate, Peer, audit},
 };
+use tidelake_protocol::http::Route;
 use tidelake_routes::Routes;
 use tower::ServiceExt as _;
 use tracing::Instrument as _;
@@ -163,18 +163,20 @@ impl HttpFunction {
         let context = request.lambda_context();
         let span = self.telemetry.begin(&context);
         let left = time_left(&context);
+        let path = without_stage(request.uri(), request.extensions().get());
+        let api = Route::api_of(path.as_ref().unwrap_or(request.uri()).path());
         // Boxed: the compiler gives up on futures that are nested too deeply.
         let answer = tokio::time::timeout(left, Box::pin(self.routed(request, left)));
         let mut response = match answer.instrument(span.clone()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => {
                 span.in_scope(|| tracing::warn!(kind = ?error.kind(), %error, "a request was not routed"));
-                refused(&error)
+                api.refuse(&error).map(Body::from)
             }
             Err(_) => {
                 let error = Error::unavailable("the function ran out of time; what it was asked may be done yet");
                 span.in_scope(|| tracing::warn!(%error, "a request was given up"));
-                refused(&error)
+                api.refuse(&error).map(Body::from)
             }
         };
         // What a body holds is what its Content-Type says: no browser takes text for a script or a page.
@@ -201,7 +203,10 @@ impl HttpFunction {
                 Some(principal) => parts.extensions.insert(principal),
                 None => {
                     audit::unauthenticated(peer.map(|Peer(peer)| peer), "the request brings no token of the secret");
-                    return Ok(unauthorized());
+                    let error = Error::unauthenticated("bring one of the tokens, as Authorization: Bearer …");
+                    let mut response = Route::api_of(parts.uri.path()).refuse(&error).map(Body::from);
+                    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+                    return Ok(response);
                 }
             };
         }
@@ -248,29 +253,6 @@ fn without_stage(uri: &Uri, context: Option<&RequestContext>) -> Option<Uri> {
     let path = if rest.is_empty() { "/" } else { rest };
     let query = uri.query().map_or(String::new(), |query| format!("?{query}"));
     format!("{path}{query}").parse().ok()
-}
-
-/// An answer of the function itself, in words that clients of each protocol find.
-fn refused(error: &Error) -> Response {
-    let status = match error.kind() {
-        Kind::Invalid | Kind::Unsupported => StatusCode::BAD_REQUEST,
-        Kind::NotFound => StatusCode::NOT_FOUND,
-        Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
-        Kind::Forbidden => StatusCode::FORBIDDEN,
-        Kind::Conflict | Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        Kind::Full => StatusCode::INSUFFICIENT_STORAGE,
-        Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    let mut response = (status, Json(json!({ "error": error.to_string() }))).into_response();
-    if error.kind().is_retryable() {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    }
-    response
-}
-
-fn unauthorized() -> Response {
-    let body = Json(json!({ "error": "unauthorized: bring one of the tokens, as Authorization: Bearer …" }));
-    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], body).into_response()
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ impl Inner {
             tracing::error!(position = %fault.position, ?kind, error = %fault.error, "a segment holds up the log");
         }
         let held = cut.faults.first().filter(|_| cut.segments.is_empty());
-        let held = held.map(|fault| Error::new(fault.error.kind(), fault.error.to_string()));
+        let held = held.map(|fault| fault.error.copied());
         let urgency = self.look_back(cut.has_more);
         if cut.is_empty() {
             return held.map_or_else(|| Ok(CompactReport::default()), Err);

@@ -25,7 +25,7 @@ use arrow::{
 use chrono_tz::Tz;
 use hashbrown::HashMap;
 use tidelake_format::{
-    Error, Result,
+    Error, Reason, Result,
     rows::{Block, series_field},
     schema::{Column, Database, Role, Supertable, TBNAME, check_name},
     types::Type,
@@ -134,7 +134,9 @@ impl<'t> Columns<'t> {
                 name.replace(array).is_some()
             } else {
                 let column = table.column(field.name()).ok_or_else(|| {
-                    Error::not_found(format!("Invalid column name: {}", field.name())).with("table", &table.name)
+                    Error::not_found(format!("Invalid column name: {}", field.name()))
+                        .because(Reason::ColumnNotFound)
+                        .with("table", &table.name)
                 })?;
                 match column.role {
                     Role::Time => time.replace((column, array)).is_some(),

@@ -5,7 +5,7 @@ use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 use tidelake_format::{Error, types::Precision};
 use tidelake_protocol::{
-    headers,
+    http::headers,
     sql::{parse_instant, to_instant},
 };
 

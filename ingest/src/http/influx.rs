@@ -2,11 +2,16 @@
 
 use axum::{
     body::Body,
-    http::{HeaderMap, HeaderValue, StatusCode, Uri},
+    http::{HeaderMap, StatusCode, Uri},
     response::Response,
 };
 use serde_json::{Value, json};
-use tidelake_format::{Error, Kind};
+use tidelake_format::Error;
+use tidelake_protocol::http::{
+    Api,
+    api::is_put_off,
+    routes::{WRITE, WRITE_BUCKET},
+};
 
 use super::{
     Door,
@@ -18,45 +23,38 @@ use crate::{
     write::{Durability, Ingest, Written},
 };
 
-/// What clients of InfluxDB 1 say; retention policies and consistency mean nothing here.
-const KNOWN_V1: [&str; 5] = ["db", "precision", "no_sync", "rp", "consistency"];
-/// What clients of InfluxDB 2 say; organisations mean nothing here.
-const KNOWN_V2: [&str; 6] = ["bucket", "precision", "no_sync", "org", "orgID", "consistency"];
 /// Rejected lines that an answer names; their number is always told.
 const NAMED: usize = 100;
 
 /// `POST /write?db=…[&precision=…][&no_sync=true]`; `rp`, `consistency`, `u` and `p` mean nothing here.
 pub(super) async fn write_v1(Door(ingest): Door, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     let parameters = Parameters::of(&uri);
-    if let Err(error) = parameters.check(&KNOWN_V1) {
-        return refused_v1(StatusCode::BAD_REQUEST, &error.to_string());
+    if let Err(error) = parameters.check(&WRITE) {
+        return refused(Api::Influx1Write, StatusCode::BAD_REQUEST, &error);
     }
     let Some(database) = parameters.get("db").filter(|db| !db.is_empty()) else {
-        return refused_v1(StatusCode::BAD_REQUEST, "database is required");
+        return refused(Api::Influx1Write, StatusCode::BAD_REQUEST, &Error::invalid("database is required"));
     };
     match write(&ingest, database, &parameters, &headers, body).await {
         Ok(written) if written.dropped == 0 => reply::taken(&written),
-        Ok(written) => reply::with_token(refused_v1(StatusCode::BAD_REQUEST, &partial_write(&written)), &written),
-        Err(Fault::TooLarge { limit }) => refused_v1(StatusCode::PAYLOAD_TOO_LARGE, &too_large(limit)),
-        // The one answer that makes every v1 client wait and send again.
-        Err(Fault::Error(error)) if error.kind().is_retryable() && error.kind() != Kind::Full => {
-            tracing::info!(%error, "a write was put off");
-            refused_v1(StatusCode::INTERNAL_SERVER_ERROR, "timeout")
+        Ok(written) => {
+            let error = Error::invalid(partial_write(&written));
+            reply::with_token(refused(Api::Influx1Write, StatusCode::BAD_REQUEST, &error), &written)
         }
-        Err(Fault::Error(error)) => refused_v1(reply::status(error.kind()), &text(&error)),
+        Err(fault) => not_written(Api::Influx1Write, fault),
     }
 }
 
 /// `POST /api/v2/write?bucket=…[&precision=…]`; the bucket is the database (`db/rp` names `db`), `org` means nothing.
 pub(super) async fn write_v2(Door(ingest): Door, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     let parameters = Parameters::of(&uri);
-    if let Err(error) = parameters.check(&KNOWN_V2) {
-        return refused_v2(StatusCode::BAD_REQUEST, &error.to_string());
+    if let Err(error) = parameters.check(&WRITE_BUCKET) {
+        return refused(Api::Influx2, StatusCode::BAD_REQUEST, &error);
     }
     let bucket = parameters.get("bucket").unwrap_or_default();
     let database = bucket.split_once('/').map_or(bucket, |(database, _)| database);
     if database.is_empty() {
-        return refused_v2(StatusCode::BAD_REQUEST, "bucket is required");
+        return refused(Api::Influx2, StatusCode::BAD_REQUEST, &Error::invalid("bucket is required"));
     }
     match write(&ingest, database, &parameters, &headers, body).await {
         Ok(written) if written.dropped == 0 => reply::taken(&written),
@@ -65,9 +63,28 @@ pub(super) async fn write_v2(Door(ingest): Door, uri: Uri, headers: HeaderMap, b
             let body = json!({ "code": "invalid", "message": partial_write(&written), "errors": lines });
             reply::with_token(reply::json(StatusCode::BAD_REQUEST, &body), &written)
         }
-        Err(Fault::TooLarge { limit }) => refused_v2(StatusCode::PAYLOAD_TOO_LARGE, &too_large(limit)),
-        Err(Fault::Error(error)) => refused_v2(reply::status(error.kind()), &text(&error)),
+        Err(fault) => not_written(Api::Influx2, fault),
     }
+}
+
+/// The answer to a request of which nothing was written.
+fn not_written(api: Api, fault: Fault) -> Response {
+    match fault {
+        Fault::TooLarge { limit } => {
+            let text = format!("Request Entity Too Large: the body is larger than the limit of {limit} bytes");
+            refused(api, StatusCode::PAYLOAD_TOO_LARGE, &Error::invalid(text))
+        }
+        Fault::Error(error) => {
+            if api == Api::Influx1Write && is_put_off(error.kind()) {
+                tracing::info!(%error, "a write was put off");
+            }
+            refused(api, api.status(error.kind()), &error)
+        }
+    }
+}
+
+fn refused(api: Api, status: StatusCode, error: &Error) -> Response {
+    api.answer_as(status, error).map(Body::from)
 }
 
 async fn write(
@@ -111,39 +128,4 @@ fn partial_write(written: &Written) -> String {
 
 fn line_v2(rejected: &Rejected) -> Value {
     json!({ "line": rejected.line, "message": rejected.reason, "text": rejected.text })
-}
-
-/// The text of an error: InfluxDB's own texts stay as they are, ours say where.
-fn text(error: &Error) -> String {
-    match error.kind() {
-        Kind::NotFound => error.message().to_owned(),
-        _ => error.to_string(),
-    }
-}
-
-fn too_large(limit: usize) -> String {
-    format!("Request Entity Too Large: the body is larger than the limit of {limit} bytes")
-}
-
-fn refused_v1(status: StatusCode, message: &str) -> Response {
-    let mut response = reply::json(status, &json!({ "error": message }));
-    let line: String = message.chars().map(|c| if c.is_ascii() && !c.is_ascii_control() { c } else { ' ' }).collect();
-    if let Ok(value) = HeaderValue::from_str(&line) {
-        response.headers_mut().insert("x-influxdb-error", value);
-    }
-    response
-}
-
-fn refused_v2(status: StatusCode, message: &str) -> Response {
-    let code = match status {
-        StatusCode::NOT_FOUND => "not found",
-        StatusCode::UNAUTHORIZED => "unauthorized",
-        StatusCode::FORBIDDEN => "forbidden",
-        StatusCode::PAYLOAD_TOO_LARGE => "request too large",
-        StatusCode::SERVICE_UNAVAILABLE => "unavailable",
-        StatusCode::INSUFFICIENT_STORAGE => "store full",
-        StatusCode::INTERNAL_SERVER_ERROR => "internal error",
-        _ => "invalid",
-    };
-    reply::json(status, &json!({ "code": code, "message": message }))
 }

@@ -8,6 +8,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 use tidelake_format::Error;
+use tidelake_protocol::http::{Api, routes::PUT_INTO};
 
 use super::{
     Door,
@@ -19,9 +20,6 @@ use crate::{
     decode::Rejected,
     write::{Durability, Ingest, Written},
 };
-
-/// What clients of OpenTSDB say, and `db`; each write is synchronous here.
-const KNOWN: [&str; 6] = ["db", "summary", "details", "no_sync", "sync", "sync_timeout"];
 
 /// `POST /api/put[?db=…][&summary][&details]`: one data point or an array of them.
 pub(super) async fn put(Door(ingest): Door, uri: Uri, headers: HeaderMap, body: Body) -> Response {
@@ -38,14 +36,15 @@ pub(super) async fn put_into(
 ) -> Response {
     match named(database) {
         Ok(database) => put_points(&ingest, Some(database), &uri, &headers, body).await,
-        Err(error) => refused(reply::status(error.kind()), error.message(), Some(&error)),
+        Err(error) => refused(StatusCode::BAD_REQUEST, &error),
     }
 }
 
 async fn put_points(ingest: &Ingest, database: Option<String>, uri: &Uri, headers: &HeaderMap, body: Body) -> Response {
     let parameters = Parameters::of(uri);
-    if let Err(error) = parameters.check(&KNOWN) {
-        return refused(StatusCode::BAD_REQUEST, error.message(), Some(&error));
+    // It knows all that the other route does; the database of the path is used where both are there.
+    if let Err(error) = parameters.check(&PUT_INTO) {
+        return refused(StatusCode::BAD_REQUEST, &error);
     }
     let database = database.or_else(|| parameters.get("db").map(str::to_owned));
     let database = database.unwrap_or_else(|| ingest.config().opentsdb_database.clone());
@@ -59,10 +58,10 @@ async fn put_points(ingest: &Ingest, database: Option<String>, uri: &Uri, header
     match written.await {
         Ok(written) => answer(&written, parameters.flag("summary"), parameters.flag("details")),
         Err(Fault::TooLarge { limit }) => {
-            let message = format!("the body is larger than the limit of {limit} bytes");
-            refused(StatusCode::PAYLOAD_TOO_LARGE, &message, None)
+            let error = Error::invalid(format!("the body is larger than the limit of {limit} bytes"));
+            refused(StatusCode::PAYLOAD_TOO_LARGE, &error)
         }
-        Err(Fault::Error(error)) => refused(reply::status(error.kind()), error.message(), Some(&error)),
+        Err(Fault::Error(error)) => refused(Api::OpenTsdb.status(error.kind()), &error),
     }
 }
 
@@ -93,10 +92,6 @@ fn answer(written: &Written, summary: bool, details: bool) -> Response {
     reply::with_token(response, written)
 }
 
-fn refused(status: StatusCode, message: &str, error: Option<&Error>) -> Response {
-    let mut body = json!({ "code": status.as_u16(), "message": message });
-    if let Some(error) = error {
-        body["details"] = json!(error.to_string());
-    }
-    reply::json(status, &json!({ "error": body }))
+fn refused(status: StatusCode, error: &Error) -> Response {
+    Api::OpenTsdb.answer_as(status, error).map(Body::from)
 }

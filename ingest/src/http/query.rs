@@ -7,6 +7,13 @@ use axum::{
 };
 use serde_json::{Value, json};
 use tidelake_format::{Error, Kind, Result, schema::Database};
+use tidelake_protocol::{
+    http::{
+        Api,
+        routes::{MAX_FORM_BYTES, QUERY_POST},
+    },
+    sql::{self, CreateDatabase},
+};
 
 use super::{
     Door,
@@ -14,14 +21,7 @@ use super::{
     reply::{self, Parameters},
 };
 use crate::write::Ingest;
-use tidelake_protocol::sql::{self, CreateDatabase};
 
-/// Largest form of a POST.
-const FORM_BYTES: usize = 1 << 20;
-
-/// What clients of InfluxDB 1 say. Of the statements that are answered here, none has a time, parameters or more than one
-/// chunk, so that nothing but `q` changes an answer.
-const KNOWN: [&str; 9] = ["q", "db", "rp", "epoch", "pretty", "chunked", "chunk_size", "params", "consistency"];
 /// The values of `epoch`; none is RFC 3339.
 const EPOCHS: [&str; 10] = ["", "n", "ns", "u", "us", "µ", "ms", "s", "m", "h"];
 
@@ -54,23 +54,24 @@ pub(super) async fn get(Door(ingest): Door, uri: Uri) -> Response {
     let parameters = Parameters::of(&uri);
     match check(&parameters) {
         Ok(()) => run(&ingest, parameters.get("q"), Access::Read).await,
-        Err(error) => refused(StatusCode::BAD_REQUEST, &error.to_string()),
+        Err(error) => refused(StatusCode::BAD_REQUEST, &error),
     }
 }
 
 /// `POST /query`, `q` in the URL or in a form.
 pub(super) async fn post(Door(ingest): Door, uri: Uri, headers: HeaderMap, body: Body) -> Response {
-    let form = match body::read(&ingest, &headers, body, FORM_BYTES).await {
+    let form = match body::read(&ingest, &headers, body, MAX_FORM_BYTES).await {
         Ok((form, _)) => form,
         Err(Fault::TooLarge { limit }) => {
-            return refused(StatusCode::PAYLOAD_TOO_LARGE, &format!("the form is larger than {limit} bytes"));
+            let error = Error::invalid(format!("the form is larger than {limit} bytes"));
+            return refused(StatusCode::PAYLOAD_TOO_LARGE, &error);
         }
-        Err(Fault::Error(error)) => return refused(reply::status(error.kind()), &error.to_string()),
+        Err(Fault::Error(error)) => return refused(Api::Influx1.status(error.kind()), &error),
     };
     let form = String::from_utf8_lossy(&form);
     let (in_url, in_form) = (Parameters::of(&uri), Parameters::read(form.trim()));
     if let Err(error) = check(&in_url).and_then(|()| check(&in_form)) {
-        return refused(StatusCode::BAD_REQUEST, &error.to_string());
+        return refused(StatusCode::BAD_REQUEST, &error);
     }
     run(&ingest, in_url.get("q").or_else(|| in_form.get("q")), Access::Change).await
 }
@@ -78,7 +79,7 @@ pub(super) async fn post(Door(ingest): Door, uri: Uri, headers: HeaderMap, body:
 /// # Errors
 /// Invalid for a parameter that no client of InfluxDB 1 sends, and for a unit that it does not know.
 fn check(parameters: &Parameters<'_>) -> Result<()> {
-    parameters.check(&KNOWN)?;
+    parameters.check(&QUERY_POST)?;
     let epoch = parameters.get("epoch").unwrap_or_default();
     if EPOCHS.contains(&epoch) {
         return Ok(());
@@ -88,15 +89,18 @@ fn check(parameters: &Parameters<'_>) -> Result<()> {
 
 async fn run(ingest: &Ingest, text: Option<&str>, access: Access) -> Response {
     let Some(text) = text.filter(|q| !q.trim().is_empty()) else {
-        return refused(StatusCode::BAD_REQUEST, "missing required parameter \"q\"");
+        return refused(StatusCode::BAD_REQUEST, &Error::invalid("missing required parameter \"q\""));
     };
     let statements = match parse(text) {
         Ok(statements) => statements,
-        Err(error) => return refused(StatusCode::BAD_REQUEST, &format!("error parsing query: {}", error.message())),
+        Err(error) => {
+            let error = Error::invalid(format!("error parsing query: {}", error.message()));
+            return refused(StatusCode::BAD_REQUEST, &error);
+        }
     };
     if access == Access::Read && statements.iter().any(|statement| *statement != Statement::Show) {
-        let message = "a GET changes nothing; send CREATE DATABASE and DROP DATABASE by POST";
-        let mut response = refused(StatusCode::METHOD_NOT_ALLOWED, message);
+        let error = Error::invalid("a GET changes nothing; send CREATE DATABASE and DROP DATABASE by POST");
+        let mut response = refused(StatusCode::METHOD_NOT_ALLOWED, &error);
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
         return response;
     }
@@ -114,11 +118,8 @@ async fn run(ingest: &Ingest, text: Option<&str>, access: Access) -> Response {
                 }
                 results.push(result);
             }
-            Err(error) if error.kind().is_retryable() => {
-                return refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
-            }
-            Err(error) if matches!(error.kind(), Kind::Internal | Kind::Corrupt) => {
-                return refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string());
+            Err(error) if error.kind().is_retryable() || matches!(error.kind(), Kind::Internal | Kind::Corrupt) => {
+                return refused(Api::Influx1.status(error.kind()), &error);
             }
             Err(error) => {
                 results.push(json!({ "statement_id": id, "error": error.to_string() }));
@@ -267,8 +268,8 @@ impl<'a> Words<'a> {
     }
 }
 
-fn refused(status: StatusCode, message: &str) -> Response {
-    reply::json(status, &json!({ "error": message }))
+fn refused(status: StatusCode, error: &Error) -> Response {
+    Api::Influx1.answer_as(status, error).map(Body::from)
 }
 
 #[cfg(test)]

@@ -3,14 +3,17 @@
 use std::borrow::Cow;
 
 use axum::{
-    Json,
     body::Body,
-    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
-use serde_json::json;
-use tidelake_format::{Error, Kind, access::refused_as, ids::Token, nearest::unknown_parameter};
-use tidelake_protocol::headers::{self, WriteReply};
+use serde_json::{Value, json};
+use tidelake_format::{Error, ids::Token};
+use tidelake_protocol::http::{
+    Route,
+    api::json_answer,
+    headers::{self, WriteReply},
+};
 use uuid::Uuid;
 
 use crate::write::{IdempotencyKey, Ingest, Written};
@@ -19,9 +22,6 @@ use crate::write::{IdempotencyKey, Ingest, Written};
 const REPLY_HEADERS: usize = 10;
 /// What clients of InfluxDB take for the server's version: that of the dialect, then ours.
 const VERSION: &str = concat!("1.8.10-tidelake-", env!("CARGO_PKG_VERSION"));
-
-/// The parameters that say who sends a request.
-const OF_SENDERS: [&str; 3] = ["u", "p", "token"];
 
 /// The parameters of a request, from its URL or a form.
 pub(super) struct Parameters<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
@@ -42,14 +42,12 @@ impl<'a> Parameters<'a> {
         self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| &**value)
     }
 
-    /// Refuses names that a route does not know: what a misspelt one was to change must not be done otherwise. What says who
-    /// sends a request may be beside them.
+    /// Refuses names that a route does not know.
     ///
     /// # Errors
     /// Invalid with the name and the nearest known one.
-    pub(super) fn check(&self, known: &[&str]) -> Result<(), Error> {
-        let unknown = self.0.iter().find(|(name, _)| !known.contains(&&**name) && !OF_SENDERS.contains(&&**name));
-        unknown.map_or(Ok(()), |(name, _)| Err(unknown_parameter(name, known)))
+    pub(super) fn check(&self, route: &Route) -> Result<(), Error> {
+        self.0.iter().try_for_each(|(name, _)| route.check_parameter(name))
     }
 
     /// Whether a flag is set: by its name alone, or by any value but `false` and `0`.
@@ -58,29 +56,9 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// The status of an error of the write path.
-pub(super) fn status(kind: Kind) -> StatusCode {
-    match kind {
-        Kind::Invalid | Kind::Unsupported => StatusCode::BAD_REQUEST,
-        Kind::NotFound => StatusCode::NOT_FOUND,
-        Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
-        Kind::Forbidden => StatusCode::FORBIDDEN,
-        Kind::Conflict | Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        Kind::Full => StatusCode::INSUFFICIENT_STORAGE,
-        Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-    }
-}
-
-/// A JSON answer, with Retry-After where the client is to come back.
-pub(super) fn json(status: StatusCode, body: &serde_json::Value) -> Response {
-    let mut response = (status, Json(body)).into_response();
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    }
-    if status == StatusCode::INSUFFICIENT_STORAGE {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
-    }
-    response
+/// A JSON answer.
+pub(super) fn json(status: StatusCode, body: &Value) -> Response {
+    json_answer(status, body).map(Body::from)
 }
 
 /// The handle for a request with these headers: under its idempotency key, where it has one, newer than the writes whose
@@ -142,12 +120,6 @@ pub(super) fn stamp(mut response: Response, id: u128) -> Response {
         headers.insert("x-request-id", id);
     }
     response
-}
-
-/// A method that a path does not take; the router names in Allow those that it takes.
-pub(super) async fn wrong_method(method: Method, uri: Uri) -> Response {
-    let error = Error::invalid("this path does not take this method; the header Allow names those that it takes");
-    refused_as(StatusCode::METHOD_NOT_ALLOWED, uri.path(), &error.with("found", method)).map(Body::from)
 }
 
 /// `GET|HEAD /ping`: 204, or with `?verbose=true` the version.

@@ -8,7 +8,11 @@ use axum::{
 };
 use serde_json::json;
 use tidelake_format::{Error, Kind};
-use tidelake_protocol::headers::{self, WriteReply};
+use tidelake_protocol::http::{
+    Api,
+    headers::{self, WriteReply},
+    routes::REST_SQL,
+};
 
 use super::{
     Door,
@@ -17,9 +21,6 @@ use super::{
     reply::{self, Parameters},
 };
 use crate::write::{Executed, Ingest};
-
-/// What clients of TDengine say; the answer to a statement that writes has no rows to show otherwise.
-const KNOWN: [&str; 4] = ["tz", "conn_tz", "row_with_meta", "req_id"];
 
 /// `POST /rest/sql[?tz=ZONE]`.
 pub(super) async fn sql(Door(ingest): Door, uri: Uri, headers: HeaderMap, body: Body) -> Response {
@@ -55,16 +56,7 @@ async fn answer(ingest: &Ingest, database: Option<String>, uri: &Uri, headers: &
             refused(StatusCode::PAYLOAD_TOO_LARGE, &error)
         }
         // Clients look for a mistake in the reply, not in the status.
-        Err(Fault::Error(error)) => {
-            let status = match error.kind() {
-                Kind::Invalid | Kind::NotFound | Kind::Conflict | Kind::Unsupported | Kind::Forbidden => StatusCode::OK,
-                Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
-                Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-                Kind::Full => StatusCode::INSUFFICIENT_STORAGE,
-                Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            };
-            refused(status, &error)
-        }
+        Err(Fault::Error(error)) => refused(Api::TdEngine.status(error.kind()), &error),
     }
 }
 
@@ -73,7 +65,7 @@ async fn answer(ingest: &Ingest, database: Option<String>, uri: &Uri, headers: &
 /// # Errors
 /// Invalid for a parameter that no client of TDengine sends, and for a zone that nobody knows.
 fn in_zone(ingest: &Ingest, parameters: &Parameters<'_>) -> Result<Ingest, Error> {
-    parameters.check(&KNOWN)?;
+    parameters.check(&REST_SQL)?;
     let zone = parameters.get("tz").or_else(|| parameters.get("conn_tz")).filter(|zone| !zone.is_empty());
     let Some(zone) = zone else { return Ok(ingest.clone()) };
     let known = zone
@@ -122,5 +114,5 @@ fn refused(status: StatusCode, error: &Error) -> Response {
     if matches!(error.kind(), Kind::Internal | Kind::Corrupt) {
         tracing::error!(kind = ?error.kind(), ?error, "a statement failed");
     }
-    reply::json(status, &json!({ "code": error.tdengine_code(), "desc": error.to_string() }))
+    Api::TdEngine.answer_as(status, error).map(Body::from)
 }

@@ -16,7 +16,7 @@ use tidelake_format::{
         faults::{Fault, Operation},
     },
 };
-use tidelake_protocol::headers;
+use tidelake_protocol::http::headers;
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
 

@@ -5,7 +5,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use arrow::array::RecordBatch;
 use futures::{Stream, StreamExt};
 use tidelake_format::{
-    Error, Result,
+    Error, Reason, Result,
     access::Deed,
     ids::{TableId, Token},
     meta::Draft,
@@ -234,5 +234,7 @@ impl Ingest {
 }
 
 fn dropped(target: &IngestTarget) -> Error {
-    Error::not_found("the table was dropped while its rows were being written").with("table", &target.table)
+    Error::not_found("the table was dropped while its rows were being written")
+        .because(Reason::TableNotFound)
+        .with("table", &target.table)
 }

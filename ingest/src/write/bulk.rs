@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use metrics::counter;
 use tidelake_format::{
-    Error, Kind, Result,
+    Error, Kind, Reason, Result,
     ids::{Position, TableId, WriterId},
     layout::log_key,
     meta::PROBE_AGE,
@@ -161,9 +161,9 @@ impl Bulk {
         let catalog = timeout(millis(ingest.shared.config.confirm_ms), catalog).await.map_err(|_| unknown())?;
         match catalog.table_by_id(table) {
             Some(_) => Ok(()),
-            None => {
-                Err(Error::not_found("the table was dropped while its rows were being written").with("table", table.0))
-            }
+            None => Err(Error::not_found("the table was dropped while its rows were being written")
+                .because(Reason::TableNotFound)
+                .with("table", table.0)),
         }
     }
 

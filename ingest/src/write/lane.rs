@@ -6,7 +6,7 @@ use arrow::datatypes::{FieldRef, Fields};
 use futures::future::join_all;
 use metrics::{counter, histogram};
 use tidelake_format::{
-    Error, Kind, Result,
+    Error, Kind, Reason, Result,
     ids::{Position, TableId, Version, WriterId},
     layout::log_key,
     meta::{Catalog, PROBE_AGE, Probe, Root, Watermark},
@@ -343,7 +343,7 @@ impl Lane {
                 continue;
             }
             let refused = known.dropped(&entry);
-            let refused = refused.or_else(|| late.as_ref().map(|e| Error::new(e.kind(), e.message())));
+            let refused = refused.or_else(|| late.as_ref().map(Error::copied));
             match refused {
                 Some(error) => refuse(entry, &error),
                 None => {
@@ -414,13 +414,15 @@ impl<'a> Known<'a> {
             return None;
         }
         let Some(table) = self.catalog.table_by_id(block.table) else {
-            let error = Error::not_found("the table was dropped while its rows were being written");
+            let error = Error::not_found("the table was dropped while its rows were being written")
+                .because(Reason::TableNotFound);
             return Some(error.with("table", block.table.0));
         };
         let mut columns = rows.iter().skip(1).chain(series.iter().skip(1));
         let gone = |f: &&FieldRef| field_id(f).is_some_and(|id| table.column_by_id(id).is_none());
         if let Some(column) = columns.find(gone) {
-            let error = Error::not_found("a column was dropped while its rows were being written");
+            let error = Error::not_found("a column was dropped while its rows were being written")
+                .because(Reason::ColumnNotFound);
             return Some(error.with("table", &table.name).with("column", column.name()));
         }
         self.columns = Some((block.table, rows.clone(), series.clone()));
@@ -431,14 +433,18 @@ impl<'a> Known<'a> {
         }
         let mut names = block.series.names().iter().flatten();
         let name = names.find(|name| was_dropped(table, name, since))?;
-        Some(Error::not_found("the table was dropped while its rows were being written").with("table", name))
+        Some(
+            Error::not_found("the table was dropped while its rows were being written")
+                .because(Reason::TableNotFound)
+                .with("table", name),
+        )
     }
 }
 
 fn refuse(entry: Entry, error: &Error) {
     match entry.waiter {
         Some(waiter) => {
-            let _ = waiter.send(Err(Error::new(error.kind(), error.to_string())));
+            let _ = waiter.send(Err(error.copied()));
         }
         None => lost(entry.rows(), error),
     }

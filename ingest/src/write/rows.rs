@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use metrics::counter;
 use tidelake_format::{
-    Error, Kind, Result,
+    Error, Kind, Reason, Result,
     access::{Deed, Privilege},
     ids::{Token, Version},
     meta::{Catalog, Draft},
@@ -352,7 +352,11 @@ impl Ingest {
         if let Some(database) = catalog.database(name).cloned() {
             return Ok((catalog, database));
         }
-        Err(self.principal.missing(privilege, name, Error::not_found(format!("database not found: {name:?}"))))
+        Err(self.principal.missing(
+            privilege,
+            name,
+            Error::not_found(format!("database not found: {name:?}")).because(Reason::DatabaseNotFound),
+        ))
     }
 
     /// Whether rows for a database can be taken from this sender at all: asked before a byte of them is read. A database that

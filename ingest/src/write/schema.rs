@@ -92,7 +92,7 @@ impl SchemaChanges {
             }
             Err(error) => {
                 for waiting in waiting {
-                    let _ = waiting.answer.send(Err(Error::new(error.kind(), error.to_string())));
+                    let _ = waiting.answer.send(Err(error.copied()));
                 }
             }
         }

@@ -10,7 +10,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use tidelake_format::{
-    Error, Kind, Result,
+    Error, Kind, Reason, Result,
     access::{Principal, Privilege},
     ids::{ColumnId, DatabaseId, FileId, Position, TableId, Version},
     merge::Deletes,
@@ -360,6 +360,10 @@ impl Lookup for View {
     }
 
     fn missing(&self, name: &str) -> Error {
-        self.principal.missing(Privilege::Write, name, Error::not_found(format!("Database not exist: {name}")))
+        self.principal.missing(
+            Privilege::Write,
+            name,
+            Error::not_found(format!("Database not exist: {name}")).because(Reason::DatabaseNotFound),
+        )
     }
 }

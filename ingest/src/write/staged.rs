@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use arrow::datatypes::Schema;
 use metrics::counter;
 use tidelake_format::{
-    Error, Result,
+    Error, Reason, Result,
     ids::{DatabaseId, TableId, Token},
     meta::{Catalog, Draft, PROBE_AGE, Watermark},
     rows::Block,
@@ -126,7 +126,11 @@ impl Staged {
             }
             let table = Arc::new(Supertable { id: catalog.next_table(), ..self.table.clone() });
             // By the KEEP of now: it may be another one than at the beginning of the stream.
-            let gone = || Error::not_found("the database was dropped").with("database", &self.database.name);
+            let gone = || {
+                Error::not_found("the database was dropped")
+                    .because(Reason::DatabaseNotFound)
+                    .with("database", &self.database.name)
+            };
             let database = catalog.database_by_id(self.database.id).ok_or_else(gone)?;
             let files = match blocks.is_empty() {
                 true => Vec::new(),
@@ -197,10 +201,12 @@ impl Staged {
 pub(super) fn replaced(catalog: &Catalog, database: DatabaseId, target: &IngestTarget) -> Result<Option<TableId>> {
     match (catalog.table(database, &target.table).map(|t| t.id), target.if_exists, target.if_absent) {
         (Some(_), IfExists::Fail | IfExists::Append, _) => {
-            Err(Error::invalid("the table exists").with("table", &target.table))
+            Err(Error::invalid("the table exists").because(Reason::TableExists).with("table", &target.table))
         }
         (Some(id), IfExists::Replace, _) => Ok(Some(id)),
-        (None, _, IfAbsent::Fail) => Err(Error::not_found("the table does not exist").with("table", &target.table)),
+        (None, _, IfAbsent::Fail) => Err(Error::not_found("the table does not exist")
+            .because(Reason::TableNotFound)
+            .with("table", &target.table)),
         (None, _, IfAbsent::Create) => Ok(None),
     }
 }

@@ -16,7 +16,7 @@ use std::{
 
 use arrow::array::RecordBatch;
 use tidelake_format::{
-    Error, Kind, Result,
+    Error, Kind, Reason, Result,
     access::{Deed, Privilege},
     ids::{DatabaseId, Position, Token},
     log,
@@ -260,7 +260,9 @@ impl Ingest {
             let decoded = match inserted {
                 Inserted::Unresolved(names) => {
                     if let Some((_, name)) = names.iter().find(|n| asked.contains(*n)) {
-                        return Err(Error::not_found("Table does not exist").with("table", name));
+                        return Err(Error::not_found("Table does not exist")
+                            .because(Reason::TableNotFound)
+                            .with("table", name));
                     }
                     self.find(&names).await?;
                     asked.extend(names);
@@ -405,7 +407,9 @@ impl Ingest {
         start: Instant,
     ) -> Result<(Arc<Catalog>, Arc<Database>)> {
         let name = table.database.as_deref().or(database);
-        let name = name.ok_or_else(|| Error::invalid("Database not specified").with("table", &table.name))?;
+        let name = name.ok_or_else(|| {
+            Error::invalid("Database not specified").because(Reason::DatabaseNotSpecified).with("table", &table.name)
+        })?;
         self.database(name, start).await
     }
 }
@@ -456,7 +460,7 @@ fn replayed(written: Written) -> Executed {
 }
 
 fn no_database(name: &str) -> Error {
-    Error::not_found("Database not exist").with("database", name)
+    Error::not_found("Database not exist").because(Reason::DatabaseNotFound).with("database", name)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use datafusion::{
     },
 };
 use tidelake_format::{
-    Error, Kind, Result,
+    Error, Kind, Reason, Result,
     schema::{Database, Supertable},
 };
 
@@ -180,9 +180,14 @@ async fn look_up(
 pub(crate) fn missing(name: &ObjectName, session: &Session) -> Error {
     let place = name.0.first().and_then(|p| p.as_ident()).map_or(Location::empty(), |i| i.span.start);
     let error = match (name.0.len(), &session.database) {
-        (1, None) => Error::invalid("no database is chosen: write 'database.table', or USE one").with("table", name),
-        (1, Some(database)) => Error::not_found("no such table").with("table", name).with("database", database),
-        _ => Error::not_found("no such table").with("table", name),
+        (1, None) => Error::invalid("no database is chosen: write 'database.table', or USE one")
+            .because(Reason::DatabaseNotSpecified)
+            .with("table", name),
+        (1, Some(database)) => Error::not_found("no such table")
+            .because(Reason::TableNotFound)
+            .with("table", name)
+            .with("database", database),
+        _ => Error::not_found("no such table").because(Reason::TableNotFound).with("table", name),
     };
     at(error, place)
 }

@@ -28,7 +28,7 @@ use datafusion::{
         sqlparser::ast::BinaryOperator,
     },
 };
-use tidelake_format::{Error, Result};
+use tidelake_format::{Error, Reason, Result};
 
 use super::repeated;
 use crate::{
@@ -147,7 +147,11 @@ impl ContextProvider for Provider<'_> {
         let name = name.resolve(&catalog.default_catalog, &catalog.default_schema);
         let table = self.tables.get(&(name.schema.to_string(), name.table.to_string())).cloned();
         table.map(provider_as_source).ok_or_else(|| {
-            to_datafusion(Error::not_found("no such table").with("table", format!("{}.{}", name.schema, name.table)))
+            to_datafusion(
+                Error::not_found("no such table")
+                    .because(Reason::TableNotFound)
+                    .with("table", format!("{}.{}", name.schema, name.table)),
+            )
         })
     }
 

@@ -25,7 +25,7 @@ use datafusion::{
     },
 };
 use tidelake_format::{
-    Error, Result,
+    Error, Reason, Result,
     types::{Precision, Type},
 };
 
@@ -307,6 +307,6 @@ fn first_words(statement: &impl std::fmt::Display) -> String {
 pub(crate) fn unknown_column(name: &str, place: Location, scope: &[&Relation]) -> Error {
     let known: Vec<&str> =
         scope.iter().filter_map(|r| r.columns.as_ref()).flatten().map(|c| c.name.as_str()).take(20).collect();
-    let error = Error::invalid("no such column").with("column", name);
+    let error = Error::invalid("no such column").because(Reason::ColumnNotFound).with("column", name);
     at(if known.is_empty() { error } else { error.with("expected one of", known.join(", ")) }, place)
 }

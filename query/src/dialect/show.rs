@@ -6,7 +6,7 @@ use arrow::{
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
 use tidelake_format::{
-    Error, Result,
+    Error, Reason, Result,
     schema::{Database, Role, Supertable},
     types::Type,
 };
@@ -315,12 +315,13 @@ impl Show {
 
 fn find_database(name: Option<&str>, session: &Session, info: &dyn CatalogInfo) -> Result<std::sync::Arc<Database>> {
     let Some(name) = name.or(session.database.as_deref()) else {
-        return Err(Error::invalid("no database is chosen: name it before the period, or USE one"));
+        return Err(Error::invalid("no database is chosen: name it before the period, or USE one")
+            .because(Reason::DatabaseNotSpecified));
     };
     info.visible().map_or(Ok(()), |visible| visible.check(name))?;
     names::database(info, name).ok_or_else(|| match info.visible() {
         Some(visible) => visible.missing(name),
-        None => Error::not_found("no such database").with("database", name),
+        None => Error::not_found("no such database").because(Reason::DatabaseNotFound).with("database", name),
     })
 }
 
@@ -328,9 +329,12 @@ async fn find_table(database: &Database, name: &str, info: &dyn CatalogInfo) -> 
     if let Some(table) = names::table(info, database, name) {
         return Ok(table);
     }
-    info.table_of_series(database.id, name)
-        .await?
-        .ok_or_else(|| Error::not_found("no such table").with("table", name).with("database", &database.name))
+    info.table_of_series(database.id, name).await?.ok_or_else(|| {
+        Error::not_found("no such table")
+            .because(Reason::TableNotFound)
+            .with("table", name)
+            .with("database", &database.name)
+    })
 }
 
 fn create_table(table: &Supertable) -> String {

@@ -16,15 +16,12 @@ use arrow_flight::{
     flight_service_server::{FlightService, FlightServiceServer},
     sql::{Any, Command, DoPutUpdateResult},
 };
-use axum::routing::any_service;
 use futures::{Stream, StreamExt, stream};
 use parking_lot::Mutex;
 use prost::Message;
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use tidelake_format::{
-    Error, Result,
-    access::{LoggedIn, Right},
-};
+use tidelake_format::{Error, Result, access::LoggedIn};
+use tidelake_protocol::http::routes;
 use tidelake_routes::Routes;
 use tonic::{Request, Response, Status, Streaming, metadata::MetadataMap};
 
@@ -76,19 +73,12 @@ pub struct FlightSql {
     random: Arc<Mutex<StdRng>>,
 }
 
-/// What the paths of Flight's methods begin with.
-pub const PREFIX: &str = "/arrow.flight.protocol.FlightService/";
-
 /// The service as routes: a handshake begins a session, every other method is for users; what its command or action does
 /// is judged where it runs. Accepts messages of up to 64 MiB.
 pub fn routes(engine: Engine) -> Routes {
     let service = FlightSql::new(engine, StdRng::from_os_rng());
     let service = FlightServiceServer::new(service).max_decoding_message_size(MAX_MESSAGE_BYTES);
-    Routes::new().route(format!("{PREFIX}Handshake"), Right::Login, any_service(service.clone())).route(
-        format!("{PREFIX}{{*method}}"),
-        Right::AnyUser,
-        any_service(service),
-    )
+    Routes::new().serve(&routes::FLIGHT_HANDSHAKE, service.clone()).serve(&routes::FLIGHT, service)
 }
 
 impl FlightSql {

@@ -20,7 +20,7 @@ use crate::{
     session::{Levels, Session},
     writer::WriteOutcome,
 };
-use tidelake_protocol::headers;
+use tidelake_protocol::http::headers;
 
 const COOKIE: &str = "tidelake-session";
 /// The header that asks for rows that are compressed within messages.

@@ -1,7 +1,8 @@
-//! From our errors to gRPC codes: the one place that decides.
+//! From our errors to statuses of gRPC.
 
 use arrow_flight::error::FlightError;
 use tidelake_format::{Error, Kind};
+use tidelake_protocol::http::grpc_code;
 use tonic::{Code, Status};
 
 /// The longest message of a status, in bytes.
@@ -9,28 +10,8 @@ const MESSAGE_BYTES: usize = 2_048;
 
 /// The gRPC status of an error: its kind as the code, its message and context as the text.
 pub fn to_status(error: &Error) -> Status {
-    let code = match error.kind() {
-        Kind::Invalid => Code::InvalidArgument,
-        Kind::NotFound => Code::NotFound,
-        Kind::Conflict => Code::Aborted,
-        Kind::Unauthenticated => Code::Unauthenticated,
-        Kind::Forbidden => Code::PermissionDenied,
-        Kind::Unavailable => Code::Unavailable,
-        Kind::Full => Code::ResourceExhausted,
-        Kind::Corrupt => Code::DataLoss,
-        Kind::Unsupported => Code::Unimplemented,
-        Kind::Internal => Code::Internal,
-    };
-    match error.kind() {
-        Kind::Internal | Kind::Corrupt => tracing::error!(kind = ?error.kind(), ?error, "a Flight SQL call failed"),
-        Kind::Invalid
-        | Kind::NotFound
-        | Kind::Conflict
-        | Kind::Unavailable
-        | Kind::Full
-        | Kind::Unsupported
-        | Kind::Unauthenticated
-        | Kind::Forbidden => {}
+    if matches!(error.kind(), Kind::Internal | Kind::Corrupt) {
+        tracing::error!(kind = ?error.kind(), ?error, "a Flight SQL call failed");
     }
     // A status travels in headers, which peers bound to 8 KiB or so.
     let mut text = error.to_string();
@@ -38,7 +19,7 @@ pub fn to_status(error: &Error) -> Status {
         text.truncate(text.floor_char_boundary(MESSAGE_BYTES));
         text.push('…');
     }
-    Status::new(code, text)
+    Status::new(Code::from(i32::from(grpc_code(error.kind()))), text)
 }
 
 /// Ours, out of what a client's Flight stream can fail with: its bytes are wrong, or it went away.

@@ -25,7 +25,7 @@ use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use serde::Deserialize;
 use serde_json::Value;
 use tidelake_format::{Error, Result, access::Principal};
-use tidelake_protocol::headers;
+use tidelake_protocol::http::{Api, headers, routes::SQL_POST};
 use tidelake_routes::Caller;
 
 use super::{error, output::Format};
@@ -74,7 +74,7 @@ pub(super) async fn get(
     let asked = in_query(query.as_deref().unwrap_or_default(), Asked::default());
     match asked {
         Ok(asked) => answer(&engine, principal, asked, &headers, Access::Read).await,
-        Err(e) => error::response(&e),
+        Err(e) => error::response(Api::Tidelake, &e),
     }
 }
 
@@ -90,16 +90,16 @@ pub(super) async fn post(
         Ok(body) => body,
         Err(rejection) => {
             let (status, e) = error::of_body(&rejection);
-            return error::with_status(status, &e);
+            return error::with_status(Api::Tidelake, status, &e);
         }
     };
     if let Some(encoding) = headers.get(header::CONTENT_ENCODING).filter(|e| *e != "identity") {
         let e = Error::unsupported("a statement is not compressed").with("found", format!("{encoding:?}"));
-        return error::with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, &e);
+        return error::with_status(Api::Tidelake, StatusCode::UNSUPPORTED_MEDIA_TYPE, &e);
     }
     match in_body(&body, &headers).and_then(|asked| in_query(query.as_deref().unwrap_or_default(), asked)) {
         Ok(asked) => answer(&engine, principal, asked, &headers, Access::Write).await,
-        Err(e) => error::response(&e),
+        Err(e) => error::response(Api::Tidelake, &e),
     }
 }
 
@@ -108,11 +108,11 @@ async fn answer(engine: &Engine, principal: Principal, asked: Asked, headers: &H
     let mut response = match respond(engine, principal, &id, asked, headers, access).await {
         Ok(response) => response,
         Err(e) if access == Access::Read && e.context("method").is_some() => {
-            let mut response = error::with_status(StatusCode::METHOD_NOT_ALLOWED, &e);
+            let mut response = error::with_status(Api::Tidelake, StatusCode::METHOD_NOT_ALLOWED, &e);
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
             response
         }
-        Err(e) => error::response(&e),
+        Err(e) => error::response(Api::Tidelake, &e),
     };
     name(&id, response.headers_mut());
     response
@@ -200,9 +200,6 @@ fn accept(headers: &HeaderMap) -> String {
     values(headers, header::ACCEPT.as_str()).collect::<Vec<_>>().join(",")
 }
 
-/// The parameters of a query string or a form.
-const KNOWN: [&str; 9] = ["q", "sql", "db", "database", "tz", "time_zone", "format", "max_rows", "params"];
-
 /// What the query string says goes over what the body said.
 fn in_query(query: &str, mut asked: Asked) -> Result<Asked> {
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
@@ -220,7 +217,7 @@ fn in_query(query: &str, mut asked: Asked) -> Result<Asked> {
                 asked.params = serde_json::from_str(&value)
                     .map_err(|e| Error::invalid("params is a JSON array of values").with("reason", &e).source(e))?;
             }
-            other => error::check_parameter(other, &KNOWN)?,
+            other => SQL_POST.check_parameter(other)?,
         }
     }
     Ok(asked)

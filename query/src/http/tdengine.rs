@@ -29,7 +29,10 @@ use tidelake_format::{
     access::{LoggedIn, Principal},
     types::Type,
 };
-use tidelake_protocol::sql::DoubleQuotes;
+use tidelake_protocol::{
+    http::{Api, routes::REST_SQL},
+    sql::DoubleQuotes,
+};
 use tidelake_routes::Caller;
 
 use super::{
@@ -45,9 +48,6 @@ use crate::{
     session::Session,
     wire::{PRECISION, TYPE_NAME},
 };
-
-/// The parameters that clients of TDengine send.
-const KNOWN: [&str; 4] = ["tz", "conn_tz", "row_with_meta", "req_id"];
 
 /// `POST /rest/sql`.
 pub(super) async fn sql(
@@ -73,7 +73,7 @@ pub(super) async fn sql_in(
         Ok(Path(database)) => {
             answer(&engine, principal, Some(database), query.as_deref().unwrap_or_default(), &headers, body).await
         }
-        Err(_) => failure(StatusCode::BAD_REQUEST, &error::not_text()),
+        Err(_) => error::with_status(Api::TdEngine, StatusCode::BAD_REQUEST, &error::not_text()),
     }
 }
 
@@ -96,33 +96,20 @@ async fn answer(
         Ok(body) => body,
         Err(rejection) => {
             let (status, e) = error::of_body(&rejection);
-            return failure(status, &e);
+            return error::with_status(Api::TdEngine, status, &e);
         }
     };
     let id = engine.query_id();
     let mut response = match respond(engine, principal, &id, database, query, headers, &body).await {
         Ok(response) => response,
-        Err(e) => {
-            let status = match e.kind() {
-                // What is wrong is the request, not the statement.
-                Kind::Invalid if e.context("known").is_some() => StatusCode::BAD_REQUEST,
-                Kind::Invalid | Kind::NotFound | Kind::Conflict | Kind::Unsupported | Kind::Forbidden => StatusCode::OK,
-                Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
-                Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-                Kind::Full => StatusCode::INSUFFICIENT_STORAGE,
-                Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            };
-            error::log(&e);
-            failure(status, &e)
+        // What is wrong is the request, not the statement.
+        Err(e) if e.kind() == Kind::Invalid && e.context("known").is_some() => {
+            error::with_status(Api::TdEngine, StatusCode::BAD_REQUEST, &e)
         }
+        Err(e) => error::response(Api::TdEngine, &e),
     };
     name(&id, response.headers_mut());
     response
-}
-
-fn failure(status: StatusCode, e: &Error) -> Response {
-    let reply = json!({ "code": e.tdengine_code(), "desc": e.to_string() });
-    error::retry_later(e.kind(), (status, JsonReply(reply)).into_response())
 }
 
 async fn respond(
@@ -143,7 +130,7 @@ async fn respond(
         match name.as_ref() {
             "tz" | "conn_tz" => session.time_zone = request::time_zone(&value)?,
             "row_with_meta" if value.eq_ignore_ascii_case("true") => rows = Rows::Objects,
-            other => error::check_parameter(other, &KNOWN)?,
+            other => REST_SQL.check_parameter(other)?,
         }
     }
     let statement = std::str::from_utf8(statement)

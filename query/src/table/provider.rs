@@ -15,7 +15,7 @@ use datafusion::{
     physical_plan::ExecutionPlan,
 };
 use tidelake_format::{
-    Error,
+    Error, Reason,
     ids::ColumnId,
     rows::tbname_field,
     schema::{Database, Role, Supertable, arrow_field, field_id},
@@ -63,7 +63,9 @@ impl SeriesTable {
     /// The table as the snapshot has it: it may have more columns now, but those of this plan must be the same.
     fn current(&self, view: &View) -> tidelake_format::Result<Arc<Supertable>> {
         let current = view.snapshot.catalog.table_by_id(self.table.id).cloned().ok_or_else(|| {
-            Error::not_found("the table was dropped after the statement was planned").with("table", &self.table.name)
+            Error::not_found("the table was dropped after the statement was planned")
+                .because(Reason::TableNotFound)
+                .with("table", &self.table.name)
         })?;
         // Whoever named it may read it; whoever runs it must, too.
         view.visible.check(&self.database.name)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef};
 use futures::{StreamExt, TryStreamExt, stream};
 use tidelake_format::{
-    Error, Result,
+    Error, Reason, Result,
     file::DataFile,
     ids::{ColumnId, FileId, Position, TableId},
     merge::Deletes,
@@ -98,9 +98,11 @@ impl Reader {
         range: TimeRange,
     ) -> Result<Sources> {
         let catalog = &snapshot.catalog;
-        let database = catalog
-            .database_by_id(table.database)
-            .ok_or_else(|| Error::not_found("the table's database was dropped").with("table", &table.name))?;
+        let database = catalog.database_by_id(table.database).ok_or_else(|| {
+            Error::not_found("the table's database was dropped")
+                .because(Reason::DatabaseNotFound)
+                .with("table", &table.name)
+        })?;
         let partitions: Vec<i64> = catalog
             .partitions(table.id)
             .filter(|(_, summary)| range.meets(summary.min_ts, summary.max_ts))

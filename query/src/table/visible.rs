@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidelake_format::{
-    Error, Result,
+    Error, Reason, Result,
     access::{Principal, Privilege},
     ids::DatabaseId,
     meta::Catalog,
@@ -54,7 +54,11 @@ impl Visible {
 
     /// What they are told of a database that is not there.
     pub fn missing(&self, name: &str) -> Error {
-        self.principal.missing(Privilege::Read, name, Error::not_found("no such database").with("database", name))
+        self.principal.missing(
+            Privilege::Read,
+            name,
+            Error::not_found("no such database").because(Reason::DatabaseNotFound).with("database", name),
+        )
     }
 
     fn may_read(&self, database: DatabaseId) -> bool {

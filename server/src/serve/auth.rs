@@ -7,14 +7,14 @@ use axum::{
     Router,
     body::Body,
     extract::Request,
-    http::StatusCode,
     middleware::{Next, from_fn},
     response::Response,
 };
 use tidelake_format::{
-    access::{Authenticator, Deed, Gate, Principal, User, hash_password, refused_as},
+    access::{Authenticator, Deed, Gate, Principal, User, hash_password},
     meta::{Draft, Root},
 };
+use tidelake_protocol::http::Route;
 use tidelake_routes::Routes;
 
 use super::{bodies::Held, listen::Counted};
@@ -80,7 +80,7 @@ async fn note(request: Request, next: Next) -> Response {
     if let (Some(counted), Some(user)) = (counted, user)
         && let Err(error) = counted.place.of(user)
     {
-        return refused_as(StatusCode::SERVICE_UNAVAILABLE, request.uri().path(), &error).map(Body::from);
+        return Route::api_of(request.uri().path()).refuse(&error).map(Body::from);
     }
     if let (Some(held), Some(user)) = (extensions.get::<Arc<Held>>(), user) {
         held.of(user);

@@ -14,9 +14,13 @@ use std::{
 
 use axum::BoxError;
 use bytes::Bytes;
-use hyper::body::{Frame, SizeHint};
+use hyper::{
+    Method,
+    body::{Frame, SizeHint},
+};
 use parking_lot::Mutex;
-use tidelake_query::{buffer::StatementBuffer, flight::PREFIX as FLIGHT};
+use tidelake_protocol::http::{Body, Route};
+use tidelake_query::buffer::StatementBuffer;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::Status;
 
@@ -53,12 +57,12 @@ impl Bodies {
         &self.0.buffer
     }
 
-    /// A body that comes to a path, where it is one of those.
-    pub(super) fn begin(&self, path: &str) -> Option<Arc<Held>> {
-        let messages = match path.strip_prefix(FLIGHT) {
-            Some(method) => matches!(method, "DoPut" | "DoExchange").then(Mutex::default),
-            None if path == "/api/v1/sql" || path.starts_with("/rest/sql") => None,
-            None => return None,
+    /// The body of a request, where it is one of those.
+    pub(super) fn begin(&self, method: &Method, path: &str) -> Option<Arc<Held>> {
+        let messages = match Route::of(method, path)?.body {
+            Body::Statement(_) => None,
+            Body::Messages => (path.ends_with("/DoPut") || path.ends_with("/DoExchange")).then(Mutex::default),
+            Body::None | Body::Rows(_) | Body::Short(..) => return None,
         };
         Some(Arc::new(Held { bodies: self.clone(), bytes: AtomicUsize::new(0), user: OnceLock::new(), messages }))
     }
@@ -245,6 +249,7 @@ where
 #[cfg(test)]
 mod tests {
     use futures::StreamExt as _;
+    use tidelake_protocol::http::routes::FLIGHT_PREFIX;
 
     use super::*;
 
@@ -271,7 +276,9 @@ mod tests {
     #[test]
     fn messages_count_until_they_are_whole_and_what_is_left_until_the_end() {
         let bodies = Bodies::new(4 << 20);
-        let put = || bodies.begin(&format!("{FLIGHT}DoPut")).unwrap_or_else(|| unreachable!("it is held"));
+        let put = || {
+            bodies.begin(&Method::POST, &format!("{FLIGHT_PREFIX}DoPut")).unwrap_or_else(|| unreachable!("it is held"))
+        };
         let (first, second) = (put(), put());
         let message = sent(&[2 << 20]);
         for _ in 0..100 {
@@ -282,13 +289,13 @@ mod tests {
         assert!(first.take(&message[..2 << 20]).is_ok() && second.take(&message[..2 << 20]).is_err());
         drop((first, second));
         assert_eq!(bodies.buffer().parts().0.load(Relaxed), 0);
-        assert!(bodies.begin("/influx/v1/write").is_none());
+        assert!(bodies.begin(&Method::POST, "/influx/v1/write").is_none());
     }
     #[test]
     fn large_bodies_of_one_user_take_no_more_than_half_and_small_ones_of_others_always_fit() {
         let bodies = Bodies::new(8 << 20);
         let begin = |user: &str| {
-            let held = bodies.begin("/api/v1/sql").unwrap();
+            let held = bodies.begin(&Method::POST, "/api/v1/sql").unwrap();
             held.of(user);
             held
         };

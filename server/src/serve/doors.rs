@@ -30,6 +30,7 @@ use tidelake_format::{
     store::Store,
 };
 use tidelake_ingest::{config::IngestConfig, decode::line_protocol::LinePrecision, udp::UdpTarget, write::Ingest};
+use tidelake_protocol::http::{Route, routes::ALL};
 use tidelake_query::engine::{Engine, EngineConfig};
 use tidelake_routes::Routes;
 use tokio::{
@@ -223,7 +224,7 @@ fn tries(path: &str) -> Option<Vec<Try>> {
         ],
         "/rest/sql" => vec![defines(path, "r1")],
         "/rest/sql/" => vec![defines(path, "r2")],
-        "/rest/sql/{database}" => vec![
+        "/rest/sql/{db}" => vec![
             attempt("POST", "/rest/sql/r1", "create table t (ts timestamp, v double)")
                 .ada(&["done CREATE TABLE r1.t"])
                 .eve(&["refused CREATE TABLE r1.t"]),
@@ -255,13 +256,24 @@ async fn send(router: &Router, user: Option<&str>, one: &Try) -> StatusCode {
 }
 
 #[tokio::test]
+async fn every_route_of_the_table_has_one_handler() {
+    let names = |routes: &mut dyn Iterator<Item = &'static Route>| -> Vec<String> {
+        let mut names: Vec<String> = routes.map(|route| format!("{} {}", route.method, route.path)).collect();
+        names.sort();
+        names
+    };
+    let (routes, _) = doors().await;
+    assert_eq!(names(&mut routes.handled()), names(&mut ALL.into_iter()));
+}
+
+#[tokio::test]
 async fn every_route_leaves_a_line_for_what_it_changes_and_whom_it_refuses() {
     let (lines, _guard) = Lines::start();
     let (routes, gate) = doors().await;
-    let rights: Vec<(String, Right)> = routes.rights().map(|(path, right)| (path.to_owned(), right)).collect();
+    let rights: BTreeMap<&str, Right> = routes.handled().map(|route| (route.path, route.right)).collect();
     let router = routes.behind(&gate);
     for (path, right) in rights {
-        let tries = tries(&path).unwrap_or_else(|| panic!("say here what {path} leaves in the audit log"));
+        let tries = tries(path).unwrap_or_else(|| panic!("say here what {path} leaves in the audit log"));
         for one in tries {
             let told = format!("{} {} {}", one.method, one.uri, &one.body[one.body.len().saturating_sub(60)..]);
             send(&router, Some("eve"), &one).await;

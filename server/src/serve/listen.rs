@@ -19,10 +19,8 @@ use hyper_util::{
 };
 use socket2::{Domain, Socket, Type};
 use tidelake_format::access::Peer;
-use tidelake_query::{
-    flight::PREFIX as FLIGHT,
-    system::{Connection, Connections},
-};
+use tidelake_protocol::http::routes::FLIGHT_PREFIX;
+use tidelake_query::system::{Connection, Connections};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream, UdpSocket},
@@ -206,7 +204,7 @@ async fn connection(
         // The library ends idle connections of HTTP/1 by itself.
         let underway = (request.version() == Version::HTTP_2).then(|| requests.begin());
         // Who streams to Flight may compute what it sends.
-        let is_stream = request.uri().path().starts_with(FLIGHT);
+        let is_stream = request.uri().path().starts_with(FLIGHT_PREFIX);
         if is_stream {
             // What a message holds packed is counted with the messages once it is unpacked.
             request.extensions_mut().insert(front.bodies.buffer().clone());
@@ -214,7 +212,7 @@ async fn connection(
         let pause = limits.body_timeout.saturating_mul(if is_stream { PATIENCE } else { 1 });
         let span = traces::request(&request);
         let answer = front.origins.admit(&request).map(|marks| {
-            let held = front.bodies.begin(request.uri().path());
+            let held = front.bodies.begin(request.method(), request.uri().path());
             let of_body = held.clone();
             if let Some(held) = &held {
                 request.extensions_mut().insert(held.clone());

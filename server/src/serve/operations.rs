@@ -10,21 +10,14 @@ use axum::{
     Json,
     body::Body,
     extract::{RawQuery, State, rejection::StringRejection},
-    http::{HeaderValue, Method, StatusCode, Uri, header},
+    http::{Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
-    routing::{get, post},
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
-use tidelake_format::{
-    Error, Kind,
-    access::{Deed, Right, refused_as},
-    layout,
-    meta::Root,
-    nearest::unknown_parameter,
-};
+use tidelake_format::{Error, Reason, access::Deed, layout, meta::Root};
 use tidelake_ingest::{compact::CompactRequest, write::Ingest};
-use tidelake_query::http::name_of;
+use tidelake_protocol::http::{Api, Route, api::json_answer, openapi, routes};
 use tidelake_routes::{Caller, Routes};
 use tokio::sync::{Mutex, watch};
 
@@ -64,14 +57,14 @@ pub(super) fn install_metrics() -> anyhow::Result<PrometheusHandle> {
 /// `/health`, `/ready`, `/metrics`, `/api/v1/compact`, `/api/v1/files`, `/api/v1/log` and `/api/v1/openapi.json`.
 pub(super) fn routes(root: Root, ingest: Ingest, metrics: PrometheusHandle, stopped: watch::Receiver<bool>) -> Routes {
     Routes::new()
-        .route("/health", Right::Open, get(health))
-        .route("/ready", Right::Open, get(ready))
-        .route("/metrics", Right::AnyUser, get(render_metrics))
-        .route("/api/v1/compact", Right::Administrator, post(compact))
-        .route("/api/v1/files", Right::Administrator, get(files))
-        .route("/api/v1/log", Right::Administrator, get(log).put(change_log))
-        .route("/api/v1/openapi.json", Right::AnyUser, get(openapi))
-        .method_not_allowed_fallback(wrong_method)
+        .on(&routes::HEALTH, health)
+        .on(&routes::READY, ready)
+        .on(&routes::METRICS, render_metrics)
+        .on(&routes::COMPACT, compact)
+        .on(&routes::FILES, files)
+        .on(&routes::LOG_GET, log)
+        .on(&routes::LOG_PUT, change_log)
+        .on(&routes::OPENAPI, describe)
         .fallback(unknown)
         .with_state(Operations { root, ingest, metrics, stopped, asked: Arc::default() })
 }
@@ -80,12 +73,6 @@ pub(super) fn routes(root: Root, ingest: Ingest, metrics: PrometheusHandle, stop
 async fn unknown(method: Method, uri: Uri) -> Response {
     let error = Error::not_found("no such path; /api/v1/openapi.json lists all of them");
     failure(&error.with("found", format!("{method} {}", uri.path())))
-}
-
-/// A method that a path does not take; the router names in Allow those that it takes.
-async fn wrong_method(method: Method, uri: Uri) -> Response {
-    let error = Error::invalid("this path does not take this method; the header Allow names those that it takes");
-    refused_as(StatusCode::METHOD_NOT_ALLOWED, uri.path(), &error.with("found", method)).map(Body::from)
 }
 
 /// 200 while the process serves; says which version of the root it knows.
@@ -107,7 +94,7 @@ async fn health(State(state): State<Operations>) -> Response {
 async fn ready(State(state): State<Operations>) -> Response {
     let unready = |message: String| {
         let body = json!({ "name": "tidelake", "status": "not ready", "message": message });
-        retry_later(true, (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response())
+        json_answer(StatusCode::SERVICE_UNAVAILABLE, &body).map(Body::from)
     };
     if *state.stopped.borrow() {
         return unready("the server is stopping".to_owned());
@@ -176,7 +163,7 @@ async fn render_metrics(State(state): State<Operations>) -> Response {
 /// every partition (`full`, the default) before it answers.
 async fn compact(State(state): State<Operations>, Caller(principal): Caller, RawQuery(query): RawQuery) -> Response {
     let expected = "until=fold, due or full";
-    let request = parameter(query.as_deref(), Some("until")).and_then(|until| match until.as_deref() {
+    let request = parameter(query.as_deref(), &routes::COMPACT, "until").and_then(|until| match until.as_deref() {
         Some("fold") => Ok(CompactRequest::Fold),
         Some("due") => Ok(CompactRequest::Due),
         None | Some("full") => Ok(CompactRequest::Full),
@@ -214,7 +201,7 @@ async fn compact(State(state): State<Operations>, Caller(principal): Caller, Raw
 /// replaced stay in the store for a while and are not among them.
 async fn files(State(state): State<Operations>, RawQuery(query): RawQuery) -> Response {
     let expected = "table=database.table";
-    let table = parameter(query.as_deref(), Some("table"));
+    let table = parameter(query.as_deref(), &routes::FILES, "table");
     let table = table.and_then(|table| table.ok_or_else(|| unexpected(expected, "no table")));
     let listed = async { live_files(&state.root, &table?).await };
     match listed.await {
@@ -227,7 +214,7 @@ async fn live_files(root: &Root, name: &str) -> tidelake_format::Result<serde_js
     let catalog = root.refresh().await?;
     let (database, table) =
         name.split_once('.').ok_or_else(|| Error::invalid("a table is named as database.table").with("found", name))?;
-    let unknown = || Error::not_found("no such table").with("table", name);
+    let unknown = || Error::not_found("no such table").because(Reason::TableNotFound).with("table", name);
     let database = catalog.database(database).ok_or_else(unknown)?;
     let table = catalog.table(database.id, table).ok_or_else(unknown)?;
     let partitions: Vec<i64> = catalog.partitions(table.id).map(|(partition, _)| partition).collect();
@@ -247,8 +234,8 @@ async fn live_files(root: &Root, name: &str) -> tidelake_format::Result<serde_js
 }
 
 /// What every route of the server takes and answers.
-async fn openapi() -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], include_str!("openapi.json")).into_response()
+async fn describe() -> Response {
+    Json(openapi()).into_response()
 }
 
 /// What the log is filtered by.
@@ -262,13 +249,14 @@ async fn change_log(
     RawQuery(query): RawQuery,
     body: Result<String, StringRejection>,
 ) -> Response {
-    if let Err(e) = parameter(query.as_deref(), None) {
+    if let Err(e) = parameter(query.as_deref(), &routes::LOG_PUT, "") {
         return failure(&e);
     }
     let body = match body {
         Ok(body) => body,
         Err(rejection) => {
-            return (rejection.status(), failure(&Error::invalid(rejection.body_text()))).into_response();
+            let error = Error::invalid(rejection.body_text());
+            return Api::Tidelake.answer_as(rejection.status(), &error).map(Body::from);
         }
     };
     let filter = body.trim();
@@ -284,17 +272,16 @@ async fn change_log(
     }
 }
 
-/// The one parameter that a route has, where it has one; what says who sends the request may be beside it.
+/// The value of the one parameter that a route has, where it has one.
 ///
 /// # Errors
-/// Any other parameter: what a misspelt one was to change must not be done otherwise.
-fn parameter(query: Option<&str>, known: Option<&str>) -> tidelake_format::Result<Option<String>> {
+/// Invalid for a parameter that the route does not know.
+fn parameter(query: Option<&str>, route: &Route, name: &str) -> tidelake_format::Result<Option<String>> {
     let mut found = None;
-    for (name, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-        match name.as_ref() {
-            name if Some(name) == known => found = Some(value.into_owned()),
-            "u" | "p" | "token" => {}
-            other => return Err(unknown_parameter(other, known.as_slice())),
+    for (known, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        route.check_parameter(&known)?;
+        if known == name {
+            found = Some(value.into_owned());
         }
     }
     Ok(found)
@@ -305,24 +292,5 @@ fn unexpected(expected: &str, found: &str) -> Error {
 }
 
 fn failure(error: &Error) -> Response {
-    let status = match error.kind() {
-        Kind::Invalid | Kind::Unsupported => StatusCode::BAD_REQUEST,
-        Kind::NotFound => StatusCode::NOT_FOUND,
-        Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
-        Kind::Forbidden => StatusCode::FORBIDDEN,
-        Kind::Conflict => StatusCode::CONFLICT,
-        Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        Kind::Full => StatusCode::INSUFFICIENT_STORAGE,
-        Kind::Corrupt | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    let body = json!({"error": {"kind": name_of(error.kind()), "message": error.to_string()}});
-    retry_later(error.kind().is_retryable(), (status, Json(body)).into_response())
-}
-
-/// Says when to try again, where that helps.
-fn retry_later(helps: bool, mut response: Response) -> Response {
-    if helps {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    }
-    response
+    Api::Tidelake.answer(error).map(Body::from)
 }

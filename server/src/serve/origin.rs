@@ -14,9 +14,9 @@ use hyper::{
 };
 use tidelake_format::{
     Error,
-    access::{Deed, Peer, refused_as},
+    access::{Deed, Peer},
 };
-use tidelake_protocol::headers;
+use tidelake_protocol::http::{Route, headers};
 
 use crate::settings::Settings;
 
@@ -158,9 +158,9 @@ impl Origins {
             Verdict::Refuse(refusal) => {
                 let (path, error) = (request.uri().path(), refusal.error());
                 let peer = request.extensions().get::<Peer>().map(|Peer(peer)| *peer);
-                let deed = Deed::new("REQUEST", path).with(request.method().as_str());
+                let deed = Deed::new("REQUEST", Route::shown(path)).with(request.method().as_str());
                 deed.record_unauthenticated(peer, &error);
-                Err(Box::new(marks.on(refused_as(StatusCode::FORBIDDEN, path, &error).map(Body::from))))
+                Err(Box::new(marks.on(Route::api_of(path).refuse(&error).map(Body::from))))
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::settings::{Layer, Text};
 
 /// The description of all routes.
 fn document() -> Value {
-    serde_json::from_str(include_str!("openapi.json")).unwrap()
+    tidelake_protocol::http::openapi()
 }
 
 /// Method and path of every route that is described, with names in place of parameters.

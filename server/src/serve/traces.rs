@@ -21,6 +21,7 @@ use opentelemetry_sdk::{
     trace::{Sampler, SdkTracerProvider, SpanData},
 };
 use tidelake_format::{step, steps::TARGET};
+use tidelake_protocol::http::Route;
 use tracing::{Instrument as _, Metadata, Span, Subscriber, level_filters::LevelFilter};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
@@ -67,14 +68,9 @@ pub(super) async fn stop() {
     }
 }
 
-/// TDengine's login has a password in its path.
-fn without_secrets(path: &str) -> &str {
-    if path.starts_with("/rest/login/") { "/rest/login/{user}/{password}" } else { path }
-}
-
 /// The step of a request, within the trace that it says it belongs to.
 pub(super) fn request<B>(request: &hyper::Request<B>) -> Span {
-    let (method, path) = (request.method().as_str(), without_secrets(request.uri().path()));
+    let (method, path) = (request.method().as_str(), Route::shown(request.uri().path()));
     let span = step!(
         "request",
         otel.name = format!("{method} {path}"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
-use tidelake_format::{Error, Result, types::Type};
+use tidelake_format::{Error, Reason, Result, types::Type};
 use tidelake_ingest::write::{self, IdempotencyKey, Ingest};
 use tidelake_protocol::sql::Update;
 use tidelake_query::{
@@ -65,6 +65,7 @@ impl Writer for IngestWriter {
     ) -> Result<WriteOutcome> {
         let database = target.database.ok_or_else(|| {
             Error::invalid("no database is chosen; name one as the schema or in a 'database' header")
+                .because(Reason::DatabaseNotSpecified)
                 .with("table", &target.table)
         })?;
         let target = write::IngestTarget {

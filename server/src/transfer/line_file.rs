@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use reqwest::StatusCode;
 use serde_json::Value;
 use tidelake_format::access::Secret;
-use tidelake_protocol::headers;
+use tidelake_protocol::http::headers;
 
 use super::{
     bytes_bar,

@@ -1,14 +1,32 @@
-use axum::{body::to_bytes, extract::RawQuery, routing::post};
+use axum::{
+    body::to_bytes,
+    extract::RawQuery,
+    http::{Method, StatusCode},
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use lambda_http::RequestExt as _;
+use serde_json::json;
 use tidelake_format::{
     access::{Authenticator, Right, User, hash_password},
     meta::{Draft, Root},
     store::Store,
 };
+use tidelake_protocol::http::{Api, Body as BodyOf, routes};
 
 use super::*;
 use crate::testing::context;
+
+/// A path without a name.
+static ROOT: Route = Route {
+    method: Method::POST,
+    path: "/",
+    right: Right::AnyUser,
+    api: Api::Tidelake,
+    body: BodyOf::None,
+    parameters: &[],
+    ignored: &[],
+    document: None,
+};
 
 /// A function URL's event: method, path, query and body.
 fn url_event(stage: &str, path: &str, query: &str, body: &str) -> lambda_http::Request {
@@ -38,7 +56,7 @@ fn echo() -> Routes {
     let echo = |uri: Uri, RawQuery(query): RawQuery, body: axum::body::Bytes| async move {
         format!("{} {} {}", uri.path(), query.unwrap_or_default(), String::from_utf8_lossy(&body))
     };
-    Routes::new().route("/write", Right::AnyUser, post(echo)).route("/", Right::AnyUser, post(echo))
+    Routes::new().on(&routes::WRITE, echo).on(&routes::SQL_POST, echo).on(&ROOT, echo)
 }
 
 fn function(open: impl Fn() -> Result<Routes> + Send + Sync + Clone + 'static) -> HttpFunction {
@@ -152,7 +170,7 @@ async fn a_root_that_does_not_open_is_tried_again_by_the_next_request() {
         _ => Ok(echo()),
     });
     function.start().await;
-    let refused = function.answer(url_event("$default", "/write", "", "")).await;
+    let refused = function.answer(url_event("$default", "/api/v1/sql", "", "")).await;
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(refused.headers()[header::RETRY_AFTER], "1");
     for _ in 0..2 {
@@ -165,15 +183,18 @@ async fn a_root_that_does_not_open_is_tried_again_by_the_next_request() {
 async fn a_request_that_takes_too_long_is_answered_before_the_platform_ends_it() {
     let slow = || {
         let never = || async { tokio::time::sleep(Duration::from_secs(60)).await };
-        Ok(Routes::new().route("/write", Right::AnyUser, post(never)))
+        Ok(Routes::new().on(&routes::SQL_POST, never).on(&routes::WRITE, never))
     };
     let function = function(slow);
     let begun = std::time::Instant::now();
-    let event = url_event("$default", "/write", "", "").with_lambda_context(context(300));
-    let (status, body) = answer(&function, event).await;
+    let event = |path: &str| url_event("$default", path, "", "").with_lambda_context(context(300));
+    let (status, body) = answer(&function, event("/api/v1/sql")).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(body.contains("ran out of time"), "{body}");
     assert!(begun.elapsed() < Duration::from_millis(300), "{:?}", begun.elapsed());
+    // The words after which clients of InfluxDB 1 send a request again.
+    let (status, body) = answer(&function, event("/write")).await;
+    assert_eq!((status, body.as_str()), (StatusCode::INTERNAL_SERVER_ERROR, r#"{"error":"timeout"}"#));
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use chrono_tz::Tz;
 use tidelake_format::{
-    Error, Result,
+    Error, Reason, Result,
     ids::{ColumnId, DatabaseId},
     schema::{Column, Database, Role, Supertable, TBNAME, check_name},
     types::Type,
@@ -94,7 +94,7 @@ pub fn create_subtables(subtables: &[CreateSubtable], lookup: &dyn Lookup, sessi
             continue;
         }
         if known {
-            return Err(Error::invalid(format!("Table already exists: {name}")));
+            return Err(Error::invalid(format!("Table already exists: {name}")).because(Reason::TableExists));
         }
         let tags = reader.declared_tags(target, subtable.tags.as_deref())?;
         let mut values = Vec::with_capacity(subtable.values.len());
@@ -227,7 +227,11 @@ impl<'a> Reader<'a> {
         let database = match (&name.database, self.session.database) {
             (Some(database), _) => self.lookup.database(database).ok_or_else(|| self.lookup.missing(database))?,
             (None, Some(database)) => Arc::new(database.clone()),
-            (None, None) => return Err(Error::invalid("Database not specified").with("table", &name.name)),
+            (None, None) => {
+                return Err(Error::invalid("Database not specified")
+                    .because(Reason::DatabaseNotSpecified)
+                    .with("table", &name.name));
+            }
         };
         self.lookup.check(&database)?;
         Ok(database)
@@ -239,7 +243,7 @@ impl<'a> Reader<'a> {
         let table = self.lookup.table(database.id, &name.name);
         match table {
             Some(table) => Ok(self.target(&database, table)),
-            None => Err(Error::not_found(format!("Table does not exist: {name}"))),
+            None => Err(Error::not_found(format!("Table does not exist: {name}")).because(Reason::TableNotFound)),
         }
     }
 
@@ -518,7 +522,10 @@ fn skip_rows<'a>(cursor: &mut Cursor<'a>, parameters: &mut Option<Parameters<'a>
 fn column_place(table: &Supertable, name: &str) -> Result<usize> {
     let exact = table.columns.iter().position(|c| c.name == name);
     exact.or_else(|| table.columns.iter().position(|c| c.name.eq_ignore_ascii_case(name))).ok_or_else(|| {
-        Error::not_found(format!("Invalid column name: {name}")).with("table", &table.name).with("column", name)
+        Error::not_found(format!("Invalid column name: {name}"))
+            .because(Reason::ColumnNotFound)
+            .with("table", &table.name)
+            .with("column", name)
     })
 }
 

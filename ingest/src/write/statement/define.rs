@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidelake_format::{
-    Error, Kind, Result,
+    Error, Kind, Reason, Result,
     ids::{DatabaseId, TableId, Token},
     meta::{Draft, PROBE_AGE},
     schema::{Column, Database, Role, Supertable},
@@ -46,7 +46,9 @@ impl Ingest {
                 if create.if_not_exists {
                     return Ok(());
                 }
-                return Err(Error::invalid("Database already exists").with("database", &create.name));
+                return Err(Error::invalid("Database already exists")
+                    .because(Reason::DatabaseExists)
+                    .with("database", &create.name));
             }
             let keep = create.keep_ms.unwrap_or(Database::DEFAULT_KEEP_MS);
             let partition = partition_ms(create.partition_ms, keep)?;
@@ -88,7 +90,7 @@ impl Ingest {
                 if create.if_not_exists {
                     return Ok(());
                 }
-                return Err(Error::invalid("Table already exists").with("table", name));
+                return Err(Error::invalid("Table already exists").because(Reason::TableExists).with("table", name));
             }
             let table = draft.create_table(database.id, name, create.columns.iter().cloned())?;
             if create.keep_ms.is_some() {
@@ -152,7 +154,11 @@ impl Ingest {
                         dropped = true;
                     }
                     None if *if_exists => {}
-                    None => return Err(Error::not_found("Table does not exist").with("table", name)),
+                    None => {
+                        return Err(Error::not_found("Table does not exist")
+                            .because(Reason::TableNotFound)
+                            .with("table", name));
+                    }
                 }
             }
             Ok(dropped)
@@ -192,7 +198,9 @@ impl Ingest {
         }
         let change = |draft: &mut Draft| {
             let table = draft.catalog().table(of.id, name).cloned();
-            let table = table.ok_or_else(|| Error::not_found("Table does not exist").with("table", name))?;
+            let table = table.ok_or_else(|| {
+                Error::not_found("Table does not exist").because(Reason::TableNotFound).with("table", name)
+            })?;
             let mut changed = table.as_ref().clone();
             let forbids = apply(&mut changed, &alter.action, &of, draft)?;
             if changed != *table {
@@ -267,7 +275,10 @@ fn apply(table: &mut Supertable, action: &AlterAction, database: &Database, draf
 fn find<'a>(table: &'a Supertable, name: &str, role: Role) -> Result<&'a Column> {
     let what = if role == Role::Tag { "tag" } else { "column" };
     let column = table.column(name).ok_or_else(|| {
-        Error::not_found(format!("Invalid column name: no such {what}")).with("table", &table.name).with("column", name)
+        Error::not_found(format!("Invalid column name: no such {what}"))
+            .because(Reason::ColumnNotFound)
+            .with("table", &table.name)
+            .with("column", name)
     })?;
     if column.role != role {
         let is = match column.role {

@@ -7,7 +7,7 @@ use arrow::{
     datatypes::UInt32Type,
 };
 use tidelake_format::{
-    Error, Kind, Result,
+    Error, Kind, Reason, Result,
     ids::{Position, TableId, Token, Version},
     meta::{Catalog, Draft},
     rows::Block,
@@ -87,14 +87,17 @@ impl Ingest {
             Some(table) => (table.id, None),
             None => {
                 let table = self.supertable_of(database.id, name).await?;
-                let table = table.ok_or_else(|| Error::not_found("Table does not exist").with("table", name))?;
+                let table = table.ok_or_else(|| {
+                    Error::not_found("Table does not exist").because(Reason::TableNotFound).with("table", name)
+                })?;
                 snapshot = self.shared.directory.snapshot().await?;
                 (table.id, Some(name.as_str()))
             }
         };
         let catalog = snapshot.catalog.clone();
-        let table =
-            catalog.table_by_id(id).ok_or_else(|| Error::not_found("Table does not exist").with("table", name))?;
+        let table = catalog.table_by_id(id).ok_or_else(|| {
+            Error::not_found("Table does not exist").because(Reason::TableNotFound).with("table", name)
+        })?;
         let database = catalog.database_by_id(table.database).ok_or_else(|| no_database(&database.name))?;
         let filter = Filter::of(delete.filter.as_ref(), table, self.clock_of(database))?;
         let counted = match filter.is_empty() {
@@ -202,7 +205,9 @@ impl Ingest {
 pub(super) fn bury(draft: &mut Draft, reach: &[Reach]) -> Result<bool> {
     for reach in reach {
         let table = draft.catalog().table_by_id(reach.table);
-        let table = table.ok_or_else(|| Error::not_found("Table does not exist").with("table", reach.table.0))?;
+        let table = table.ok_or_else(|| {
+            Error::not_found("Table does not exist").because(Reason::TableNotFound).with("table", reach.table.0)
+        })?;
         let mut changed = table.as_ref().clone();
         if changed.tombstones.len() >= TOMBSTONES {
             return Err(Error::unavailable("too many deletes of a table wait for its compaction")

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use arrow::array::ArrayRef;
 use tidelake_format::{
-    Error, Result,
+    Error, Reason, Result,
     ids::ColumnId,
     rows::SeriesSet,
     schema::{Role, Supertable, TBNAME},
@@ -150,9 +150,12 @@ fn tag(table: &Supertable, name: &str) -> Result<(Tag, tidelake_format::schema::
     if is_time(table, name) {
         return Err(not_a_range());
     }
-    let column = table
-        .column(name)
-        .ok_or_else(|| Error::not_found("Invalid column name").with("table", &table.name).with("column", name))?;
+    let column = table.column(name).ok_or_else(|| {
+        Error::not_found("Invalid column name")
+            .because(Reason::ColumnNotFound)
+            .with("table", &table.name)
+            .with("column", name)
+    })?;
     match column.role {
         Role::Tag => Ok((Tag::Of(column.id), column.clone())),
         _ => Err(Error::unsupported("a DELETE takes conditions on time, tags and tbname, not on fields")

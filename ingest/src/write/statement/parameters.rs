@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use tidelake_format::{
-    Error, Result,
+    Error, Reason, Result,
     ids::DatabaseId,
     schema::{Supertable, TBNAME},
     types::Type,
@@ -49,7 +49,9 @@ impl Ingest {
                 Described::Unresolved(names) => names,
             };
             if let Some((_, name)) = names.iter().find(|name| asked.contains(*name)) {
-                return Err(Error::not_found("Table does not exist").with("table", name));
+                return Err(Error::not_found("Table does not exist")
+                    .because(Reason::TableNotFound)
+                    .with("table", name));
             }
             self.find(&names).await?;
             asked.extend(names);
@@ -69,7 +71,9 @@ impl Ingest {
             Some(table) => Some(table.clone()),
             None => self.supertable_of(database.id, name).await?,
         };
-        let table = table.ok_or_else(|| Error::not_found("Table does not exist").with("table", name))?;
+        let table = table.ok_or_else(|| {
+            Error::not_found("Table does not exist").because(Reason::TableNotFound).with("table", name)
+        })?;
         Ok(delete.compared().into_iter().map(|column| column.and_then(|column| type_of(&table, column))).collect())
     }
 }

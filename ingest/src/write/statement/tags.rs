@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidelake_format::{
-    Error, Result,
+    Error, Reason, Result,
     ids::{ColumnId, DatabaseId},
     meta::Draft,
     schema::{Database, Role, Supertable},
@@ -43,11 +43,15 @@ impl Ingest {
             );
         }
         let found = self.supertable_of(database.id, name).await?;
-        let id = found.ok_or_else(|| Error::not_found("Table does not exist").with("table", name))?.id;
+        let id = found
+            .ok_or_else(|| Error::not_found("Table does not exist").because(Reason::TableNotFound).with("table", name))?
+            .id;
         let (since, clock) = (self.shared.root.catalog().version, self.clock_of(database));
         let change = |draft: &mut Draft| {
             let table = draft.catalog().table_by_id(id).filter(|table| !was_dropped(table, name, since));
-            let table = table.ok_or_else(|| Error::not_found("Table does not exist").with("table", name))?;
+            let table = table.ok_or_else(|| {
+                Error::not_found("Table does not exist").because(Reason::TableNotFound).with("table", name)
+            })?;
             let mut changed = table.as_ref().clone();
             let values = values(&changed, name, tags, clock)?;
             changed.overrides.entry(name.to_owned()).or_default().extend(values);
@@ -71,7 +75,10 @@ fn values(
 ) -> Result<Vec<(ColumnId, Option<Scalar>)>> {
     let value = |(tag, literal): &(String, Literal)| {
         let column = table.column(tag).filter(|c| c.role == Role::Tag).ok_or_else(|| {
-            Error::not_found("Invalid column name: no such tag").with("table", &table.name).with("tag", tag)
+            Error::not_found("Invalid column name: no such tag")
+                .because(Reason::ColumnNotFound)
+                .with("table", &table.name)
+                .with("tag", tag)
         })?;
         Ok((column.id, literal.tag(name, column, clock)?))
     };

@@ -1,10 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use axum::{
-    body::to_bytes,
-    http::Method,
-    routing::{get, post},
-};
+use axum::{body::to_bytes, routing::get};
 use tidelake_format::{
     access::{Authenticator, Rights, User, hash_password},
     meta::Root,
@@ -18,12 +14,24 @@ async fn whoami(Caller(principal): Caller) -> String {
     principal.to_string()
 }
 
+/// A route of these tests.
+const fn route(method: Method, path: &'static str, right: Right, body: BodyOf) -> Route {
+    Route { method, path, right, api: Api::Tidelake, body, parameters: &[], ignored: &[], document: None }
+}
+
+static OPEN: Route = route(Method::GET, "/open", Right::Open, BodyOf::None);
+static LOGIN: Route = route(Method::GET, "/login", Right::Login, BodyOf::None);
+static USER: Route = route(Method::GET, "/user", Right::AnyUser, BodyOf::None);
+static USER_POST: Route = route(Method::POST, "/user", Right::AnyUser, BodyOf::Short(4, "Name"));
+static ADMIN: Route = route(Method::POST, "/admin", Right::Administrator, BodyOf::None);
+
 fn routes() -> Routes {
     Routes::new()
-        .route("/open", Right::Open, get(|| async { "open" }))
-        .route("/login", Right::Login, get(whoami))
-        .route("/user", Right::AnyUser, get(whoami).post(whoami))
-        .route("/admin", Right::Administrator, post(whoami))
+        .on(&OPEN, || async { "open" })
+        .on(&LOGIN, whoami)
+        .on(&USER, whoami)
+        .on(&USER_POST, |caller: Caller, _: String| whoami(caller))
+        .on(&ADMIN, whoami)
 }
 
 async fn send(router: &Router, method: Method, path: &str, prepare: impl FnOnce(&mut Request)) -> (u16, String) {
@@ -67,7 +75,12 @@ async fn with_authentication_off_a_request_says_so() {
     for (method, path) in [(Method::GET, "/user"), (Method::GET, "/login"), (Method::POST, "/admin")] {
         assert_eq!(send(&router, method, path, |_| ()).await, (200, "auth off".to_owned()), "{path}");
     }
-    assert_eq!(send(&router, Method::DELETE, "/user", |_| ()).await.0, 405);
+    let (status, body) = send(&router, Method::DELETE, "/user", |_| ()).await;
+    assert_eq!(status, 405);
+    assert!(body.contains("found: DELETE"), "{body}");
+    let put = |length: usize| move |request: &mut Request| *request.body_mut() = Body::from("x".repeat(length));
+    assert_eq!(send(&router, Method::POST, "/user", put(4)).await.0, 200);
+    assert_eq!(send(&router, Method::POST, "/user", put(5)).await.0, 413, "the limit of the route");
     assert_eq!(send(&router, Method::GET, "/x", |_| ()).await.0, 404);
 }
 

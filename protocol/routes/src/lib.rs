@@ -1,0 +1,267 @@
+//! The router: handlers for the routes of the table ([`tidelake_protocol::http::routes`]), each behind a gate.
+//!
+//! A handler is registered for a [`Route`], which says the right that it needs, and handlers become a router only behind a
+//! [`Gate`]: so no request reaches a handler before it was authenticated. A handler learns by [`Caller`] who sent the request;
+//! without a gate the request is refused there.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    convert::Infallible,
+    future::ready,
+    task::{Context, Poll},
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{DefaultBodyLimit, FromRequestParts, Request},
+    handler::Handler,
+    http::{HeaderMap, Method, StatusCode, Uri, header, request::Parts},
+    response::{IntoResponse, Response},
+    routing::{self, MethodFilter, MethodRouter, any, any_service},
+};
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Either},
+};
+use tidelake_format::{
+    Error, Kind,
+    access::{Gate, Principal, Right, challenge},
+};
+use tidelake_protocol::http::{Api, Body as BodyOf, Route, routes::MAX_STATEMENT_BYTES};
+use tower::{Layer, Service};
+
+/// Handlers of routes that wait for their state and their gate.
+#[derive(Clone)]
+pub struct Routes<S = ()> {
+    paths: Vec<OnePath<S>>,
+    fallback: Option<MethodRouter<S>>,
+}
+
+/// The handlers of the routes of one path.
+#[derive(Clone)]
+struct OnePath<S> {
+    /// The first of its routes: all of one path need the same right and have one API.
+    route: &'static Route,
+    methods: MethodRouter<S>,
+    /// The routes that have a handler.
+    handled: Vec<&'static Route>,
+}
+
+impl<S> Default for Routes<S> {
+    fn default() -> Self {
+        Self { paths: Vec::new(), fallback: None }
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> Routes<S> {
+    /// No routes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the handler of a route.
+    #[must_use]
+    pub fn on<H: Handler<T, S>, T: 'static>(mut self, route: &'static Route, handler: H) -> Self {
+        let methods = MethodRouter::new().on(filter_of(&route.method), handler);
+        let methods = match route.body {
+            BodyOf::Statement(_) => methods.layer(DefaultBodyLimit::max(MAX_STATEMENT_BYTES)),
+            BodyOf::Short(bytes, _) => methods.layer(DefaultBodyLimit::max(bytes)),
+            BodyOf::None | BodyOf::Rows(_) | BodyOf::Messages => methods,
+        };
+        match self.paths.iter_mut().find(|one| one.route.path == route.path) {
+            Some(one) => {
+                one.methods = std::mem::take(&mut one.methods).merge(methods);
+                one.handled.push(route);
+            }
+            None => {
+                self.paths.push(OnePath { route, methods: methods.fallback(wrong_method), handled: vec![route] });
+            }
+        }
+        self
+    }
+
+    /// Adds a service that answers a route by itself, whatever the method.
+    #[must_use]
+    pub fn serve<T>(mut self, route: &'static Route, service: T) -> Self
+    where
+        T: Service<Request, Error = Infallible> + Clone + Send + Sync + 'static,
+        T::Response: IntoResponse + 'static,
+        T::Future: Send + 'static,
+    {
+        self.paths.push(OnePath { route, methods: any_service(service), handled: vec![route] });
+        self
+    }
+
+    /// What answers a path that no route has. It is for users: nobody else learns which paths exist.
+    #[must_use]
+    pub fn fallback<H: Handler<T, S>, T: 'static>(self, handler: H) -> Self {
+        Self { fallback: Some(any(handler)), ..self }
+    }
+
+    /// Adds the routes of another one; its fallback counts where there is none yet.
+    #[must_use]
+    pub fn merge(mut self, other: Self) -> Self {
+        self.paths.extend(other.paths);
+        self.fallback = self.fallback.or(other.fallback);
+        self
+    }
+
+    /// Puts a layer around each route, behind the gate: it sees only requests that were let through.
+    #[must_use]
+    pub fn layer<L>(self, layer: L) -> Self
+    where
+        L: Layer<routing::Route> + Clone + Send + Sync + 'static,
+        L::Service: Service<Request> + Clone + Send + Sync + 'static,
+        <L::Service as Service<Request>>::Response: IntoResponse + 'static,
+        <L::Service as Service<Request>>::Error: Into<Infallible> + 'static,
+        <L::Service as Service<Request>>::Future: Send + 'static,
+    {
+        self.map(|methods| methods.layer(layer.clone()))
+    }
+
+    /// Gives the handlers their state.
+    #[must_use]
+    pub fn with_state(self, state: S) -> Routes {
+        self.map(|methods| methods.with_state(state.clone()))
+    }
+
+    fn map<S2>(self, change: impl Fn(MethodRouter<S>) -> MethodRouter<S2>) -> Routes<S2> {
+        let changed = self.paths.into_iter().map(|one| {
+            let OnePath { route, methods, handled } = one;
+            OnePath { route, methods: change(methods), handled }
+        });
+        Routes { paths: changed.collect(), fallback: self.fallback.map(&change) }
+    }
+
+    /// The routes that have a handler.
+    pub fn handled(&self) -> impl Iterator<Item = &'static Route> {
+        self.paths.iter().flat_map(|one| one.handled.iter().copied())
+    }
+}
+
+impl Routes {
+    /// The routes behind a gate: each request is let through by the right of its route, or refused before the handler
+    /// runs. This is the only way from routes to a router.
+    pub fn behind(self, gate: &Gate) -> Router {
+        let mut router = Router::new();
+        for OnePath { route, methods, .. } in self.paths {
+            router = router.route(route.path, methods.layer(Guard::new(gate, route)));
+        }
+        let fallback = self.fallback.unwrap_or_else(|| any(|| async { StatusCode::NOT_FOUND }));
+        let guard = Guard { gate: gate.clone(), right: Right::AnyUser, path: "", api: Api::Tidelake };
+        router.fallback_service(fallback.layer(guard))
+    }
+}
+
+fn filter_of(method: &Method) -> MethodFilter {
+    match *method {
+        Method::POST => MethodFilter::POST,
+        Method::PUT => MethodFilter::PUT,
+        _ => MethodFilter::GET,
+    }
+}
+
+/// The answer to a method that a path does not take; the router adds the header Allow, which names those that it takes.
+async fn wrong_method(method: Method, uri: Uri) -> Response {
+    let error = Error::invalid("this path does not take this method; the header Allow names those that it takes");
+    let api = Route::api_of(uri.path());
+    api.answer_as(StatusCode::METHOD_NOT_ALLOWED, &error.with("found", method)).map(Body::from)
+}
+
+/// Puts a gate before a route.
+#[derive(Clone)]
+struct Guard {
+    gate: Gate,
+    right: Right,
+    path: &'static str,
+    api: Api,
+}
+
+impl Guard {
+    fn new(gate: &Gate, route: &'static Route) -> Self {
+        Self { gate: gate.clone(), right: route.right, path: route.path, api: route.api }
+    }
+
+    /// The answer to a request that is refused, with the challenge for its client where it has no valid credentials.
+    fn refused(&self, request: &HeaderMap, error: &Error) -> Response {
+        let mut response = self.api.refuse(error).map(Body::from);
+        if error.kind() == Kind::Unauthenticated && self.api != Api::Flight {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge(request));
+        }
+        response
+    }
+}
+
+impl<S> Layer<S> for Guard {
+    type Service = Guarded<S>;
+
+    fn layer(&self, route: S) -> Guarded<S> {
+        Guarded { guard: self.clone(), route }
+    }
+}
+
+/// A route behind its gate.
+#[derive(Clone)]
+struct Guarded<S> {
+    guard: Guard,
+    route: S,
+}
+
+impl<S> Service<Request> for Guarded<S>
+where
+    S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<S::Future, BoxFuture<'static, Result<Response, Infallible>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.route.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let (mut parts, body) = request.into_parts();
+        // Without users nothing has to be awaited: small writes would pay for the box.
+        match self.guard.gate.admit_at_once(self.guard.right, &mut parts) {
+            Some(Ok(())) => return Either::Left(self.route.call(Request::from_parts(parts, body))),
+            Some(Err(error)) => return Either::Right(ready(Ok(self.guard.refused(&parts.headers, &error))).boxed()),
+            None => {}
+        }
+        let (guard, route) = (self.guard.clone(), self.route.clone());
+        // The one that is ready is called.
+        let mut route = std::mem::replace(&mut self.route, route);
+        Either::Right(Box::pin(async move {
+            match guard.gate.admit(guard.right, guard.path, &mut parts).await {
+                Ok(()) => route.call(Request::from_parts(parts, body)).await,
+                Err(error) => Ok(guard.refused(&parts.headers, &error)),
+            }
+        }))
+    }
+}
+
+/// Who sent a request, for its handler.
+#[derive(Debug, Clone)]
+pub struct Caller(pub Principal);
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Unauthenticated;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Unauthenticated> {
+        Principal::of_request(&parts.extensions).map(Self).map_err(Unauthenticated)
+    }
+}
+
+/// The answer of a handler that no gate stands before: status 500. Nobody is let through.
+#[derive(Debug)]
+pub struct Unauthenticated(Error);
+
+impl IntoResponse for Unauthenticated {
+    fn into_response(self) -> Response {
+        let Self(error) = self;
+        tracing::error!(%error, "a request was refused");
+        Api::Tidelake.answer(&error).map(Body::from)
+    }
+}
