@@ -1,6 +1,7 @@
 //! One statement from text to a stream of batches.
 
 mod admission;
+mod apart;
 mod config;
 mod guard;
 mod memory;
@@ -26,7 +27,7 @@ use datafusion::{
 use futures::FutureExt;
 use metrics::counter;
 use tidelake_format::{
-    Error, Kind, Result,
+    Error, Kind, Reason, Result,
     access::{Deed, Privilege},
     meta::Root,
     snapshot::{Snapshot, SnapshotReader},
@@ -55,7 +56,6 @@ use crate::{
     dialect::{self, Parsed, Shape},
     error::from_datafusion,
     metrics::REFUSED,
-    optimize::context_of,
     pace::beside_the_runtime,
     session::Session,
     system::{Connections, Queries, System, Underway},
@@ -291,7 +291,8 @@ impl Engine {
     async fn choose(&self, session: &Session, name: &str) -> Result<WriteOutcome> {
         let catalog = self.snapshot(session).await?.catalog.clone();
         let missing = || {
-            let error = Error::not_found("there is no such database").with("database", name);
+            let error =
+                Error::not_found("there is no such database").because(Reason::DatabaseNotFound).with("database", name);
             session.principal.missing(Privilege::Read, name, error)
         };
         let database = catalog.database(name).ok_or_else(missing)?;
@@ -464,10 +465,16 @@ impl Engine {
         let executable = self.executable(session, snapshot, statement, parameters, &budget);
         let executable = place.underway.unless_killed(stepped(step.clone(), executable));
         let executable = budget.in_time(executable).await?;
+        let apart = self.inner.config.compute_threads.as_ref().filter(|_| executable.is_long);
         let started = step.in_scope(|| {
+            let plan_schema = executable.plan.schema();
             let start = || {
                 let plan = reset_plan_states(executable.plan)?;
                 execute_stream(plan, executable.context)
+            };
+            let start = || match apart {
+                Some(threads) => Ok(apart::run(threads, plan_schema, start)),
+                None => start(),
             };
             catch_unwind(AssertUnwindSafe(|| budget.enter(Phase::Execute, start)))
         });
@@ -547,8 +554,7 @@ impl Engine {
             Plan::Optimized(plan) => {
                 let (_, state) = self.state(session, snapshot.clone());
                 let plan = state.query_planner().create_physical_plan(plan, &state).await.map_err(from_datafusion)?;
-                let context = context_of(&plan, &state).map_err(from_datafusion)?;
-                Executable { plan, context, rescan: None }
+                Executable::new(plan, &state)?
             }
             Plan::Instance(general, values) => self.instance(session, &snapshot, general, values.clone()).await?,
             Plan::Template(template) => match template.exact(&values) {
@@ -572,8 +578,7 @@ impl Engine {
     async fn optimized(&self, session: &Session, snapshot: Arc<Snapshot>, plan: &LogicalPlan) -> Result<Executable> {
         let (_, state) = self.state(session, snapshot);
         let plan = state.create_physical_plan(plan).await.map_err(from_datafusion)?;
-        let context = context_of(&plan, &state).map_err(from_datafusion)?;
-        Ok(Executable { plan, context, rescan: None })
+        Executable::new(plan, &state)
     }
 
     /// The physical plan of a template with values of exactly its types: the one made for the last values with another
@@ -587,16 +592,15 @@ impl Engine {
     ) -> Result<Executable> {
         let (template, _) = general.template().ok_or_else(|| Error::internal("values, and no place for them"))?;
         let known = self.inner.plans.executable(session, general, snapshot);
-        if let Some(Executable { context, rescan: Some(rescan), .. }) = known
+        if let Some(Executable { context, is_long, rescan: Some(rescan), .. }) = known
             && let Some(plan) = rescan.with(&values).await.map_err(from_datafusion)?
         {
-            return Ok(Executable { plan, context, rescan: None });
+            return Ok(Executable { plan, context, is_long, rescan: None });
         }
         let (_, state) = self.state(session, snapshot.clone());
         let plan = template.bind(values).map_err(from_datafusion)?;
         let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(from_datafusion)?;
-        let context = context_of(&plan, &state).map_err(from_datafusion)?;
-        let mut executable = Executable { plan, context, rescan: None };
+        let mut executable = Executable::new(plan, &state)?;
         if let Some(rescan) = template.rescan(state, &executable.plan) {
             executable.rescan = Some(Arc::new(rescan));
             self.inner.plans.keep_executable(session, general, snapshot, &executable);

@@ -10,7 +10,7 @@
 //!
 //! What the rule does not understand stays as DataFusion planned it. [`shape`] reads the plan, [`levels`] divides the
 //! chunks, [`yielding`] keeps joins and functions stoppable, [`divided`] does so with aggregations that spill,
-//! [`sorts`] with what sorts start, [`held`] counts rows that windows and joins hold, [`rolled`] takes buckets of rollups,
+//! [`sorts`] with what sorts start, [`held`] counts rows that windows, joins and recursions hold, [`long`] finds plans for threads of their own, [`rolled`] takes buckets of rollups,
 //! [`cells`] holds the aggregates of groups, each column's in [`mod@column`], [`codes`] adds up what is stored as codes,
 //! [`leaf`] is the plan node, [`rescan`] puts another scan under a plan.
 
@@ -21,6 +21,7 @@ mod divided;
 mod held;
 mod leaf;
 mod levels;
+mod long;
 mod number;
 mod passing;
 mod rescan;
@@ -45,7 +46,8 @@ use datafusion::{
 
 use self::shape::Shape;
 pub(crate) use self::{
-    divided::DivideGroups, held::CountHeldRows, sorts::SortOnThreads, wide::context_of, yielding::YieldWithinBatches,
+    divided::DivideGroups, held::CountHeldRows, long::computes_long, sorts::SortOnThreads, wide::context_of,
+    yielding::YieldWithinBatches,
 };
 pub(crate) use self::{leaf::SeriesAggregate, rescan::with_scan};
 use crate::session::Levels;

@@ -35,7 +35,7 @@ use tokio::{net::TcpListener, sync::watch};
 
 pub(crate) use tls::TlsFiles;
 
-use self::threads::SortThreads;
+use self::threads::ComputeThreads;
 use crate::settings::Settings;
 
 /// Serves until Ctrl-C or SIGTERM, then finishes what was begun and flushes.
@@ -97,7 +97,7 @@ pub(crate) struct Server {
     store: String,
     stop: watch::Sender<bool>,
     tasks: Vec<tokio::task::JoinHandle<anyhow::Result<()>>>,
-    sorts: SortThreads,
+    compute: ComputeThreads,
 }
 
 impl Server {
@@ -128,7 +128,7 @@ impl Server {
         }
         let gate = auth::open(&settings, &root).await?;
         let ingest = Ingest::open(root.clone(), ingest_config(&settings)).await?;
-        let sorts = SortThreads::start()?;
+        let compute = ComputeThreads::start()?;
         let engine = Engine::new(
             root.clone(),
             snapshots,
@@ -141,7 +141,7 @@ impl Server {
                 waiting: settings.query_queue,
                 slow: Some(settings.slow_query).filter(|slow| !slow.is_zero()),
                 variables: settings.variables(),
-                sort_threads: sorts.handle(),
+                compute_threads: compute.handle(),
             },
         );
         let limits = listen::Limits {
@@ -197,7 +197,7 @@ impl Server {
         }
         let is_encrypted = tls.is_some();
         tasks.push(tokio::spawn(listen::serve(listener, auth::guard(routes, &gate), front, stopped)));
-        Ok(Self { address, is_encrypted, flight, udp, ingest, store: store_name, stop, tasks, sorts })
+        Ok(Self { address, is_encrypted, flight, udp, ingest, store: store_name, stop, tasks, compute })
     }
 
     /// Waits until it was stopped, then flushes.
@@ -215,7 +215,7 @@ impl Server {
         }
         self.ingest.shutdown().await;
         self.ingest.root().store().close().await;
-        drop(self.sorts);
+        drop(self.compute);
         ended
     }
 

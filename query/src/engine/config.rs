@@ -21,9 +21,9 @@ pub struct EngineConfig {
     pub slow: Option<Duration>,
     /// The settings that SHOW VARIABLES tells administrators, without secrets.
     pub variables: Vec<(String, String)>,
-    /// Where sorts run the tasks that they start: hundreds at once compute for milliseconds each, and what is in one queue
-    /// with them waits. `None` = where the query runs.
-    pub sort_threads: Option<Handle>,
+    /// Where plans run that may compute for long in one turn, and the tasks that sorts start: hundreds at once compute for
+    /// milliseconds each, and what is in one queue with them waits. `None` = where the query runs.
+    pub compute_threads: Option<Handle>,
 }
 
 impl Default for EngineConfig {
@@ -36,7 +36,7 @@ impl Default for EngineConfig {
             waiting: 160,
             slow: None,
             variables: Vec::new(),
-            sort_threads: None,
+            compute_threads: None,
         }
     }
 }

@@ -10,14 +10,18 @@ use std::{
 };
 
 use chrono_tz::Tz;
-use datafusion::{execution::TaskContext, physical_plan::ExecutionPlan};
+use datafusion::{
+    execution::{SessionState, TaskContext},
+    physical_plan::ExecutionPlan,
+};
 use hashbrown::{Equivalent, HashMap};
 use parking_lot::Mutex;
-use tidelake_format::{access::Principal, snapshot::Snapshot};
+use tidelake_format::{Result, access::Principal, snapshot::Snapshot};
 
 use super::{Prepared, template::Rescan};
 use crate::{
-    optimize::SeriesAggregate,
+    error::from_datafusion,
+    optimize::{SeriesAggregate, computes_long, context_of},
     session::{Levels, Session},
     table::SeriesScan,
 };
@@ -57,8 +61,22 @@ pub(super) struct Executable {
     pub(super) plan: Arc<dyn ExecutionPlan>,
     /// What it runs in.
     pub(super) context: Arc<TaskContext>,
+    /// Whether an operator may compute for long in one turn.
+    pub(super) is_long: bool,
     /// Makes it one for other values, where it is a template's.
     pub(super) rescan: Option<Arc<Rescan>>,
+}
+
+impl Executable {
+    /// A physical plan with what it runs in.
+    ///
+    /// # Errors
+    /// Those of walking the plan: none is expected.
+    pub(super) fn new(plan: Arc<dyn ExecutionPlan>, state: &SessionState) -> Result<Self> {
+        let context = context_of(&plan, state).map_err(from_datafusion)?;
+        let is_long = computes_long(&plan).map_err(from_datafusion)?;
+        Ok(Self { plan, context, is_long, rescan: None })
+    }
 }
 
 /// All that a logical plan depends on beside the catalog.

@@ -2,7 +2,8 @@
 //!
 //! Window operators keep the rows of their input until the last row of a window or frame has come, and reserve nothing for them:
 //! `count(*) OVER ()` over a large table took as much memory as the table has. Joins reserve the batches of the side that they build
-//! from, and then put them together into one batch: for a moment they have them twice.
+//! from, and then put them together into one batch: for a moment they have them twice. A recursion of distinct rows puts a batch into
+//! its hash table, whose buffers double as they grow, and reserves what they take afterwards.
 
 use std::sync::{
     Arc,
@@ -27,6 +28,7 @@ use datafusion::{
         ExecutionPlan,
         execution_plan::reset_plan_states,
         joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec},
+        recursive_query::RecursiveQueryExec,
         stream::RecordBatchStreamAdapter,
         windows::{BoundedWindowAggExec, WindowAggExec},
     },
@@ -44,7 +46,11 @@ const BATCH_BYTES: usize = 2 * size_of::<RecordBatch>();
 /// Bytes that the result of a window function takes for one row in a column, about.
 const RESULT_BYTES: usize = 16;
 
-/// Puts [`CountedRows`] around each window operator, and a [`BuiltFrom`] under each join that builds from its first input.
+/// A hash table of distinct rows, while it grows, has its old buffers and new ones of twice the size.
+const GROWTH: usize = 2;
+
+/// Puts [`CountedRows`] around each window operator, [`Distinct`] around each recursion of distinct rows, and a [`BuiltFrom`] under
+/// each join that builds from its first input.
 #[derive(Debug)]
 pub(crate) struct CountHeldRows;
 
@@ -54,6 +60,11 @@ impl PhysicalOptimizerRule for CountHeldRows {
             if functions_of(node.as_ref()).is_some() {
                 let input = with_input(node, 0, |input| Arc::new(TakenRows { input }))?;
                 return Ok(Transformed::yes(Arc::new(CountedRows { input }) as Arc<dyn ExecutionPlan>));
+            }
+            if node.downcast_ref::<RecursiveQueryExec>().is_some_and(RecursiveQueryExec::is_distinct) {
+                let node = with_input(node, 0, |input| Arc::new(TakenDistinct { input }))?;
+                let input = with_input(node, 1, |input| Arc::new(TakenDistinct { input }))?;
+                return Ok(Transformed::yes(Arc::new(Distinct { input }) as Arc<dyn ExecutionPlan>));
             }
             let is_read_again = node.is::<NestedLoopJoinExec>();
             if !is_read_again && !node.is::<CrossJoinExec>() && !node.is::<HashJoinExec>() {
@@ -134,6 +145,67 @@ impl Clone for WasRead {
     }
 }
 
+/// A recursion of distinct rows. What its hash table takes while it grows is reserved before a batch is put into the table, and
+/// is free again when the rows of that batch that are new come out.
+#[derive(Debug, Clone)]
+struct Distinct {
+    /// The recursion.
+    input: Arc<dyn ExecutionPlan>,
+}
+
+passes!(Distinct);
+
+/// The growth of the hash table of a recursion.
+struct Growing {
+    reservation: MemoryReservation,
+    /// Bytes of the distinct rows so far.
+    bytes: usize,
+}
+
+impl Distinct {
+    fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let reservation = MemoryConsumer::new("growth of a recursion's hash table").register(context.memory_pool());
+        let growing = Arc::new(Mutex::new(Growing { reservation, bytes: 0 }));
+        let rows = self.input.execute(partition, with_extension(&context, growing.clone()))?.map(move |batch| {
+            let batch = batch?;
+            let mut growing = growing.lock();
+            growing.bytes += bytes_of(&batch)?;
+            growing.reservation.free();
+            Ok(batch)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+    }
+}
+
+/// A term of a recursion of distinct rows.
+#[derive(Debug, Clone)]
+struct TakenDistinct {
+    input: Arc<dyn ExecutionPlan>,
+}
+
+passes!(TakenDistinct);
+
+impl TakenDistinct {
+    fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let Some(growing) = context.session_config().get_extension::<Mutex<Growing>>() else {
+            return internal_err!("the operator over a recursion was expected to count its rows");
+        };
+        let rows = self.input.execute(partition, context)?.map(move |batch| {
+            let batch = batch?;
+            let growing = growing.lock();
+            growing.reservation.try_resize(GROWTH * (growing.bytes + bytes_of(&batch)?))?;
+            Ok(batch)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+    }
+}
+
+/// The bytes of the rows of a batch, whatever they share with other batches.
+fn bytes_of(batch: &RecordBatch) -> Result<usize> {
+    let columns = batch.columns().iter().map(|column| Ok(column.to_data().get_slice_memory_size()?));
+    columns.sum()
+}
+
 /// A window operator whose rows are counted from its input to its output.
 #[derive(Debug, Clone)]
 struct CountedRows {
@@ -201,9 +273,7 @@ struct Held {
 impl Held {
     fn take(&mut self, batch: &RecordBatch) -> Result<()> {
         self.rows += batch.num_rows();
-        for column in batch.columns() {
-            self.bytes += column.to_data().get_slice_memory_size()?;
-        }
+        self.bytes += bytes_of(batch)?;
         self.rows_here.try_resize(self.reserved())
     }
 

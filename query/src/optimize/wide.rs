@@ -35,7 +35,7 @@ pub(crate) fn context_of(plan: &Arc<dyn ExecutionPlan>, state: &SessionState) ->
     Ok(state.task_ctx())
 }
 
-fn has_large_values(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+pub(super) fn has_large_values(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     let mut found = false;
     plan.apply_expressions(&mut |expression| {
         expression.apply(|part| {

@@ -204,6 +204,27 @@ fn session_with(bytes: u64) -> Session {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recursion_of_distinct_rows_counts_what_its_hash_table_takes_while_it_grows() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    let session = session_with(32 << 20);
+    // A text of `length` bytes, twice as long as the one before.
+    let doubling = |length: usize| {
+        format!(
+            "with recursive r(t) as (select 'ab' union select repeat(t, 2) from r where length(t) < {length}) \
+             select count(*), max(length(t)) from r"
+        )
+    };
+    let found = batches_in(&engine, &session, &doubling(1 << 20)).await.unwrap();
+    assert_eq!(shown(&found), ["20|1048576"]);
+    // Its last row has 8 MiB and the table 16 MiB: with the buffers that it grows into there is no room.
+    let e = batches_in(&engine, &session, &doubling(8 << 20)).await.unwrap_err();
+    assert!(e.kind() == tidelake_format::Kind::Unavailable && e.to_string().contains("may hold"), "{e}");
+    let ring = "with recursive r(n) as (select 1 union select n % 1000 + 1 from r) select count(*), sum(n) from r";
+    assert_eq!(shown(&batches_in(&engine, &session, ring).await.unwrap()), ["1000|500500"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_results_of_functions_with_over_count_in_the_memory_for_queries() {
     let world = World::regular().await;
     let engine = engine(&world);

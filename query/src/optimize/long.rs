@@ -1,0 +1,50 @@
+//! Plans that may compute for long in one turn: they run on threads of their own.
+//!
+//! DataFusion's operators give way between batches. An aggregation puts out all of its groups in one turn, a window function a whole
+//! partition; with large values, or many groups, that takes tenths of a second, and where that happens on the threads that serve
+//! connections all other requests wait.
+
+use std::sync::Arc;
+
+use datafusion::{
+    common::Result,
+    physical_plan::{
+        ExecutionPlan,
+        aggregates::AggregateExec,
+        joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec},
+        recursive_query::RecursiveQueryExec,
+        unnest::UnnestExec,
+        windows::{BoundedWindowAggExec, WindowAggExec},
+    },
+};
+
+use super::{leaf::SeriesAggregate, wide::has_large_values};
+
+/// Whether an operator of the plan may compute for long in one turn. Rows that are only filtered and sorted do not, nor do
+/// aggregates that a [`SeriesAggregate`] computes: their groups are few.
+///
+/// # Errors
+/// Those of walking the plan: none is expected.
+pub(crate) fn computes_long(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    Ok(has_long_operator(plan) || has_large_values(plan)?)
+}
+
+fn has_long_operator(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let is_long = plan
+        .downcast_ref::<AggregateExec>()
+        .is_some_and(|aggregate| !aggregate.group_expr().expr().is_empty() && !is_of_series(aggregate.input()))
+        || plan.is::<WindowAggExec>()
+        || plan.is::<BoundedWindowAggExec>()
+        || plan.is::<RecursiveQueryExec>()
+        || plan.is::<UnnestExec>()
+        || plan.is::<CrossJoinExec>()
+        || plan.is::<HashJoinExec>()
+        || plan.is::<NestedLoopJoinExec>()
+        || plan.is::<SortMergeJoinExec>();
+    is_long || plan.children().into_iter().any(has_long_operator)
+}
+
+/// Whether what an aggregation reads comes from a [`SeriesAggregate`], through nothing but operators with one input.
+fn is_of_series(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<SeriesAggregate>() || matches!(plan.children()[..], [input] if is_of_series(input))
+}
