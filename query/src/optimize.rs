@@ -28,6 +28,7 @@ mod rescan;
 mod rolled;
 mod shape;
 mod sorts;
+mod twice;
 mod wide;
 mod yielding;
 

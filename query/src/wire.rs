@@ -18,6 +18,10 @@
 //! What the types lose, the fields keep as Flight SQL's own column metadata: [`TYPE_NAME`] (`INT UNSIGNED`) and
 //! [`PRECISION`] (the digits of a timestamp's fraction, the width of a text), which JDBC shows and the HTTP formats use.
 
+mod split;
+#[cfg(test)]
+mod tests;
+
 use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
@@ -36,6 +40,7 @@ use tidelake_format::{
 };
 use tidelake_protocol::sql::Update;
 
+pub(crate) use self::split::split;
 use crate::writer::WriteOutcome;
 
 /// Flight SQL's metadata key for the type as the database calls it.
@@ -280,6 +285,3 @@ fn signed(array: &PrimitiveArray<UInt64Type>, column: &str) -> Result<ArrayRef> 
     let values = ScalarBuffer::new(array.values().inner().clone(), 0, array.len());
     Ok(Arc::new(PrimitiveArray::<Int64Type>::new(values, array.nulls().cloned())))
 }
-
-#[cfg(test)]
-mod tests;

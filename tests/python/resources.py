@@ -2,8 +2,8 @@
 
 resources.py BINARY [--cases N] [--first N] [--seed S] [--jobs N] [--fixed | --long | --case N] [--report PAGE].
 
-The server has 256 MiB of query memory and a query timeout of 2 s. Checked for each case: resident memory stays below the idle server's
-plus the limit plus 25 %, GET /health is answered at any time, the case ends in time with an answer, and the server neither exits nor
+The server has 256 MiB of query memory, buffers of 64 MiB for statements and for rows, and a query timeout of 2 s. Checked for each case:
+resident memory stays below the idle server's plus the query memory, plus the buffers that the bodies of the round fill, plus 25 %, GET /health is answered at any time, the case ends in time with an answer, and the server neither exits nor
 panics. --strict (implied by --long) needs an idle machine: /health within 100 ms, statements within 2.2 s; otherwise the bounds allow for
 a busy machine. Cases that exceed a limit of time are sent once more; it is a fault when they exceed one again. A case depends on the
 seed and its number alone: --seed S --case N repeats it. --fixed runs the same cases each time."""
@@ -21,14 +21,18 @@ import time
 from resources import functions
 from resources.cases import Case
 from resources.report import write
-from resources.watch import LIMIT, TIMEOUT, Watched
+from resources.watch import BUFFER, LIMIT, TIMEOUT, Watched
 
 # The cases of --fixed: a seed whose first cases contain every kind.
 FIXED_SEED, FIXED_CASES, LONG_CASES = 68, 60, 20_000
-MOST = LIMIT + LIMIT // 4
 STRICT, LENIENT = (0.1, TIMEOUT + 0.2), (2.0, TIMEOUT + 5.0)
 # Rounds per server: long enough to notice memory that is never freed.
 ROUNDS = 500
+
+
+def most(cases):
+    """MiB: the budgets that a round of cases may use, and a quarter more."""
+    return (LIMIT + BUFFER * len(set().union(*(case.buffers for case in cases)))) * 5 // 4
 
 
 class Late(str):
@@ -43,7 +47,9 @@ class Run:
         self.health, self.seconds = STRICT if chosen.strict else LENIENT
         self.server, self.started, self.rounds, self.more = None, 0, 0, ((), ())
         self.outcomes, self.failures = collections.Counter(), []
-        self.grown = self.slowest = self.longest = 0.0
+        # The most that was resident above the idle server, by the limit of the round.
+        self.grown = collections.defaultdict(int)
+        self.slowest = self.longest = 0.0
         self.counted = self.repeated = 0
 
     def ready(self):
@@ -85,11 +91,12 @@ class Run:
                 if answer and answer.status is None and "closed connection without response" in answer.text:
                     answer.status = "broken off"
         grown, slowest, faults = server.end()
-        if grown > MOST and not server.overgrown:
-            faults.append(f"{grown} MiB more were resident, {MOST} may be")
+        if grown > most(cases) and not server.overgrown:
+            faults.append(f"{grown} MiB more were resident, {most(cases)} may be")
         if slowest > self.health:
             faults.append(Late(f"/health took {slowest * 1000:.0f} ms, {self.health * 1000:.0f} it may"))
-        self.grown, self.slowest = max(self.grown, grown), max(self.slowest, slowest)
+        self.grown[most(cases)] = max(self.grown[most(cases)], grown)
+        self.slowest = max(self.slowest, slowest)
         if faults:
             # Work that still runs there must not be blamed on the next round.
             self.close()
@@ -190,7 +197,7 @@ def main():
     if chosen.report:
         write(chosen.report, run, chosen, took)
     print(
-        f"at most {run.grown:.0f} MiB above the idle server, {MOST} may be; /health within {run.slowest * 1000:.0f} ms; "
+        f"at most {', '.join(f'{grown:.0f} of {limit}' for limit, grown in sorted(run.grown.items()))} MiB above the idle server; /health within {run.slowest * 1000:.0f} ms; "
         f"the longest statement {run.longest:.1f} s; {run.repeated} rounds sent once more; seed {chosen.seed}; {took:.0f} s"
     )
     print(f"{run.counted - len(run.failures)} passed, {len(run.failures)} failed", flush=True)

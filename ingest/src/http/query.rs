@@ -22,6 +22,8 @@ use super::{
 };
 use crate::write::Ingest;
 
+/// The most statements of one request: each of them refreshes the catalog.
+const MAX_STATEMENTS: usize = 1_000;
 /// The values of `epoch`; none is RFC 3339.
 const EPOCHS: [&str; 10] = ["", "n", "ns", "u", "us", "µ", "ms", "s", "m", "h"];
 
@@ -94,7 +96,7 @@ async fn run(ingest: &Ingest, text: Option<&str>, access: Access) -> Response {
     let statements = match parse(text) {
         Ok(statements) => statements,
         Err(error) => {
-            let error = Error::invalid(format!("error parsing query: {}", error.message()));
+            let error = Error::invalid(format!("error parsing query: {error}"));
             return refused(StatusCode::BAD_REQUEST, &error);
         }
     };
@@ -193,6 +195,10 @@ fn parse(text: &str) -> Result<Vec<Statement>> {
             return Err(words.unexpected(";"));
         }
         statements.push(statement);
+        if statements.len() > MAX_STATEMENTS {
+            let error = Error::invalid("the request has too many statements; send them in several requests");
+            return Err(error.with("limit", MAX_STATEMENTS));
+        }
     }
     if statements.is_empty() {
         return Err(words.unexpected("a statement"));
@@ -302,9 +308,11 @@ mod tests {
             (";", "found EOF"),
             ("CREATE DATABASE \"x", "does not end"),
             ("é", "found é"),
+            (&"SHOW DATABASES;".repeat(MAX_STATEMENTS + 1), "too many statements"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.to_string().contains(found), "{text}: {error}");
         }
+        assert_eq!(parse(&"SHOW DATABASES;".repeat(MAX_STATEMENTS)).unwrap().len(), MAX_STATEMENTS);
     }
 }

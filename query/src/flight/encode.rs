@@ -1,10 +1,10 @@
 //! Batches into Flight messages, uncompressed unless the call asks for it: on a fast link compression costs more than it saves,
 //! and not every client can read it.
 
-use std::{collections::VecDeque, pin::Pin};
+use std::pin::Pin;
 
 use arrow::{
-    array::{Array, RecordBatch},
+    array::RecordBatch,
     datatypes::SchemaRef,
     error::ArrowError,
     ipc::{CompressionType, writer::IpcWriteOptions},
@@ -15,6 +15,7 @@ use tidelake_format::{Error, Result};
 use tonic::{Status, codegen::Bytes};
 
 use super::status::to_flight;
+use crate::{pace::paced, wire::split};
 
 /// What DoGet gives.
 pub(super) type FlightStream = Pin<Box<dyn Stream<Item = Result<FlightData, Status>> + Send>>;
@@ -45,33 +46,7 @@ pub(super) fn messages(
         .with_metadata(app_metadata)
         .with_max_flight_data_size(usize::MAX)
         .build(pieces);
-    Ok(messages.map_err(Status::from).boxed())
-}
-
-/// Cuts a batch into slices of at most about `limit` bytes, one row at least.
-fn split(batch: RecordBatch, limit: usize) -> VecDeque<RecordBatch> {
-    let mut pending = vec![batch];
-    let mut pieces = VecDeque::new();
-    while let Some(batch) = pending.pop() {
-        let rows = batch.num_rows();
-        let bytes = sliced_bytes(&batch);
-        if bytes <= limit || rows <= 1 {
-            pieces.push_back(batch);
-            continue;
-        }
-        let parts = bytes.div_ceil(limit).min(rows);
-        let size = rows.div_ceil(parts);
-        // Rows of very different widths may leave a piece too large: those are cut again.
-        for start in (0..rows).step_by(size).collect::<Vec<_>>().into_iter().rev() {
-            pending.push(batch.slice(start, size.min(rows - start)));
-        }
-    }
-    pieces
-}
-
-/// The bytes of the rows themselves, not those of the buffers that they lie in.
-fn sliced_bytes(batch: &RecordBatch) -> usize {
-    batch.columns().iter().map(|c| c.to_data().get_slice_memory_size().unwrap_or(0)).sum()
+    Ok(paced(messages.map_err(Status::from)).boxed())
 }
 
 /// A schema as the encapsulated IPC message that prepared statements carry.
@@ -84,7 +59,7 @@ pub(super) fn schema_message(schema: &SchemaRef) -> Result<Bytes> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
+    use arrow::array::{ArrayRef, AsArray, Int64Array};
     use arrow::datatypes::Int64Type;
     use arrow_flight::decode::FlightRecordBatchStream;
 
@@ -118,20 +93,6 @@ mod tests {
             assert!(back.eq(0..1_000_000));
         }
         assert!(sizes[1] < sizes[0] && sizes[2] < sizes[1], "{sizes:?}");
-    }
-
-    #[test]
-    fn rows_of_different_widths_are_cut_until_they_fit() {
-        let texts = (0..64).map(|i| "x".repeat(if i < 8 { 1_000 } else { 1 }));
-        let batch =
-            RecordBatch::try_from_iter([("s", Arc::new(StringArray::from_iter_values(texts)) as ArrayRef)]).unwrap();
-        let pieces = split(batch, 2_500);
-        assert_eq!(pieces.iter().map(RecordBatch::num_rows).sum::<usize>(), 64);
-        assert!(
-            pieces.iter().all(|p| sliced_bytes(p) <= 2_500),
-            "{:?}",
-            pieces.iter().map(sliced_bytes).collect::<Vec<_>>()
-        );
     }
 
     #[tokio::test]

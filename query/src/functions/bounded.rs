@@ -38,7 +38,7 @@ use datafusion::{
         simplify::{ExprSimplifyResult, SimplifyContext},
         sort_properties::{ExprProperties, SortProperties},
     },
-    physical_expr::{ScalarFunctionExpr, expressions::Literal},
+    physical_expr::{PhysicalExpr, ScalarFunctionExpr, expressions::Literal},
 };
 use tidelake_format::Error;
 
@@ -77,6 +77,21 @@ pub(crate) fn bound(function: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
 pub(crate) fn makes_large(call: &ScalarFunctionExpr) -> bool {
     let constant = |at: usize| call.args().get(at).and_then(|arg| arg.downcast_ref::<Literal>()).map(Literal::value);
     call.fun().inner().downcast_ref::<Bounded>().is_some_and(|bounded| bounded.growth.is_large(constant))
+}
+
+/// The bytes of the values of a call whose arguments are constants, or calls of such; `known` gives those of an argument.
+pub(crate) fn constant_bytes(
+    call: &ScalarFunctionExpr,
+    known: impl Fn(&Arc<dyn PhysicalExpr>) -> Option<u64>,
+) -> Option<u64> {
+    let growth = call.fun().inner().downcast_ref::<Bounded>()?.growth;
+    let constant =
+        |arg: &Arc<dyn PhysicalExpr>| Some(ColumnarValue::Scalar(arg.downcast_ref::<Literal>()?.value().clone()));
+    if let Some(constants) = call.args().iter().map(constant).collect::<Option<Vec<_>>>() {
+        return Sizes::new(growth, &constants, 1).ok().map(|sizes| sizes.largest());
+    }
+    let all: Option<u64> = call.args().iter().map(known).sum();
+    Some(all?.saturating_mul(growth.usual()))
 }
 
 /// Whether a function has its bound.

@@ -5,7 +5,7 @@ mod json;
 mod limit;
 mod lines;
 
-use std::str::FromStr;
+use std::{collections::VecDeque, str::FromStr};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use axum::{
@@ -21,8 +21,10 @@ pub(super) use json::{Json, Rows};
 pub(super) use limit::Cut;
 pub(super) use lines::{Csv, NdJson};
 
-/// Rows printed between two pieces of a body: what is in memory as text at once.
-const PIECE_ROWS: usize = 8_192;
+use crate::{pace::paced, wire::split};
+
+/// The bytes of the rows that become one piece of a body: what is encoded without a pause, and in memory as text at once.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Turns batches of one schema into the bytes of a body.
 pub(super) trait Encode: Send + 'static {
@@ -150,27 +152,27 @@ pub(super) async fn body<E: Encode>(
 ) -> Result<Body> {
     let first = batches.next().await.transpose()?;
     let mut head = encode.start()?;
-    let mut waiting: Vec<RecordBatch> = first.into_iter().flat_map(pieces).rev().collect();
-    if let Some(batch) = waiting.pop() {
+    let mut waiting = first.map(pieces).unwrap_or_default();
+    if let Some(batch) = waiting.pop_front() {
         head.append(&mut encode.rows(&batch)?);
     }
     struct State<E> {
         encode: E,
         batches: BoxStream<'static, Result<RecordBatch>>,
-        waiting: Vec<RecordBatch>,
+        waiting: VecDeque<RecordBatch>,
         done: bool,
     }
     impl<E: Encode> State<E> {
         async fn next(&mut self) -> Result<Option<Vec<u8>>> {
             loop {
-                if let Some(batch) = self.waiting.pop() {
+                if let Some(batch) = self.waiting.pop_front() {
                     return self.encode.rows(&batch).map(Some);
                 }
                 if self.done {
                     return Ok(None);
                 }
                 match self.batches.next().await.transpose()? {
-                    Some(batch) => self.waiting = pieces(batch).into_iter().rev().collect(),
+                    Some(batch) => self.waiting = pieces(batch),
                     None => {
                         self.done = true;
                         return self.encode.end().map(Some);
@@ -193,10 +195,10 @@ pub(super) async fn body<E: Encode>(
         let empty = p.as_ref().is_ok_and(Vec::is_empty);
         std::future::ready(!empty)
     });
-    Ok(Body::from_stream(all.map(|piece| piece.map(Bytes::from))))
+    // The connection takes many pieces in one turn, as long as they are ready.
+    Ok(Body::from_stream(paced(all.boxed()).map(|piece| piece.map(Bytes::from))))
 }
 
-fn pieces(batch: RecordBatch) -> Vec<RecordBatch> {
-    let rows = batch.num_rows();
-    (0..rows).step_by(PIECE_ROWS).map(|start| batch.slice(start, PIECE_ROWS.min(rows - start))).collect()
+fn pieces(batch: RecordBatch) -> VecDeque<RecordBatch> {
+    if batch.num_rows() > 0 { split(batch, PIECE_BYTES) } else { VecDeque::new() }
 }

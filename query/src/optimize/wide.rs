@@ -1,4 +1,4 @@
-//! Plans whose values may be large: they run in batches of few rows.
+//! Plans whose values may be large: they run in batches of few rows, and their memory counts twice.
 //!
 //! Operators that put batches together (repartitioning, filters, joins, sorts) hold as many rows as a batch has, whatever these take, and
 //! count none of them: 8192 rows of 60 kB are half a gigabyte for each partition.
@@ -11,16 +11,22 @@ use datafusion::{
         tree_node::{TreeNode as _, TreeNodeRecursion},
     },
     execution::{SessionState, TaskContext},
-    physical_expr::{PhysicalExpr, ScalarFunctionExpr, expressions::Literal},
+    physical_expr::{
+        PhysicalExpr, ScalarFunctionExpr,
+        expressions::{CastExpr, Literal},
+    },
     physical_plan::ExecutionPlan,
 };
 
-use crate::functions::bounded::makes_large;
+use super::twice;
+use crate::functions::bounded::{constant_bytes, makes_large};
 
-/// Rows of a batch whose values may be large.
-const ROWS: usize = 64;
+/// The most rows of a batch whose values may be large.
+const ROWS: u64 = 64;
+/// Where the size of large values is known, a batch has as many rows as have this many bytes.
+const BATCH_BYTES: u64 = 4 << 20;
 /// Constants from this size on are large.
-const LARGE_CONSTANT: usize = 4 << 10;
+const LARGE_CONSTANT: u64 = 4 << 10;
 
 /// The context that a plan runs in.
 ///
@@ -30,16 +36,19 @@ pub(crate) fn context_of(plan: &Arc<dyn ExecutionPlan>, state: &SessionState) ->
     if !has_large_values(plan)? {
         return Ok(state.task_ctx());
     }
+    let rows = (BATCH_BYTES / row_bytes(plan)?.max(1)).clamp(1, ROWS);
     let mut state = state.clone();
-    *state.config_mut() = state.config().clone().with_batch_size(ROWS);
-    Ok(state.task_ctx())
+    *state.config_mut() = state.config().clone().with_batch_size(usize::try_from(rows).unwrap_or(1));
+    let context = TaskContext::from(&state);
+    let runtime = twice::runtime(&context.runtime_env());
+    Ok(Arc::new(context.with_runtime(runtime)))
 }
 
 pub(super) fn has_large_values(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     let mut found = false;
     plan.apply_expressions(&mut |expression| {
         expression.apply(|part| {
-            found |= is_large(part.as_ref());
+            found |= is_large(part);
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })
     })?;
@@ -49,13 +58,44 @@ pub(super) fn has_large_values(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     Ok(found)
 }
 
-fn is_large(part: &dyn PhysicalExpr) -> bool {
-    let is_large_constant = |literal: &Literal| {
-        let value = literal.value();
-        !value.data_type().is_primitive() && value.size() >= LARGE_CONSTANT
-    };
-    part.downcast_ref::<Literal>().is_some_and(is_large_constant)
+fn is_large(part: &Arc<dyn PhysicalExpr>) -> bool {
+    literal_bytes(part).is_some_and(|bytes| bytes >= LARGE_CONSTANT)
         || part.downcast_ref::<ScalarFunctionExpr>().is_some_and(makes_large)
+}
+
+/// The bytes of the values that an operator computes of one row without its columns; of the operator that has the most.
+fn row_bytes(plan: &Arc<dyn ExecutionPlan>) -> Result<u64> {
+    let mut bytes = 0_u64;
+    plan.apply_expressions(&mut |expression| {
+        bytes = bytes.saturating_add(value_bytes(expression));
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    for child in plan.children() {
+        bytes = bytes.max(row_bytes(child)?);
+    }
+    Ok(bytes)
+}
+
+fn value_bytes(expression: &Arc<dyn PhysicalExpr>) -> u64 {
+    constant(expression)
+        .unwrap_or_else(|| expression.children().into_iter().map(value_bytes).fold(0, u64::saturating_add))
+}
+
+/// The bytes of a value that no column has a part in.
+fn constant(expression: &Arc<dyn PhysicalExpr>) -> Option<u64> {
+    if let Some(cast) = expression.downcast_ref::<CastExpr>() {
+        return constant(cast.expr());
+    }
+    match expression.downcast_ref::<ScalarFunctionExpr>() {
+        Some(call) => constant_bytes(call, constant),
+        None => literal_bytes(expression),
+    }
+}
+
+/// The bytes of a constant; none of a number.
+fn literal_bytes(expression: &Arc<dyn PhysicalExpr>) -> Option<u64> {
+    let value = expression.downcast_ref::<Literal>()?.value();
+    Some(if value.data_type().is_primitive() { 0 } else { value.size() as u64 })
 }
 
 #[cfg(test)]
@@ -71,12 +111,19 @@ mod tests {
         let state = crate::functions::register(SessionStateBuilder::new_with_default_features()).build();
         let context = SessionContext::new_with_state(state);
         let usual = context.state().config().batch_size();
+        const ROWS: usize = super::ROWS as usize;
         let literal = format!("select '{}', value from generate_series(1, 9)", "x".repeat(5_000));
         for (sql, rows) in [
             ("select value, 'x' || value, upper('a') from generate_series(1, 9)", usual),
             ("select repeat('x', 20), lpad('x', 12, ' '), replace(a, 'a', 'b') from (values ('a'), ('b')) t(a)", usual),
             ("select count(*) from generate_series(1, 9) where repeat('x', value) > 'a'", ROWS),
             ("select count(*) from generate_series(1, 9) group by repeat('x', 60000)", ROWS),
+            ("select max(cast(repeat('x', 1000000) as bytea)) from generate_series(1, 9)", 4),
+            (
+                "select count(*) from generate_series(1, 9) group by repeat('x', 400000), reverse(repeat('y', 400000))",
+                5,
+            ),
+            ("select distinct repeat('x', 60000000) from generate_series(1, 9)", 1),
             ("select max(length(cast(range(0, value) as varchar))) from generate_series(1, 9)", ROWS),
             ("select distinct cast(array_repeat('x', value * 1000) as varchar) from generate_series(1, 9)", ROWS),
             ("select replace(a, 'a', repeat(a, 9000)) from (values ('a'), ('b')) t(a) order by 1", ROWS),

@@ -62,6 +62,8 @@ class Case:
             self.kind, self.text = Grammar(rng, more).statement()
             self.is_statement = self.kind != "writes"
         self.format = rng.choice(["json", "csv", "ndjson", "arrow", "parquet"])
+        # The buffers that the request may fill beside the memory for queries; known once it was sent.
+        self.buffers = set()
 
     def __str__(self):
         text = self.text or ""
@@ -102,7 +104,12 @@ class Case:
         rng = self.rng
         path = rng.choice(["/api/v1/sql", "/rest/sql", "/write?db=fuzz", "/api/v2/write?bucket=fuzz", "/api/put?db=fuzz", "/query"])
         way = rng.choice(["short", "gzip", "zstd", "nested", "json", "chunks", "form", "parameters"])
+        path = {"json": "/api/put?db=fuzz", "form": "/query", "parameters": "/api/v1/sql"}.get(way, path)
+        if way == "nested":
+            depth = rng.choice([100, 10_000, 1_000_000])
+            path = rng.choice(["/api/put?db=fuzz", "/api/v1/sql"])
         self.text = f"{way} to {path}"
+        self.buffers = {"statement" if path.startswith(("/api/v1/sql", "/rest/")) else "ingest"}
         if way == "short":
             return short(
                 port,
@@ -113,10 +120,7 @@ class Case:
         if way in ("gzip", "zstd"):
             return post(port, path, packed(way, *rng.choice(BOMBS)), {"content-encoding": way})
         if way == "nested":
-            depth = rng.choice([100, 10_000, 1_000_000])
-            return post(
-                port, rng.choice(["/api/put?db=fuzz", "/api/v1/sql"]), b"[" * depth + b"]" * depth, {"content-type": "application/json"}
-            )
+            return post(port, path, b"[" * depth + b"]" * depth, {"content-type": "application/json"})
         if way == "json":
             point = {
                 "metric": "m",
@@ -124,7 +128,7 @@ class Case:
                 "value": 1,
                 "tags": {f"t{n}": "x" * rng.choice([1, 1_000]) for n in range(rng.choice([1, 100, 1_000]))},
             }
-            return post(port, "/api/put?db=fuzz", json.dumps([point] * rng.choice([1, 100])).encode())
+            return post(port, path, json.dumps([point] * rng.choice([1, 100])).encode())
         if way == "chunks":
             piece = b"%x\r\n%b\r\n" % (1 << 16, b" " * (1 << 16))
             head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n".encode()
@@ -132,7 +136,7 @@ class Case:
         if way == "form":
             return post(
                 port,
-                "/query",
+                path,
                 b"q=" + b"SHOW+DATABASES%3B" * rng.choice([1, 1_000, 60_000]),
                 {"content-type": "application/x-www-form-urlencoded"},
             )
@@ -141,7 +145,7 @@ class Case:
         values = b",".join([b'"' + b"x" * size + b'"'] * min(count, (64 << 20) // size))
         marks = b",".join([b"?"] * min(count, 1_000))
         body = b'{"sql":"select ' + marks + b'","params":[' + values + b"]}"
-        return post(port, "/api/v1/sql", body[: 64 << 20], {"content-type": "application/json"})
+        return post(port, path, body[: 64 << 20], {"content-type": "application/json"})
 
     def by_parameters(self, port):
         """Flight parameters that decompress to far more than was sent."""
@@ -150,6 +154,7 @@ class Case:
         size = min(size, 10 << 20) if packing is None else size
         statement = rng.choice(["select ?", "select length(?)", "insert into fuzz.written (tbname, ts, v) values ('p', now(), ?)"])
         self.text = f"{size} bytes, packed by {packing}, to {statement}"
+        self.buffers = {"statement"} | ({"ingest"} if statement.startswith("insert") else set())
 
         def run(client, options):
             told = bind(client, options, prepared(client, options, statement), zeros(size, rng.choice([1, 100])), packing)
@@ -163,6 +168,7 @@ class Case:
         way = rng.choice(["tables", "columns", "tags", "texts", "series", "escapes"])
         count = rng.choice([10, 1_000, 12_000])
         self.text = f"{count} {way}"
+        self.buffers = {"ingest"}
         lines = {
             "tables": lambda: (f"z{n} v=1" for n in range(min(count, 500))),
             "columns": lambda: ("z " + ",".join(f"c{n}=1" for n in range(min(count, 4_000))) for _ in range(3)),

@@ -20,7 +20,10 @@ def write(path, run, chosen, took):
         f"- {processor()}, {os.cpu_count()} cores, {memory() / 1e9:.2f} GB, linux {platform.machine()}; server and clients share it.",
         f"- `{command}{' --strict' if chosen.strict else ''}`: 256 MiB for queries, which may take 2 s.",
         f"- {run.counted} cases, {len(run.failures)} failed.",
-        f"- Most resident memory above the idle server: {run.grown:.0f} MiB (limit 320).",
+        "- Most resident memory above the idle server, of rounds by their limit, which is 5/4 of the memory for queries (256 MiB) and of the"
+        " buffers (64 MiB each) that bodies of the round fill: "
+        + ", ".join(f"{grown:.0f} MiB (limit {limit})" for limit, grown in sorted(run.grown.items()))
+        + ".",
         f"- Slowest answer of `/health`: {run.slowest * 1000:.0f} ms (limit {run.health * 1000:.0f}).",
         f"- Longest statement: {run.longest:.2f} s (limit {run.seconds}).",
         f"- {run.repeated} rounds of cases exceeded a limit of time and were sent once more; it is a fault to exceed one again.",

@@ -13,9 +13,10 @@ from robust.server import Server, expect, until
 
 from . import pulse
 
-LIMIT, TIMEOUT = 256, 2
+LIMIT, BUFFER, TIMEOUT = 256, 64, 2
 OPTIONS = [
-    *["--query-memory", f"{LIMIT}MiB", "--query-timeout", f"{TIMEOUT}s", "--statement-buffer", "64MiB", "--ingest-buffer", "64MiB"],
+    *["--query-memory", f"{LIMIT}MiB", "--query-timeout", f"{TIMEOUT}s"],
+    *["--statement-buffer", f"{BUFFER}MiB", "--ingest-buffer", f"{BUFFER}MiB"],
     *["--tail-cache", "64MiB", "--slow-query", "0s", "--fold-interval", "1h"],
 ]
 # MiB: what is kept between queries has budgets of its own, a quarter for manifests, rollups and sorted blocks and a sixteenth for plans.

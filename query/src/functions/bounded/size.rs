@@ -17,6 +17,8 @@ const OWN_BYTES: u64 = 64;
 const NUMBER_TEXT: u64 = 40;
 /// Repetitions and bytes that leave a small value small.
 const FEW: i64 = 256;
+/// A list of texts has an offset beside each text.
+const USUAL: u64 = 4;
 /// The longest text that one letter of a format gives.
 const FORMATTED: u64 = 40;
 
@@ -105,6 +107,14 @@ impl Growth {
             | pattern::LIKE
             | pattern::TEXT => Self::Linear(1),
             _ => Self::Linear(8),
+        }
+    }
+
+    /// By what a result is mostly larger than its arguments, about.
+    pub(super) fn usual(self) -> u64 {
+        match self {
+            Self::Linear(factor) => factor.clamp(1, USUAL),
+            _ => 1,
         }
     }
 

@@ -1,0 +1,54 @@
+//! Batches in pieces of a bounded number of bytes: what is encoded at once.
+
+use std::collections::VecDeque;
+
+use arrow::array::{Array, RecordBatch};
+
+/// Cuts a batch into slices of at most about `limit` bytes, one row at least.
+pub(crate) fn split(batch: RecordBatch, limit: usize) -> VecDeque<RecordBatch> {
+    let mut pending = vec![batch];
+    let mut pieces = VecDeque::new();
+    while let Some(batch) = pending.pop() {
+        let rows = batch.num_rows();
+        let bytes = sliced_bytes(&batch);
+        if bytes <= limit || rows <= 1 {
+            pieces.push_back(batch);
+            continue;
+        }
+        let parts = bytes.div_ceil(limit).min(rows);
+        let size = rows.div_ceil(parts);
+        // Rows of very different widths may leave a piece too large: those are cut again.
+        for start in (0..rows).step_by(size).collect::<Vec<_>>().into_iter().rev() {
+            pending.push(batch.slice(start, size.min(rows - start)));
+        }
+    }
+    pieces
+}
+
+/// The bytes of the rows themselves, not those of the buffers that they lie in.
+fn sliced_bytes(batch: &RecordBatch) -> usize {
+    batch.columns().iter().map(|c| c.to_data().get_slice_memory_size().unwrap_or(0)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, StringArray};
+
+    use super::*;
+
+    #[test]
+    fn rows_of_different_widths_are_cut_until_they_fit() {
+        let texts = (0..64).map(|i| "x".repeat(if i < 8 { 1_000 } else { 1 }));
+        let batch =
+            RecordBatch::try_from_iter([("s", Arc::new(StringArray::from_iter_values(texts)) as ArrayRef)]).unwrap();
+        let pieces = split(batch, 2_500);
+        assert_eq!(pieces.iter().map(RecordBatch::num_rows).sum::<usize>(), 64);
+        assert!(
+            pieces.iter().all(|p| sliced_bytes(p) <= 2_500),
+            "{:?}",
+            pieces.iter().map(sliced_bytes).collect::<Vec<_>>()
+        );
+    }
+}
