@@ -215,23 +215,6 @@ impl From<parquet::errors::ParquetError> for Error {
     }
 }
 
-impl From<object_store::Error> for Error {
-    fn from(e: object_store::Error) -> Self {
-        let kind = match &e {
-            object_store::Error::NotFound { .. } => Kind::NotFound,
-            object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. } => Kind::Conflict,
-            object_store::Error::InvalidPath { .. } => Kind::Invalid,
-            object_store::Error::NotSupported { .. } | object_store::Error::NotImplemented { .. } => Kind::Unsupported,
-            _ if crate::store::is_full(&e) => {
-                let message = "the store has no space left; free some, or raise its quota";
-                return Error::full(message).with("reason", &e).source(e);
-            }
-            _ => Kind::Unavailable,
-        };
-        Error::new(kind, "object store request failed").with("reason", &e).source(e)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

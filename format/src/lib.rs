@@ -5,15 +5,17 @@
 //!
 //! Pure (bytes in, values out): [`schema`], [`types`], [`rows`], [`layout`], [`segment`], [`mod@file`], [`tags`],
 //! [`merge`]. With the store: [`store`], [`chain`], [`meta`], [`log`], [`snapshot`],
-//! [`mod@check`], [`copy`](mod@copy), [`holders`], [`access`].
+//! [`garbage`], [`mod@check`], [`copy`](mod@copy), [`holders`], [`auth`]. Users and their rights, as values: [`access`].
 
 pub mod access;
+pub mod auth;
 pub mod chain;
 pub mod check;
 mod compression;
 pub mod copy;
 pub mod error;
 pub mod file;
+pub mod garbage;
 pub mod holders;
 pub mod ids;
 pub mod layout;

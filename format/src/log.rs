@@ -1,19 +1,23 @@
 //! The log above the watermarks: what counts of it, and what a fold takes.
 
+mod fault;
 mod fetch;
 mod fits;
 mod give_up;
 mod holes;
 mod listing;
 mod put_back;
+mod tail;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+pub use fault::Fault;
 pub(crate) use fetch::{Fetched, VOID_MS, fetch_some};
 pub use give_up::{GivenUp, give_up};
 pub(crate) use listing::{Listing, Pending};
+pub use tail::TailSegment;
 
 use fits::fetch_within;
 
@@ -22,7 +26,6 @@ use crate::{
     ids::{Position, WriterId},
     layout::{self, Kept},
     meta::{Catalog, Draft, Root, Watermark},
-    snapshot::{Fault, TailSegment},
 };
 
 /// A watermark may be forgotten this long after its writer started: its segments count in the first two days, and a key

@@ -2,15 +2,12 @@
 //!
 //! Pure: batches in, batches out.
 
-mod columns;
 mod deletes;
 mod hash;
 mod order;
 mod sort;
 mod unite;
 
-pub(crate) use columns::ticks_of;
-pub use columns::{series_of, ticks};
 pub use deletes::Deletes;
 pub use hash::content_hash;
 

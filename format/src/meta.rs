@@ -5,12 +5,12 @@ mod commit;
 mod draft;
 mod entry;
 mod files;
-pub mod garbage;
 mod invariants;
 mod objects;
 mod probe;
 mod root;
 mod sections;
+mod seen;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -20,3 +20,4 @@ pub use entry::{FaultySegment, FileEntry, ObjectRef, PartitionSummary, RollupRef
 pub(crate) use objects::rollup_is;
 pub use probe::{PROBE_AGE, Probe};
 pub use root::Root;
+pub(crate) use sections::Section;

@@ -1,5 +1,7 @@
 //! Rows in memory: the columnar shape shared by log segments, folding, merging and the scan of the log's tail.
 
+mod columns;
+
 use std::sync::{Arc, LazyLock};
 
 use arrow::{
@@ -10,10 +12,12 @@ use arrow::{
 use crate::{
     error::{Error, Result},
     ids::{ColumnId, TableId},
-    merge::ticks,
     schema::{Supertable, TBNAME, field_id, field_with_id},
     types::Precision,
 };
+
+pub(crate) use columns::ticks_of;
+pub use columns::{series_of, ticks};
 
 /// The name of the first column of a block's rows: an index into the block's series.
 pub const SERIES: &str = "series";

@@ -42,7 +42,6 @@ use object_store::{
 pub use ambient::{Ambient, Moment, System};
 pub use counters::StoreCounters;
 pub use create::Created;
-pub(crate) use full::is_full;
 pub use object_store::ObjectMeta;
 
 use crate::{

@@ -30,12 +30,10 @@ use metrics::counter;
 pub(crate) use publish::Published;
 use tidelake_format::{
     Kind, Result,
+    garbage::{Collected, Sweep, collect},
     ids::Position,
     layout::{self, parse_log},
-    meta::{
-        Catalog, Root, Watermark,
-        garbage::{Collected, Sweep, collect},
-    },
+    meta::{Catalog, Root, Watermark},
     rows::Block,
     schema::{Database, Supertable},
     store::ObjectMeta,
@@ -249,7 +247,7 @@ impl Compactor {
     /// Deletes what no version needs any more.
     ///
     /// # Errors
-    /// As [`Collector::collect`](tidelake_format::meta::garbage::Collector::collect).
+    /// As [`Collector::collect`](tidelake_format::garbage::Collector::collect).
     pub async fn collect(&self, sweep: Sweep) -> Result<Collected> {
         collect(&self.inner.root, sweep).await
     }

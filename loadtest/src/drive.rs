@@ -1,6 +1,6 @@
 //! The clients: what a load test sends and how it counts.
 //!
-//! Encoding is cheap on purpose ([`encode`]), and so is the HTTP client ([`http`]): both share the machine with the
+//! Encoding is cheap on purpose ([`encode`](crate::generate::encode)), and so is the HTTP client ([`http`]): both share the machine with the
 //! server that they measure. Every wait is bounded, and only what the server acknowledged is counted.
 
 pub mod adapter;
@@ -12,8 +12,6 @@ pub mod compact;
 pub mod cost;
 pub mod database;
 pub mod devops;
-pub(crate) mod digits;
-pub mod encode;
 #[cfg(test)]
 mod fake;
 pub mod files;
@@ -27,6 +25,7 @@ pub mod peers;
 pub mod platform;
 pub mod query;
 pub mod queue;
+pub mod sample;
 pub mod send;
 pub mod server;
 pub mod statements;

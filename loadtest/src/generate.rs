@@ -9,6 +9,8 @@
 //! temperature = trunc(centre + 35/3 · clip(gauss, −3, 3)), the device's centre uniform in 0..100, clamped to 35..=65;
 //! humidity = trunc(centre + 17/3 · clip(gauss, −3, 3)), the device's centre uniform in 0..22.
 
+pub(crate) mod digits;
+pub mod encode;
 mod feed;
 pub(crate) mod random;
 pub mod statements;
@@ -20,6 +22,8 @@ use random::{Normal, mix};
 use std::ops::Range;
 use std::sync::LazyLock;
 
+/// The supertable that every statement names.
+pub const SUPERTABLE: &str = "devices";
 /// Time of every device's first row, in milliseconds since 1970.
 pub const FIRST_TS: i64 = 1_563_249_700_000;
 /// Time between two rows of a device, in milliseconds.

@@ -132,7 +132,7 @@ pub fn sync_ms(directory: &Path) -> Result<f64> {
         std::io::Result::Ok(times)
     })();
     let times = times.with_context(|| format!("write {}", path.display()))?;
-    Ok(crate::drive::query::median(&times))
+    Ok(median(&times))
 }
 
 /// Memory of a process, in bytes.
@@ -232,6 +232,17 @@ pub fn commit() -> Option<String> {
     let output = command.ok().filter(|output| output.status.success())?;
     let text = String::from_utf8(output.stdout).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// The middle value, or the mean of the two middle ones; NaN when there is none.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        count if count.is_multiple_of(2) => (sorted[count / 2 - 1] + sorted[count / 2]) / 2.0,
+        count => sorted[count / 2],
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! drawn as hundredths, so that their text is exact and each is the single-precision number nearest to it.
 
 use crate::answer::{Answer, Value};
-use crate::drive::digits::{Backward, push_int};
+use crate::generate::digits::{Backward, push_int};
 use crate::generate::random::{GAMMA, mix};
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};

@@ -6,10 +6,20 @@ use crate::generate::{Device, Devices, FIRST_TS, GROUPS, STEP_MS};
 use crate::oracle::Oracle;
 use crate::workload::Question;
 use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 
 /// Largest relative difference of two floats that count as equal.
 pub const TOLERANCE: f64 = 1e-9;
+
+/// How many answers were right.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verified {
+    /// Answers equal to the oracle's.
+    pub right: u64,
+    /// The others, each with its first difference.
+    pub wrong: Vec<String>,
+}
 
 /// Compares a server's answer with the oracle's.
 ///

@@ -3,13 +3,12 @@
 pub mod figures;
 pub mod part;
 
+pub use crate::generate::SUPERTABLE;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// The database that every statement names.
 pub const DATABASE: &str = "db";
-/// The supertable that every statement names.
-pub const SUPERTABLE: &str = "devices";
 
 /// The statement that makes the supertable, as the papers print it.
 pub const CREATE_SUPERTABLE: &str = "create table devices(ts timestamp, temperature int, humidity float) \

@@ -150,7 +150,7 @@ impl Budget {
     fn check(&self) -> DfResult<()> {
         let inner = &self.0;
         if inner.killed.is_cancelled() {
-            return Err(to_datafusion(crate::system::killed()));
+            return Err(to_datafusion(killed()));
         }
         if inner.over.load(Relaxed) {
             return Err(to_datafusion(Error::conflict("the query has ended: its client closed the result")));
@@ -165,6 +165,11 @@ impl Budget {
 /// The error of a query that ran into its deadline.
 pub(crate) fn too_long(timeout: Duration) -> Error {
     Error::unavailable("the query took longer than a query may").with("limit", format!("{timeout:?}"))
+}
+
+/// The error of a query that was killed: nobody is to send it again by itself.
+pub(crate) fn killed() -> Error {
+    Error::conflict("the query was killed")
 }
 
 /// Whether the statement of this thread may go on.

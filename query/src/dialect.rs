@@ -11,7 +11,6 @@
 mod clauses;
 mod depth;
 mod from_first;
-pub mod info;
 mod lex;
 mod names;
 mod parameters;
@@ -34,11 +33,10 @@ use datafusion::{
 use tidelake_format::{Error, Result};
 use tidelake_protocol::sql::DoubleQuotes;
 
-pub use info::{CatalogInfo, CurrentCatalog, information_schema};
 pub use parameters::{column_fields, parameter_fields};
 pub use shape::{Shape, shape};
 
-use crate::session::Session;
+use crate::{catalog::CatalogInfo, session::Session};
 
 /// How deep expressions and queries may be nested.
 const DEPTH: usize = 64;
@@ -180,7 +178,7 @@ fn syntax_error(error: DataFusionError, tokens: &[lex::Tok]) -> Error {
 
 /// Plans a query: looks its names up in `info`, its tables in `state`.
 ///
-/// The state was made with [`crate::functions::register`] and holds [`information_schema`] as the schema
+/// The state was made with [`crate::functions::register`] and holds [`information_schema`](crate::catalog::information_schema) as the schema
 /// `information_schema` of its default catalog, with DataFusion's own switched off
 /// (`SessionConfig::with_information_schema(false)`).
 ///

@@ -59,7 +59,8 @@ use crate::{
     pace::beside_the_runtime,
     session::Session,
     system::{Connections, Queries, System, Underway},
-    table::{Reader, View, Visible},
+    table::{Reader, View},
+    visible::Visible,
     writer::{WriteOutcome, Writer},
 };
 

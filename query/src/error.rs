@@ -84,6 +84,14 @@ pub fn to_datafusion(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
+/// At most 80 characters of text from outside, for a message.
+pub(crate) fn shorten(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use arrow::error::ArrowError;

@@ -5,6 +5,7 @@
 
 mod budget;
 pub mod buffer;
+pub mod catalog;
 pub mod dialect;
 pub mod engine;
 pub mod error;
@@ -21,6 +22,7 @@ pub(crate) mod request;
 pub mod session;
 pub mod system;
 pub mod table;
+pub mod visible;
 pub mod wire;
 pub mod writer;
 

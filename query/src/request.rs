@@ -4,7 +4,7 @@ use chrono_tz::Tz;
 use tidelake_format::{Error, Result};
 use tidelake_protocol::http::headers;
 
-use crate::session::Session;
+use crate::{error::shorten, session::Session};
 
 /// Applies what headers say to a session; `header` gives all values of one, in order.
 ///
@@ -41,14 +41,6 @@ pub(crate) fn time_zone(name: &str) -> Result<Tz> {
         name => name.parse().map_err(|_| {
             Error::invalid("a time zone is an IANA name such as 'Europe/Berlin'").with("found", shorten(name))
         }),
-    }
-}
-
-/// At most 80 characters of text from outside, for a message.
-pub(crate) fn shorten(text: &str) -> String {
-    match text.char_indices().nth(80) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }
 

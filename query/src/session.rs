@@ -49,7 +49,7 @@ impl FromStr for Levels {
                 other => {
                     return Err(Error::invalid("there is no such level of aggregates")
                         .with("expected", "manifests, rollups, scan (separated by commas) or none")
-                        .with("found", crate::request::shorten(other)));
+                        .with("found", crate::error::shorten(other)));
                 }
             };
             *level = true;

@@ -16,7 +16,7 @@ use datafusion::{
 use tidelake_format::access::Principal;
 
 pub use connections::{Connection, Connections};
-pub(crate) use queries::{Queries, Underway, killed};
+pub(crate) use queries::{Queries, Underway};
 
 /// The schema's name.
 pub(crate) const SYSTEM: &str = "system";

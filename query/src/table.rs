@@ -1,12 +1,11 @@
 //! Supertables as DataFusion tables, over one snapshot.
 //!
-//! The path of a scan: [`catalog`] finds the table → [`provider`] sorts the filters ([`filters`]) → [`source`]s are
+//! The path of a scan: the catalog finds the table → [`provider`] sorts the filters ([`filters`]) → [`source`]s are
 //! the files and log blocks that the snapshot holds ([`reader`], [`tail`]; many small blocks as few, [`tiers`]) → [`series`] unites their series → [`select`]
 //! finds the chunks (one series in one source) that are asked for, and which of them overlap in time → [`units`] deals
 //! them out → [`scan`] reads them ([`read`]), merging only what overlaps ([`merging`]), and attaches tags ([`output`]).
 
 mod cache;
-mod catalog;
 mod filters;
 mod merging;
 mod narrow;
@@ -23,11 +22,10 @@ mod tail;
 mod tiers;
 mod units;
 mod view;
-mod visible;
 
-pub(crate) use catalog::Databases;
 pub(crate) use filters::TimeRange;
 pub(crate) use output::{Decoded, OutputColumn, ticks};
+pub(crate) use provider::{Scope, SeriesTable};
 pub(crate) use read::{Asked, Columns, Reading};
 pub(crate) use reader::{Reader, Total};
 pub(crate) use scan::SeriesScan;
@@ -37,4 +35,3 @@ pub(crate) use source::{FileSource, Origin, Source};
 pub(crate) use spent::Spent;
 pub(crate) use units::{Unit, deal};
 pub(crate) use view::View;
-pub use visible::Visible;

@@ -5,7 +5,7 @@ use clap::Args;
 use tidelake_ingest::write::Ingest;
 use tidelake_protocol::sql::{DoubleQuotes, Statement, Update};
 
-use crate::{cli::StoreArgs, serve};
+use crate::{arguments::StoreArgs, serve};
 
 /// Which root, and what to change.
 #[derive(Debug, Args)]

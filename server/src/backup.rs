@@ -16,7 +16,7 @@ use tidelake_ingest::{compact::CompactRequest, write::Ingest};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    cli::StoreArgs,
+    arguments::StoreArgs,
     serve,
     settings::{Settings, store_option},
 };

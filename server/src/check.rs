@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use tidelake_format::check::{CheckOptions, check};
 
-use crate::{cli::StoreArgs, serve};
+use crate::{arguments::StoreArgs, serve};
 
 /// Options of `check`.
 #[derive(Debug, Args)]

@@ -22,7 +22,7 @@ use tonic::{
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
 };
 
-use crate::cli::ServerArgs;
+use crate::arguments::ServerArgs;
 
 /// How long the server has to say that it ended a query.
 const CANCEL_WITHIN: Duration = Duration::from_secs(5);

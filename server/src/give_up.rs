@@ -9,7 +9,7 @@ use tidelake_format::{
     log::give_up,
 };
 
-use crate::{cli::StoreArgs, serve};
+use crate::{arguments::StoreArgs, serve};
 
 /// Which root, and which segments.
 #[derive(Debug, Args)]

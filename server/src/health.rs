@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Args;
 
-use crate::cli::TlsArgs;
+use crate::arguments::TlsArgs;
 
 /// How long a server has to answer.
 const LIMIT: Duration = Duration::from_secs(2);

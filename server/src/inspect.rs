@@ -24,7 +24,7 @@ use tidelake_format::{
     types::Precision,
 };
 
-use crate::{cli::StoreArgs, serve, terminal};
+use crate::{arguments::StoreArgs, serve, terminal};
 
 /// Options of `inspect`.
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 
 mod access;
 mod allocator;
+mod arguments;
 mod backup;
 mod check;
 mod cli;
@@ -12,6 +13,7 @@ mod give_up;
 mod health;
 mod inspect;
 mod memory;
+mod network;
 mod serve;
 mod settings;
 mod shell;

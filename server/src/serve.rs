@@ -33,8 +33,6 @@ use tidelake_query::engine::{Engine, EngineConfig};
 use tidelake_routes::Routes;
 use tokio::{net::TcpListener, sync::watch};
 
-pub(crate) use tls::TlsFiles;
-
 use self::threads::ComputeThreads;
 use crate::settings::Settings;
 

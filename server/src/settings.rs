@@ -6,10 +6,7 @@ use serde::Deserialize;
 use tidelake_format::units;
 use tidelake_ingest::decode::{line_protocol::LinePrecision, time::Implausible};
 
-use crate::{
-    memory,
-    serve::{TlsFiles, proxy::Network},
-};
+use crate::{memory, network::Network};
 
 /// The longest that requests wait to share a log segment.
 const LONGEST_FLUSH_INTERVAL: Duration = Duration::from_secs(10);
@@ -216,6 +213,17 @@ impl fmt::Display for Names {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.join(","))
     }
+}
+
+/// The files that TLS is made of, all PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TlsFiles {
+    /// The server's certificate, then those that it was signed by.
+    pub(crate) certificate: PathBuf,
+    /// Its private key.
+    pub(crate) key: PathBuf,
+    /// Who signs the certificates of clients; with it a client needs one.
+    pub(crate) client_ca: Option<PathBuf>,
 }
 
 /// Networks of addresses, as they are written.

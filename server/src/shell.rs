@@ -15,7 +15,7 @@ use self::{
     complete::{ShellHelper, Words},
     print::{Format, Printer},
 };
-use crate::{cli::ServerArgs, client::Client, terminal::escaped};
+use crate::{arguments::ServerArgs, client::Client, terminal::escaped};
 
 /// Options of the shell.
 #[derive(Debug, Args)]

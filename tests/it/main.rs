@@ -11,6 +11,7 @@ mod documents;
 mod engines;
 mod extremes;
 mod fixtures;
+mod folders;
 mod functions;
 mod layering;
 mod limits;

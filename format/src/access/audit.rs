@@ -64,7 +64,7 @@ impl Deed {
     }
 
     /// Writes the line, of a user who may not be known.
-    pub(super) fn write(&self, user: &str, peer: Option<IpAddr>, error: Option<&Error>) {
+    pub(crate) fn write(&self, user: &str, peer: Option<IpAddr>, error: Option<&Error>) {
         let outcome = match error.map(Error::kind) {
             None => "done",
             Some(Kind::Forbidden | Kind::Unauthenticated) => "refused",

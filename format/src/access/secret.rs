@@ -33,7 +33,7 @@ const PROGRAM: &str = "tl_";
 const SESSION: &str = "tls_";
 
 /// Random bytes of the system.
-pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     let none = |_| Error::unavailable("the system has no random bytes");
     SystemRandom::new().fill(&mut bytes).map_err(none)?;
@@ -61,7 +61,7 @@ pub fn hash_password(password: &str) -> Result<String> {
 }
 
 /// Whether a password is the one of a hash; takes as long where there is none.
-pub(super) fn is_password(password: &str, hash: Option<&str>) -> bool {
+pub(crate) fn is_password(password: &str, hash: Option<&str>) -> bool {
     /// Of a password that nobody has.
     const NOBODYS: &str =
         "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
@@ -83,13 +83,13 @@ pub fn new_token() -> Result<(String, Secret, Digest)> {
 }
 
 /// The id in the text of a program's token, whether or not there is such a token.
-pub(super) fn token_id(text: &str) -> Option<&str> {
+pub(crate) fn token_id(text: &str) -> Option<&str> {
     let (id, _) = text.strip_prefix(PROGRAM)?.split_once('_')?;
     (id.len() == 16).then_some(id)
 }
 
 /// Whether a text is a session's token, or was meant as one.
-pub(super) fn is_session(text: &str) -> bool {
+pub(crate) fn is_session(text: &str) -> bool {
     text.starts_with(SESSION)
 }
 
@@ -126,11 +126,11 @@ impl fmt::Debug for Digest {
 }
 
 impl Digest {
-    pub(super) fn of(secret: &str) -> Self {
+    pub(crate) fn of(secret: &str) -> Self {
         Self(URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, secret.as_bytes())))
     }
 
-    pub(super) fn equals(&self, other: &Self) -> bool {
+    pub(crate) fn equals(&self, other: &Self) -> bool {
         self.0.as_bytes().ct_eq(other.0.as_bytes()).into()
     }
 }

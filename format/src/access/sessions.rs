@@ -27,7 +27,7 @@ const PREFIX: &str = "tls_";
 /// The furthest that the end of a session may be ahead.
 const FURTHEST: Duration = Duration::from_secs(12 * 3_600);
 /// How long a session lasts: a node whose clock is five minutes behind the one that began it takes it as well.
-pub(super) const LASTS: Duration = Duration::from_secs(12 * 3_600 - 300);
+pub(crate) const LASTS: Duration = Duration::from_secs(12 * 3_600 - 300);
 /// How long a node signs with one key.
 const SIGNS: Duration = Duration::from_secs(12 * 3_600);
 /// The most keys in the catalog. One that comes on top takes the place of the one that ends first.
@@ -37,7 +37,7 @@ const MOST_CHECKED: usize = 10_000;
 
 /// The public key that checks the sessions of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct SessionKey {
+pub(crate) struct SessionKey {
     /// Ed25519, 32 bytes in base64url.
     public: String,
     /// From when on it checks nothing.
@@ -47,25 +47,25 @@ pub(super) struct SessionKey {
 /// The public keys of a root's nodes, by id.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct SessionKeys(BTreeMap<String, SessionKey>);
+pub(crate) struct SessionKeys(BTreeMap<String, SessionKey>);
 
 impl SessionKeys {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Whether sessions of this key are accepted.
-    pub(super) fn has(&self, id: &str) -> bool {
+    pub(crate) fn has(&self, id: &str) -> bool {
         self.0.contains_key(id)
     }
 
     /// Ends all sessions.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
     /// Adds a node's key, and removes those that have ended.
-    pub(super) fn publish(&mut self, signer: &Signer, now_ms: i64) {
+    pub(crate) fn publish(&mut self, signer: &Signer, now_ms: i64) {
         self.0.retain(|_, key| key.until_ms > now_ms);
         while self.0.len() >= MOST_KEYS
             && let Some(first) = self.0.iter().min_by_key(|(_, key)| key.until_ms).map(|(id, _)| id.clone())
@@ -77,12 +77,12 @@ impl SessionKeys {
 }
 
 /// A node's key.
-pub(super) struct Signer {
+pub(crate) struct Signer {
     id: String,
     pair: Ed25519KeyPair,
     made_ms: i64,
     /// Whether the catalog has had its public key: where that is gone again, the sessions of this key were ended.
-    pub(super) is_published: bool,
+    pub(crate) is_published: bool,
 }
 
 impl fmt::Debug for Signer {
@@ -96,19 +96,19 @@ impl Signer {
     ///
     /// # Errors
     /// [`Kind::Unavailable`](crate::Kind::Unavailable) without random bytes.
-    pub(super) fn new(now_ms: i64) -> Result<Self> {
+    pub(crate) fn new(now_ms: i64) -> Result<Self> {
         let id = random::<8>()?.iter().map(|byte| format!("{byte:02x}")).collect();
         let pair = Ed25519KeyPair::from_seed_unchecked(&random::<32>()?)
             .map_err(|e| Error::internal("a key for sessions cannot be made").with("reason", e))?;
         Ok(Self { id, pair, made_ms: now_ms, is_published: false })
     }
 
-    pub(super) fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
     /// Whether sessions may still be begun with it.
-    pub(super) fn signs_at(&self, now_ms: i64) -> bool {
+    pub(crate) fn signs_at(&self, now_ms: i64) -> bool {
         (self.made_ms..self.made_ms + SIGNS.as_millis() as i64).contains(&now_ms)
     }
 
@@ -118,7 +118,7 @@ impl Signer {
     }
 
     /// The token of a session of a user.
-    pub(super) fn session(&self, user: &str, generation: u64, now_ms: i64) -> String {
+    pub(crate) fn session(&self, user: &str, generation: u64, now_ms: i64) -> String {
         let (id, user, until_ms) = (&self.id, URL_SAFE_NO_PAD.encode(user), now_ms + LASTS.as_millis() as i64);
         let signed = format!("{PREFIX}{id}.{user}.{generation}.{until_ms}");
         let signature = URL_SAFE_NO_PAD.encode(self.pair.sign(signed.as_bytes()));
@@ -128,22 +128,22 @@ impl Signer {
 
 /// What the token of a session says; nothing of it is true before its signature is checked.
 #[derive(Debug)]
-pub(super) struct Claim<'a> {
+pub(crate) struct Claim<'a> {
     text: &'a str,
     signed: &'a str,
     signature: Vec<u8>,
     /// The key that signed it.
-    pub(super) key: &'a str,
+    pub(crate) key: &'a str,
     /// Whose session it is.
-    pub(super) user: String,
+    pub(crate) user: String,
     /// Of which generation of that user.
-    pub(super) generation: u64,
+    pub(crate) generation: u64,
     until_ms: i64,
 }
 
 impl<'a> Claim<'a> {
     /// Reads the text of a token; `None` where it is not one of a session.
-    pub(super) fn read(text: &'a str) -> Option<Self> {
+    pub(crate) fn read(text: &'a str) -> Option<Self> {
         let (signed, signature) = text.rsplit_once('.')?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
         let mut parts = signed.strip_prefix(PREFIX)?.split('.');
@@ -155,18 +155,18 @@ impl<'a> Claim<'a> {
     }
 
     /// Whether it has not ended, and ends no later than a session may.
-    pub(super) fn is_timely(&self, now_ms: i64) -> bool {
+    pub(crate) fn is_timely(&self, now_ms: i64) -> bool {
         self.until_ms > now_ms && self.until_ms.saturating_sub(now_ms) <= FURTHEST.as_millis() as i64
     }
 }
 
 /// Remembers whose signature was right: checking one takes some ten microseconds.
 #[derive(Debug, Default)]
-pub(super) struct Signatures(Mutex<HashSet<[u8; 32]>>);
+pub(crate) struct Signatures(Mutex<HashSet<[u8; 32]>>);
 
 impl Signatures {
     /// Whether a session was signed by a node of this root.
-    pub(super) fn are_right(&self, claim: &Claim<'_>, keys: &SessionKeys) -> bool {
+    pub(crate) fn are_right(&self, claim: &Claim<'_>, keys: &SessionKeys) -> bool {
         let Some(key) = keys.0.get(claim.key) else { return false };
         if claim.until_ms > key.until_ms {
             return false;

@@ -223,12 +223,12 @@ impl Users {
     }
 
     /// Lets every node check the sessions that this one begins.
-    pub(super) fn publish(&mut self, signer: &Signer, now_ms: i64) {
+    pub(crate) fn publish(&mut self, signer: &Signer, now_ms: i64) {
         self.sessions.publish(signer, now_ms);
     }
 
     /// The keys that check sessions.
-    pub(super) fn session_keys(&self) -> &SessionKeys {
+    pub(crate) fn session_keys(&self) -> &SessionKeys {
         &self.sessions
     }
 
@@ -244,7 +244,7 @@ impl Users {
     }
 
     /// The user and the token that a token's text is of, where it is that user's.
-    pub(super) fn by_token(&self, name: &str, text: &str) -> Option<(&User, &ApiToken)> {
+    pub(crate) fn by_token(&self, name: &str, text: &str) -> Option<(&User, &ApiToken)> {
         let user = self.users.get(name)?;
         let token = user.tokens.get(secret::token_id(text)?)?;
         token.digest.equals(&Digest::of(text)).then_some((user, token))

@@ -6,10 +6,9 @@ use crate::{
     error::{Error, Kind, Result},
     ids::{FileId, Position},
     layout::{self, Part},
-    log::{Listing, VOID_MS},
+    log::{Listing, TailSegment, VOID_MS},
     meta::{Catalog, Root},
     segment,
-    snapshot::TailSegment,
 };
 
 use super::{CheckReport, Finding};

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    merge::ticks,
+    rows::ticks,
 };
 
 /// The most bytes of a data page before compression: texts are cut into more pages than planned.

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    merge::ticks,
+    rows::ticks,
 };
 
 /// The longest value that stands in statistics; a column with longer ones has none.

@@ -21,9 +21,9 @@ use super::{
 use crate::{
     error::{Error, Result},
     ids::ColumnId,
-    merge::{content_hash, series_of, ticks_of},
+    merge::content_hash,
     rollup::{EncodedRollup, RollupBuilder, RollupOptions},
-    rows::{Block, SeriesSet, batch_bytes, tbname_field},
+    rows::{Block, SeriesSet, batch_bytes, series_of, tbname_field, ticks_of},
     schema::{Supertable, field_id},
     tags::{ManifestBuilder, TagManifest, conform},
     types::Precision,

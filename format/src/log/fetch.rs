@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
 
-use super::{Pending, listing::misplaced};
+use super::{Fault, Pending, TailSegment, listing::misplaced};
 use crate::{
     error::{Error, Kind, Result},
     layout,
     offload::offload,
     segment,
-    snapshot::{Fault, TailSegment},
     store::Store,
 };
 

@@ -7,7 +7,7 @@
 use futures::{StreamExt, TryStreamExt};
 
 use super::{
-    Pending, VOID_MS,
+    Fault, Pending, VOID_MS,
     listing::{Listed, Listing, head},
 };
 use crate::{
@@ -16,7 +16,6 @@ use crate::{
     layout,
     meta::{Catalog, FaultySegment, Root, Watermark},
     segment::{self, SegmentHeader},
-    snapshot::Fault,
     store::Store,
 };
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::{
+    Fault,
     holes::{Above, Hole, MOST_MISSING},
     put_back::{Stamps, Times},
 };
@@ -13,7 +14,6 @@ use crate::{
     ids::{Position, WriterId},
     layout,
     meta::{Catalog, FaultySegment, Watermark},
-    snapshot::Fault,
     store::{ObjectMeta, Store},
 };
 

@@ -9,11 +9,10 @@ use arrow::{
 };
 use hashbrown::HashSet;
 
-use super::{series_of, ticks_of};
 use crate::{
     error::Result,
     ids::{Position, Version},
-    rows::SeriesSet,
+    rows::{SeriesSet, series_of, ticks_of},
     schema::{Covers, Supertable, Tombstone},
 };
 

@@ -21,7 +21,7 @@ use arrow::{
 };
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::columns::{series_of, ticks, ticks_of};
+use crate::rows::{series_of, ticks, ticks_of};
 use crate::{
     error::{Error, Result},
     ids::ColumnId,

@@ -7,13 +7,10 @@ use arrow::{
     compute::{concat_batches, take},
 };
 
-use super::{
-    columns::{series_of, ticks_of},
-    hash::{row_keys, value_hashes},
-};
+use super::hash::{row_keys, value_hashes};
 use crate::{
     error::{Error, Result},
-    rows::SeriesSet,
+    rows::{SeriesSet, series_of, ticks_of},
     schema::field_id,
 };
 

@@ -20,7 +20,7 @@ pub struct Catalog {
     /// The version of the chain.
     pub version: Version,
     /// What it was read from; `None` for one that is in memory only.
-    pub(super) object: Option<Arc<VersionObject>>,
+    pub(crate) object: Option<Arc<VersionObject>>,
     pub(super) next_database: u32,
     pub(super) next_table: u32,
     pub(super) names: Arc<Names>,

@@ -16,7 +16,7 @@ const ENTRIES: usize = 200_000;
 
 /// A cache of decoded file lists. A list is known by its section and the version that wrote its content.
 #[derive(Debug, Default)]
-pub(super) struct FileLists(Mutex<Kept>);
+pub(crate) struct FileLists(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -33,7 +33,7 @@ struct List {
 
 impl FileLists {
     /// The files that a section lists; empty where the version has no such section.
-    pub(super) async fn read(
+    pub(crate) async fn read(
         &self,
         chain: &Chain,
         object: &VersionObject,

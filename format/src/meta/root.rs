@@ -15,8 +15,8 @@ use super::{
     Catalog, Draft, FileEntry,
     commit::{COMMIT_DEADLINE, Queue},
     files::FileLists,
-    garbage::Seen,
     sections::{DATABASES, Databases, Section},
+    seen::Seen,
 };
 use crate::{
     chain::{Appended, Chain, Change, VersionObject},
@@ -161,7 +161,7 @@ impl Root {
         &self.inner.chain
     }
 
-    pub(super) fn seen(&self) -> &Seen {
+    pub(crate) fn seen(&self) -> &Seen {
         &self.inner.collected
     }
 
@@ -175,7 +175,7 @@ impl Root {
         enough(&known.confirmed).then(|| known.catalog.clone())
     }
 
-    pub(super) fn file_lists(&self) -> &FileLists {
+    pub(crate) fn file_lists(&self) -> &FileLists {
         &self.inner.files
     }
 

@@ -35,7 +35,7 @@ pub(super) type Watermarks = BTreeMap<WriterId, Watermark>;
 
 /// What a section's name says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Section {
+pub(crate) enum Section {
     Databases,
     Access,
     Table(TableId),
@@ -57,7 +57,7 @@ impl Section {
     }
 
     /// `None` for a section that this code does not know; it is kept as it is.
-    pub(super) fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         if name == DATABASES {
             return Some(Section::Databases);
         }

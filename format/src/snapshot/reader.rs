@@ -5,12 +5,12 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Fault, Snapshot, TailSegment, held::Held};
+use super::{Snapshot, held::Held};
 use crate::{
     error::{Error, Kind, Result},
     ids::{Position, Token},
     layout,
-    log::{Fetched, Listing, Pending, fetch_some},
+    log::{Fault, Fetched, Listing, Pending, TailSegment, fetch_some},
     meta::{Catalog, FaultySegment, Root},
     step,
     steps::stepped,

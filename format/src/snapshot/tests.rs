@@ -7,7 +7,7 @@ use arrow::{array::AsArray, datatypes::Float64Type};
 use super::*;
 use crate::{
     error::Kind,
-    ids::{Version, WriterId},
+    ids::{Position, Version, WriterId},
     layout,
     log::{
         cut,

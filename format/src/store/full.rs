@@ -28,6 +28,23 @@ pub(crate) fn is_full(e: &object_store::Error) -> bool {
     CODES.iter().any(|code| text.contains(code))
 }
 
+impl From<object_store::Error> for Error {
+    fn from(e: object_store::Error) -> Self {
+        let kind = match &e {
+            object_store::Error::NotFound { .. } => Kind::NotFound,
+            object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. } => Kind::Conflict,
+            object_store::Error::InvalidPath { .. } => Kind::Invalid,
+            object_store::Error::NotSupported { .. } | object_store::Error::NotImplemented { .. } => Kind::Unsupported,
+            _ if is_full(&e) => {
+                let message = "the store has no space left; free some, or raise its quota";
+                return Error::full(message).with("reason", &e).source(e);
+            }
+            _ => Kind::Unavailable,
+        };
+        Error::new(kind, "object store request failed").with("reason", &e).source(e)
+    }
+}
+
 /// The smallest object for which there was no space, and why; nothing while there is.
 #[derive(Debug, Default)]
 pub(super) struct Space(Mutex<Option<(usize, String)>>);

@@ -14,7 +14,7 @@ use crate::{
         DataFileOptions,
         tests::sample::{Values, encode, random_rows, random_series, table_of_every_type},
     },
-    merge::ticks_of,
+    rows::ticks_of,
     schema::field_id,
 };
 

@@ -12,7 +12,8 @@ use futures::future::BoxFuture;
 use lambda_http::{RequestExt as _, request::RequestContext, service_fn};
 use tidelake_format::{
     Error, Result,
-    access::{Authenticator, Gate, Peer, audit},
+    access::audit,
+    auth::{Authenticator, Gate, Peer},
 };
 use tidelake_protocol::http::Route;
 use tidelake_routes::Routes;

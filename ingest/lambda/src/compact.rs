@@ -11,10 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidelake_format::{
     Error, Result,
-    meta::{
-        Root,
-        garbage::{Collected, Sweep},
-    },
+    garbage::{Collected, Sweep},
+    meta::Root,
     store::Store,
 };
 use tidelake_ingest::{

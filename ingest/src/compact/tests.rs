@@ -455,7 +455,7 @@ async fn a_full_file_is_rewritten_by_late_rows_of_its_time_and_by_no_others() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_check_beside_folds_merges_and_a_collector_in_a_hurry_finds_nothing_wrong() {
-    use tidelake_format::meta::garbage::{Collector, GarbageOptions};
+    use tidelake_format::garbage::{Collector, GarbageOptions};
     let store = Store::in_memory();
     let ingest = open(&store, config()).await;
     setup(&ingest).await;

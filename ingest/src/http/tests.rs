@@ -10,7 +10,8 @@ use futures::StreamExt as _;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tidelake_format::{
-    access::{Gate, Grants, Principal, Privileges, Rights, Scope},
+    access::{Grants, Principal, Privileges, Rights, Scope},
+    auth::Gate,
     store::{
         Store,
         faults::{Fault, Operation},

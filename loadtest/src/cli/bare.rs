@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use std::io::{Read, Write};
 use tidelake_loadtest::drive::bare::{self, BareSample};
-use tidelake_loadtest::drive::query::median;
+use tidelake_loadtest::measure::median;
 use tidelake_loadtest::workload::Question;
 use tokio::net::TcpListener;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidelake_loadtest::drive::HttpOptions;
 use tidelake_loadtest::drive::beside::writer::WriterOptions;
 use tidelake_loadtest::drive::beside::{BesideOptions, BesideSample, ask_beside};
-use tidelake_loadtest::drive::query::median;
+use tidelake_loadtest::measure::median;
 use tidelake_loadtest::oracle::Oracle;
 use tidelake_loadtest::report::{Page as _, Report};
 

@@ -176,7 +176,7 @@ fn line(sample: &ColdSample) -> String {
         "{:12} {:>7.1} ms (from the start of the process {:.1}); at most {} requests, {} with those of the start; {} bytes; runs {}",
         sample.name,
         sample.median_ms(),
-        tidelake_loadtest::drive::query::median(&sample.from_start_millis),
+        tidelake_loadtest::measure::median(&sample.from_start_millis),
         most(&sample.requests),
         most(&sample.from_start_requests),
         most(&sample.bytes),

@@ -6,7 +6,7 @@ use clap::Args;
 use std::path::PathBuf;
 use tidelake_loadtest::drive::query::{Asker, Door, QuerySample, statements};
 use tidelake_loadtest::oracle::Oracle;
-use tidelake_loadtest::report::Verified;
+use tidelake_loadtest::verify::Verified;
 use tidelake_loadtest::verify::verify;
 use tidelake_loadtest::workload::{Question, all_queries};
 

@@ -1,6 +1,6 @@
 //! Adapters: processes that run another engine and say what they measure (`loadtest/peers/adapter.py` is the other end).
 
-use crate::report::PeerSample;
+use super::sample::PeerSample;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::{

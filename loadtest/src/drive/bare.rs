@@ -39,8 +39,9 @@ use tonic::{Request, Response, Status, Streaming, transport::Server};
 
 use super::{
     flight::{self, Session},
-    query::{SAMPLE_RUNS, SAMPLE_TIME, median},
+    query::{SAMPLE_RUNS, SAMPLE_TIME},
 };
+use crate::measure::median;
 
 /// HTTP/2 windows and frames of Tidelake's server, in bytes: of a stream, of a connection, of a frame.
 const HTTP2: (u32, u32, u32) = (16 << 20, 32 << 20, 1 << 20);
@@ -272,8 +273,8 @@ impl FlightService for Bare {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::super::encode::Batch;
     use super::*;
+    use crate::generate::encode::Batch;
     use crate::generate::{Device, Devices};
 
     #[tokio::test]

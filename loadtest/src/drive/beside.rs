@@ -13,10 +13,11 @@ use serde::{Deserialize, Serialize};
 use self::writer::{Writer, WriterOptions, check_rows};
 use super::{
     http::HttpOptions,
-    query::{Addresses, Asker, Door, SAMPLE_RUNS, SAMPLE_TIME, median},
+    query::{Addresses, Asker, Door, SAMPLE_RUNS, SAMPLE_TIME},
     send::SendSample,
 };
 use crate::{
+    measure::median,
     oracle::Oracle,
     verify::verify,
     workload::{Function, Question, part::Part},

@@ -13,12 +13,13 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use super::{
     beside::writer::{Writer, WriterOptions, check_rows},
     http::HttpOptions,
-    query::{Addresses, Asker, Door, median},
+    query::{Addresses, Asker, Door},
     send::SendSample,
     server::{Server, ServerOptions},
 };
 use crate::{
     distant::{self, Distance, Passed},
+    measure::median,
     oracle::Oracle,
     verify::verify,
     workload::Question,

@@ -2,8 +2,8 @@
 
 mod put;
 
-use super::encode::SCHEMA;
 use super::http::{LEVELS_HEADER, TOKEN_HEADER};
+use crate::generate::encode::SCHEMA;
 use crate::workload::{DATABASE, SUPERTABLE};
 use anyhow::{Context, Result};
 use arrow::array::RecordBatch;

@@ -22,8 +22,7 @@ use crate::{
     answer::Value as Answered,
     generate::{Devices, Order, Source},
     oracle::Oracle,
-    report::Verified,
-    verify::verify,
+    verify::{Verified, verify},
     workload::{Function as Aggregate, Q1_GROUPS, Question, all_queries},
 };
 

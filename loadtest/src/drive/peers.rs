@@ -3,12 +3,12 @@
 use super::{
     HttpOptions, Protocol, WriteOptions,
     adapter::{Adapter, Event},
-    encode::{Batch, SCHEMA},
+    sample::{PeerLoad, PeerSample},
     write,
 };
-use crate::{
-    generate::{Device, Devices, Order, Source},
-    report::{PeerLoad, PeerSample},
+use crate::generate::{
+    Device, Devices, Order, Source,
+    encode::{Batch, SCHEMA},
 };
 use anyhow::{Context, Result, bail, ensure};
 use arrow::ipc::writer::StreamWriter;

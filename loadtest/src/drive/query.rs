@@ -3,6 +3,7 @@
 use super::flight::{self, Session};
 use super::http::{Client, HttpOptions};
 use crate::answer::Answer;
+use crate::measure::median;
 use crate::workload::DATABASE;
 use anyhow::{Context, Result, bail};
 use arrow::array::RecordBatch;
@@ -67,17 +68,6 @@ impl QuerySample {
     /// The median of all runs, in milliseconds; NaN when there is none.
     pub fn median_ms(&self) -> f64 {
         median(&self.millis)
-    }
-}
-
-/// The middle value, or the mean of the two middle ones; NaN when there is none.
-pub fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => f64::NAN,
-        count if count.is_multiple_of(2) => (sorted[count / 2 - 1] + sorted[count / 2]) / 2.0,
-        count => sorted[count / 2],
     }
 }
 

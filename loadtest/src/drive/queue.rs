@@ -12,13 +12,12 @@ use tokio::time::sleep;
 use self::aws::Sqs;
 use super::{
     Progress,
-    encode::Text,
     http::HttpOptions,
     latency::{Latencies, Percentiles},
     query::{Addresses, Asker, Door},
     udp::count,
 };
-use crate::generate::{Feed, Source};
+use crate::generate::{Feed, Source, encode::Text};
 
 /// Messages of one request, as the queue takes them.
 const MESSAGES: usize = 10;

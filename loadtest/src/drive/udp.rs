@@ -11,13 +11,13 @@ use tokio::{
 
 use super::{
     Progress,
-    encode::Text,
     http::HttpOptions,
     query::{Addresses, Asker, Door},
 };
 use crate::{
     answer::Value,
     generate::Source,
+    generate::encode::Text,
     workload::{DATABASE, SUPERTABLE},
 };
 

@@ -1,10 +1,10 @@
 //! Writing: R rows a request × C clients over one protocol.
 
-use super::encode::{Batch, Text};
 use super::http::HttpOptions;
 use super::latency::Percentiles;
 use super::send::{Acknowledgement, SendOptions, Sender, Share, TEXT};
 use super::{Progress, flight};
+use crate::generate::encode::{Batch, Text};
 use crate::generate::{Feed, Source};
 use crate::workload::DATABASE;
 use anyhow::{Context, Error, Result, bail};

@@ -1,7 +1,7 @@
 //! A data set as a file of TDengine's INSERT statements, one a line, for tools that run statements one by one.
 
+use super::encode::Text;
 use super::{Devices, Order, Source};
-use crate::drive::encode::Text;
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -3,8 +3,8 @@
 //! The papers' generator names its files `testdata0.csv`, `testdata1.csv`, … and prints whole numbers; the reader also
 //! takes a humidity with decimals. Files of that generator and of ours read the same.
 
+use super::digits::{push_f32, push_int};
 use super::{Device, Devices, Row};
-use crate::drive::digits::{push_f32, push_int};
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};

@@ -7,8 +7,9 @@ use super::{
     text::{bullet, bytes, grouped, millis, paragraph, section, table},
 };
 use crate::{
-    drive::{cost::Prices, functions::FunctionsSample, platform::Used, query::median},
+    drive::{cost::Prices, functions::FunctionsSample, platform::Used},
     generate::Devices,
+    measure::median,
 };
 
 /// Every measurement, with its conditions.

@@ -28,7 +28,8 @@ use futures::{
 };
 use tidelake_format::{
     Error, Kind,
-    access::{Gate, Principal, Right, challenge},
+    access::{Principal, Right},
+    auth::{Gate, challenge},
 };
 use tidelake_protocol::http::{Api, Body as BodyOf, Route, routes::MAX_STATEMENT_BYTES};
 use tower::{Layer, Service};

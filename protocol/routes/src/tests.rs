@@ -2,7 +2,8 @@
 
 use axum::{body::to_bytes, routing::get};
 use tidelake_format::{
-    access::{Authenticator, Rights, User, hash_password},
+    access::{Rights, User, hash_password},
+    auth::Authenticator,
     meta::Root,
     store::Store,
 };

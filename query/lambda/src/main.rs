@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use tidelake_format::{
-    access::Authenticator,
+    auth::Authenticator,
     snapshot::{SnapshotOptions, SnapshotReader},
 };
 use tidelake_lambda::{

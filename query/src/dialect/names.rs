@@ -21,11 +21,8 @@ use tidelake_format::{
     schema::{Database, Supertable},
 };
 
-use super::{info::CatalogInfo, lex::at};
-use crate::session::Session;
-
-/// The schema of the catalog's own tables.
-pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
+use super::lex::at;
+use crate::{catalog::CatalogInfo, session::Session};
 
 /// What a name in FROM stands for.
 #[derive(Debug, Clone)]

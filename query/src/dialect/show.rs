@@ -12,11 +12,10 @@ use tidelake_format::{
 };
 
 use super::{
-    info::CatalogInfo,
     lex::{Tok, at, name_of},
     names,
 };
-use crate::session::Session;
+use crate::{catalog::CatalogInfo, session::Session};
 
 /// A SHOW or DESCRIBE statement.
 #[derive(Debug, Clone, PartialEq)]
@@ -381,7 +380,7 @@ fn tag_literal(values: &ArrayRef, row: usize, ty: Type, database: &Database) -> 
         return Ok(format!("'\\x{digits}'"));
     }
     if ty == Type::Timestamp {
-        let ticks = tidelake_format::merge::ticks(values).and_then(|ticks| ticks.get(row));
+        let ticks = tidelake_format::rows::ticks(values).and_then(|ticks| ticks.get(row));
         let ticks = ticks.ok_or_else(|| Error::internal("a tag is no timestamp").with("database", &database.name))?;
         return Ok(ticks.to_string());
     }

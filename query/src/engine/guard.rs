@@ -36,9 +36,8 @@ use super::{
     admission::{Admission, Permit},
 };
 use crate::{
-    budget::{Budget, Phase},
+    budget::{self, Budget, Phase},
     error::{no_room, to_datafusion},
-    system,
     wire::wire_batch,
 };
 
@@ -129,7 +128,7 @@ impl Guard {
         let until = budget.clone();
         let ends = async move {
             tokio::select! {
-                () = killed => system::killed(),
+                () = killed => budget::killed(),
                 () = sleep_until(until.deadline()) => until.too_long(),
             }
         };

@@ -17,12 +17,12 @@ use tidelake_protocol::CATALOG;
 
 use super::{EngineConfig, planners};
 use crate::{
-    dialect::CurrentCatalog,
+    catalog::{CurrentCatalog, Databases},
     functions,
     optimize::{AggregateLevels, AnswerFromLevels, CountHeldRows, DivideGroups, SortOnThreads, YieldWithinBatches},
     session::{Levels, Session},
     system::System,
-    table::{Databases, View},
+    table::View,
 };
 
 /// The schema of unqualified names in a session without a database; no database can have this name.

@@ -88,7 +88,7 @@ pub(super) fn list() -> Vec<ActionType> {
 /// [`Kind::Unsupported`](crate::Kind::Unsupported) for another one, [`Kind::Forbidden`](crate::Kind::Forbidden).
 fn permitted(session: &Session, name: &str) -> Result<&'static str> {
     let known = ACTIONS.iter().find(|known| known.name == name).ok_or_else(|| {
-        Error::unsupported("not an action of this server").with("action", crate::request::shorten(name))
+        Error::unsupported("not an action of this server").with("action", crate::error::shorten(name))
     })?;
     known.right.check(&session.principal)?;
     Ok(known.name)
@@ -317,7 +317,7 @@ fn unpack<M: ProstMessageExt>(body: &Bytes) -> Result<M> {
     any.unpack().ok().flatten().ok_or_else(|| {
         Error::invalid("an action's body is of another type")
             .with("expected", M::type_url())
-            .with("found", crate::request::shorten(&found))
+            .with("found", crate::error::shorten(&found))
     })
 }
 

@@ -19,14 +19,13 @@ use tidelake_protocol::CATALOG;
 
 use super::{keys, sqlinfo, status::from_flight, types};
 use crate::{
-    dialect::{CatalogInfo, information_schema},
+    catalog::{CatalogInfo, INFORMATION_SCHEMA, information_schema},
     engine::Engine,
     session::Session,
-    table::Visible,
+    visible::Visible,
     wire,
 };
 
-const INFORMATION_SCHEMA: &str = "information_schema";
 const TABLE: &str = "TABLE";
 const VIEW: &str = "VIEW";
 

@@ -20,7 +20,7 @@ use futures::{Stream, StreamExt, stream};
 use parking_lot::Mutex;
 use prost::Message;
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use tidelake_format::{Error, Result, access::LoggedIn};
+use tidelake_format::{Error, Result, auth::LoggedIn};
 use tidelake_protocol::http::routes;
 use tidelake_routes::Routes;
 use tonic::{Request, Response, Status, Streaming, metadata::MetadataMap};
@@ -190,7 +190,7 @@ pub(super) fn command(bytes: &[u8]) -> Result<Command> {
 
 fn unknown(command: &Command) -> Error {
     Error::unsupported("not a command that this server answers here")
-        .with("command", crate::request::shorten(command.type_url()))
+        .with("command", crate::error::shorten(command.type_url()))
 }
 
 fn one<T: Send + 'static>(item: T) -> Response<BoxStream<T>> {

@@ -92,7 +92,7 @@ fn compression(name: &str) -> Result<Option<CompressionType>> {
         other => Err(Error::invalid("there is no such compression of rows")
             .with("header", COMPRESSION_HEADER)
             .with("expected", "lz4, zstd or none")
-            .with("found", request::shorten(other))),
+            .with("found", crate::error::shorten(other))),
     }
 }
 

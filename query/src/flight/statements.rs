@@ -25,10 +25,11 @@ use super::{
     sessions,
 };
 use crate::{
+    budget,
     engine::{Outcome, Prepared, Statement},
     error::from_datafusion,
     session::Session,
-    system, wire,
+    wire,
     writer::WriteOutcome,
 };
 
@@ -119,7 +120,7 @@ impl FlightSql {
             return updated(&session, &outcome);
         }
         if self.cancelled.get(&handle.key(), self.now()).is_some() {
-            return Err(system::killed());
+            return Err(budget::killed());
         }
         let is_theirs = |plan: &Arc<Prepared>| plan.principal == session.principal;
         let prepared = match self.plans.take_if(&handle.key(), self.now(), is_theirs) {
@@ -137,7 +138,7 @@ impl FlightSql {
         if let Some(language) = ticket.query_type.filter(|t| !t.eq_ignore_ascii_case("sql")) {
             return Err(Error::unsupported("a JSON ticket can only ask for SQL")
                 .with("expected", "query_type sql")
-                .with("found", crate::request::shorten(&language)));
+                .with("found", crate::error::shorten(&language)));
         }
         if ticket.params.is_some_and(|p| !p.is_empty()) {
             return Err(Error::unsupported(

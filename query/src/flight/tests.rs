@@ -20,7 +20,7 @@ use arrow_flight::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use prost::Message;
-use tidelake_format::access::Gate;
+use tidelake_format::auth::Gate;
 use tokio::net::TcpListener;
 use tonic::{
     Code, Request,

@@ -74,7 +74,7 @@ impl FromStr for Format {
             "arrow" => Ok(Format::Arrow),
             "parquet" => Ok(Format::Parquet),
             _ => Err(Error::invalid("a format is 'json', 'ndjson', 'csv', 'arrow' or 'parquet'")
-                .with("found", crate::request::shorten(name))),
+                .with("found", crate::error::shorten(name))),
         }
     }
 }

@@ -224,7 +224,7 @@ fn in_query(query: &str, mut asked: Asked) -> Result<Asked> {
 }
 
 fn max_rows(text: &str) -> Result<usize> {
-    text.parse().map_err(|_| Error::invalid("max_rows is a number of rows").with("found", request::shorten(text)))
+    text.parse().map_err(|_| Error::invalid("max_rows is a number of rows").with("found", crate::error::shorten(text)))
 }
 
 fn in_body(body: &Bytes, headers: &HeaderMap) -> Result<Asked> {
@@ -266,7 +266,7 @@ fn bound(prepared: &Prepared, values: &[Value]) -> Result<Option<RecordBatch>> {
             Value::Array(_) | Value::Object(_) => {
                 return Err(Error::invalid("a parameter is null, a boolean, a number or a text")
                     .with("parameter", i + 1)
-                    .with("found", request::shorten(&value.to_string())));
+                    .with("found", crate::error::shorten(&value.to_string())));
             }
         };
         Ok(((i + 1).to_string(), column))

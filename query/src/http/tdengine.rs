@@ -24,11 +24,7 @@ use axum::{
 };
 use futures::{StreamExt, TryStreamExt};
 use serde_json::json;
-use tidelake_format::{
-    Error, Kind, Result,
-    access::{LoggedIn, Principal},
-    types::Type,
-};
+use tidelake_format::{Error, Kind, Result, access::Principal, auth::LoggedIn, types::Type};
 use tidelake_protocol::{
     http::{Api, routes::REST_SQL},
     sql::DoubleQuotes,

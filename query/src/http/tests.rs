@@ -17,10 +17,7 @@ use axum::{
 use futures::{StreamExt, stream};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::{Value, json};
-use tidelake_format::{
-    Error,
-    access::{Gate, Principal},
-};
+use tidelake_format::{Error, access::Principal, auth::Gate};
 use tower::ServiceExt;
 
 use super::*;

@@ -22,6 +22,7 @@ use tidelake_format::{Error, Result, access::Principal};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    budget,
     metrics::{QUERIES, ROWS, SECONDS},
     session::Session,
 };
@@ -190,7 +191,7 @@ impl Underway {
     pub(crate) async fn unless_killed<T>(&self, part: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             biased;
-            () = self.entry.killed.cancelled() => Err(killed()),
+            () = self.entry.killed.cancelled() => Err(budget::killed()),
             done = part => done,
         }
     }
@@ -248,11 +249,6 @@ impl Drop for Underway {
             tracing::warn!(target: "tidelake::slow", query = id, user, database, took_ms, rows, killed, sql, "a slow query");
         }
     }
-}
-
-/// The error of a query that was killed: nobody is to send it again by itself.
-pub(crate) fn killed() -> Error {
-    Error::conflict("the query was killed")
 }
 
 impl Entry {

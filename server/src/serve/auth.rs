@@ -11,7 +11,8 @@ use axum::{
     response::Response,
 };
 use tidelake_format::{
-    access::{Authenticator, Deed, Gate, Principal, User, hash_password},
+    access::{Deed, Principal, User, hash_password},
+    auth::{Authenticator, Gate},
     meta::{Draft, Root},
 };
 use tidelake_protocol::http::Route;

@@ -24,7 +24,8 @@ use axum::{
 use futures::TryStreamExt;
 use parking_lot::Mutex;
 use tidelake_format::{
-    access::{Authenticator, Gate, Peer, Right, User, audit, hash_password},
+    access::{Right, User, audit, hash_password},
+    auth::{Authenticator, Gate, Peer},
     meta::{Draft, Root},
     snapshot::SnapshotReader,
     store::Store,

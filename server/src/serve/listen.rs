@@ -18,7 +18,7 @@ use hyper_util::{
     server::conn::auto,
 };
 use socket2::{Domain, Socket, Type};
-use tidelake_format::access::Peer;
+use tidelake_format::auth::Peer;
 use tidelake_protocol::http::routes::FLIGHT_PREFIX;
 use tidelake_query::system::{Connection, Connections};
 use tokio::{
@@ -35,10 +35,11 @@ use super::{
     bodies::{Bodies, Patient},
     origin::Origins,
     places::{Place, Places},
-    proxy::{self, Network},
+    proxy,
     tls::Tls,
     traces,
 };
+use crate::network::Network;
 
 /// What clients may take of this process.
 #[derive(Debug, Clone, Copy)]

@@ -12,10 +12,7 @@ use hyper::{
     HeaderMap, Method, Request, StatusCode, Uri,
     header::{self, HeaderName, HeaderValue},
 };
-use tidelake_format::{
-    Error,
-    access::{Deed, Peer},
-};
+use tidelake_format::{Error, access::Deed, auth::Peer};
 use tidelake_protocol::http::{Route, headers};
 
 use crate::settings::Settings;

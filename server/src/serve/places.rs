@@ -6,7 +6,7 @@
 use std::{collections::HashMap, hash::Hash, net::IpAddr, sync::Arc};
 
 use parking_lot::Mutex;
-use tidelake_format::{Error, Result, access::network};
+use tidelake_format::{Error, Result, auth::network};
 use tokio_util::sync::CancellationToken;
 
 /// The connections of a process, by address and by user. Cheap to clone.

@@ -3,12 +3,7 @@
 //! A connection keeps what it began with; the next one gets what the files hold by then. Files that cannot be used are told
 //! of in the log, and the server goes on with what it had: who renews certificates writes several files, one after the other.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use parking_lot::RwLock;
@@ -27,19 +22,10 @@ use tokio_rustls::{
     },
 };
 
+use crate::settings::TlsFiles;
+
 /// How often the files are looked at; SIGHUP has them looked at now.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-
-/// The files that TLS is made of, all PEM.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TlsFiles {
-    /// The server's certificate, then those that it was signed by.
-    pub(crate) certificate: PathBuf,
-    /// Its private key.
-    pub(crate) key: PathBuf,
-    /// Who signs the certificates of clients; with it a client needs one.
-    pub(crate) client_ca: Option<PathBuf>,
-}
 
 /// What the files hold.
 #[derive(PartialEq, Eq)]
@@ -161,6 +147,8 @@ impl Tls {
 mod tests {
     use rcgen::{CertificateParams, KeyPair};
     use tempfile::TempDir;
+
+    use std::path::PathBuf;
 
     use super::*;
 

@@ -20,7 +20,7 @@ use parquet::{
 };
 
 use super::{FileFormat, line_protocol, rows_bar};
-use crate::{cli::ServerArgs, client::Client};
+use crate::{arguments::ServerArgs, client::Client};
 
 /// Options of an export.
 #[derive(Debug, Args)]

@@ -29,7 +29,7 @@ use super::{
     FileFormat, bytes_bar, line_file,
     rows::{Numbered, Source},
 };
-use crate::{cli::ServerArgs, client::Client};
+use crate::{arguments::ServerArgs, client::Client};
 
 /// Rows of one ingest call: all of them become visible together and wait in memory until then.
 const CALL_ROWS: usize = 1 << 20;

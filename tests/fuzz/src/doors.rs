@@ -20,7 +20,7 @@ use bytes::{BufMut, Bytes};
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use http_body_util::BodyExt;
 use prost::Message;
-use tidelake_format::{Result, access::Gate, meta::Root, snapshot::SnapshotReader, types::Type};
+use tidelake_format::{Result, auth::Gate, meta::Root, snapshot::SnapshotReader, types::Type};
 use tidelake_ingest::decode::arrow as rows;
 use tidelake_protocol::sql::Update;
 use tidelake_query::{

@@ -3,11 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use tidelake_format::{
-    Error, Result, layout,
-    meta::{
-        Root,
-        garbage::{Sweep, collect},
-    },
+    Error, Result,
+    garbage::{Sweep, collect},
+    layout,
+    meta::Root,
     snapshot::{SnapshotOptions, SnapshotReader},
 };
 use tidelake_ingest::{compact::CompactRequest, write::Ingest};

@@ -2,11 +2,9 @@
 
 use super::*;
 use crate::{
+    garbage::{Collector, GarbageOptions, Sweep},
     ids::Token,
-    meta::{
-        FaultySegment,
-        garbage::{Collector, GarbageOptions, Sweep},
-    },
+    meta::FaultySegment,
     snapshot::{SnapshotOptions, SnapshotReader},
 };
 

@@ -7,7 +7,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use lambda_http::RequestExt as _;
 use serde_json::json;
 use tidelake_format::{
-    access::{Authenticator, Right, User, hash_password},
+    access::{Right, User, hash_password},
+    auth::Authenticator,
     meta::{Draft, Root},
     store::Store,
 };

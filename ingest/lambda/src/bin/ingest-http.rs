@@ -1,6 +1,6 @@
 //! Writes over HTTP: every protocol of the server, one segment a request.
 
-use tidelake_format::{access::Authenticator, meta::Root};
+use tidelake_format::{auth::Authenticator, meta::Root};
 use tidelake_ingest::{http, write::Ingest};
 use tidelake_ingest_lambda::{run, settings};
 use tidelake_lambda::{

@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::json;
 use tidelake_format::{
     layout,
-    merge::ticks,
+    rows::ticks,
     snapshot::{SnapshotOptions, SnapshotReader},
     store::faults::{Fault, Operation, Request},
 };

@@ -1,11 +1,9 @@
 //! Rows that were deleted are gone from every object, not only from answers.
 
 use tidelake_format::{
+    garbage::{Collector, GarbageOptions, Sweep},
     holders::{Holder, State, Wanted, holders},
-    meta::{
-        Root,
-        garbage::{Collector, GarbageOptions, Sweep},
-    },
+    meta::Root,
     store::Store,
 };
 

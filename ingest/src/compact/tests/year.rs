@@ -7,8 +7,8 @@ use arrow::{
 };
 use parking_lot::Mutex;
 use tidelake_format::{
+    garbage::{Collector, GarbageOptions},
     ids::{Position, TableId, Version, WriterId},
-    meta::garbage::{Collector, GarbageOptions},
     rows::SeriesSet,
     schema::Role,
     segment::{self, Compression, SegmentHeader},

@@ -9,11 +9,9 @@ use bytes::Bytes;
 use futures::future::join_all;
 use tidelake_format::{
     Kind, Result,
+    garbage::{Collector, GarbageOptions, Sweep},
     layout::parse_log,
-    meta::{
-        Draft, FaultySegment,
-        garbage::{Collector, GarbageOptions, Sweep},
-    },
+    meta::{Draft, FaultySegment},
     store::{
         Ambient, Store, System,
         faults::{Fault, Operation},

@@ -4,10 +4,8 @@
 
 use tidelake_format::{
     Error, Result,
-    access::{
-        ApiToken, Grants, Principal, Privilege, Privileges, Scope, Secret, User, Users, confirm_password, hash_in_turn,
-        new_token,
-    },
+    access::{ApiToken, Grants, Principal, Privilege, Privileges, Scope, Secret, User, Users, new_token},
+    auth::{confirm_password, hash_in_turn},
     meta::Draft,
 };
 use tidelake_protocol::sql::{AccessStatement, Granted, On, UserChange};

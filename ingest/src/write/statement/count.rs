@@ -13,9 +13,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 use tidelake_format::{
     Error, Result,
     ids::Position,
-    merge::{Deletes, series_order, ticks},
+    merge::{Deletes, series_order},
     meta::FileEntry,
-    rows::{Block, SeriesSet, series_field},
+    rows::{Block, SeriesSet, series_field, ticks},
     schema::{Database, Supertable},
     snapshot::Snapshot,
     tags::TagManifest,
@@ -254,7 +254,7 @@ impl Source<'_> {
         chunks.iter().for_each(|c| rank_of[c.local as usize] = Some(c.rank));
         let mut add = |rows: &RecordBatch| -> Result<()> {
             let keep = self.deletes.keep(&self.set, rows)?;
-            let series = tidelake_format::merge::series_of(rows)?;
+            let series = tidelake_format::rows::series_of(rows)?;
             let ts = ticks(rows.column(1)).ok_or_else(|| Error::internal("a time column is no timestamp"))?;
             for (i, (series, ts)) in series.iter().zip(ts).enumerate() {
                 let Some(rank) = rank_of[*series as usize] else { continue };

@@ -243,7 +243,7 @@ pub(super) fn bury(draft: &mut Draft, reach: &[Reach]) -> Result<bool> {
 /// The series of each row of a block and the row's time, in ticks.
 pub(super) fn keys_of(block: &Block) -> Result<(&[u32], &[i64])> {
     let series = block.rows.column(0).as_primitive::<UInt32Type>().values();
-    let ts = tidelake_format::merge::ticks(block.rows.column(1));
+    let ts = tidelake_format::rows::ticks(block.rows.column(1));
     Ok((series, ts.ok_or_else(|| Error::internal("the second column of rows is not a timestamp"))?))
 }
 

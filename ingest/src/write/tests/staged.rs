@@ -14,11 +14,10 @@ use arrow::{
 };
 use futures::{channel::mpsc, stream};
 use tidelake_format::{
-    Error, Kind, Result, layout,
-    meta::{
-        Root,
-        garbage::{Collector, GarbageOptions, Sweep},
-    },
+    Error, Kind, Result,
+    garbage::{Collector, GarbageOptions, Sweep},
+    layout,
+    meta::Root,
     store::{
         Store,
         faults::{Fault, Operation},

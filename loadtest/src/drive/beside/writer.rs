@@ -12,10 +12,10 @@ use crate::{
     answer::{Answer, Value},
     devops::{self, Feed, Fleet},
     drive::{
-        encode::Text,
         http::HttpOptions,
         send::{Acknowledgement, Bodies, SendOptions, SendSample, TEXT, send},
     },
+    generate::encode::Text,
     generate::{Device, Devices},
     oracle::Oracle,
     workload::{DATABASE, Function, Question},

@@ -116,7 +116,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn batches(set: &Devices) -> Vec<RecordBatch> {
     let batch = |devid| {
-        let mut batch = super::super::encode::Batch::default();
+        let mut batch = crate::generate::encode::Batch::default();
         batch.push(&Device::numbered(devid), &set.rows(devid));
         batch.finish().unwrap()
     };

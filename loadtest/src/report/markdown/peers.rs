@@ -2,8 +2,9 @@
 
 use super::{bytes, grouped, millis, ours, paragraph, section, table};
 use crate::{
+    drive::sample::PeerSample,
     drive::{Door, QuerySample},
-    report::{PeerSample, Report},
+    report::Report,
 };
 use std::collections::BTreeSet;
 

@@ -27,6 +27,7 @@ use tidelake_format::{
 use tidelake_protocol::CATALOG;
 
 use super::super::*;
+use crate::catalog::information_schema;
 
 /// The first timestamp of W1.
 pub(super) const T0: i64 = 1_563_249_700_000;

@@ -42,7 +42,7 @@ pub(super) fn to_chrono(pattern: &str) -> Result<Cow<'_, str>> {
     }
     let refused = |what: &str, found: &str| {
         Err(Error::invalid(what.to_owned())
-            .with("pattern", crate::request::shorten(pattern))
+            .with("pattern", crate::error::shorten(pattern))
             .with("found", found)
             .with("expected", "yyyy yy month mon mm ddd dd day dy hh24 hh12 am mi ss ms us ns, \"text\", or chrono's %Y %m %d %H %M %S %3f"))
     };

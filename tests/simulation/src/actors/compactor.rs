@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use rand::Rng;
-use tidelake_format::meta::garbage::{Sweep, collect};
+use tidelake_format::garbage::{Sweep, collect};
 use tidelake_ingest::{compact::CompactRequest, write::Ingest};
 
 use super::{open, until};

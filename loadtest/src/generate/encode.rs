@@ -1,8 +1,7 @@
 //! Rows as the bytes of each protocol.
 
 use super::digits::{Backward, push_int};
-use crate::generate::{Device, Row};
-use crate::workload::SUPERTABLE;
+use super::{Device, Row, SUPERTABLE};
 use arrow::array::{ArrayRef, Float32Builder, Int32Builder, RecordBatch, StringBuilder, TimestampMillisecondBuilder};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;

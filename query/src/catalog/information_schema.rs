@@ -1,6 +1,6 @@
 //! What the catalog holds, for names in statements, SHOW, DESCRIBE and `information_schema`.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use arrow::{
     array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray},
@@ -25,42 +25,8 @@ use tidelake_format::{
 };
 use tidelake_protocol::CATALOG;
 
-use super::names::INFORMATION_SCHEMA;
-use crate::{error::to_datafusion, table::Visible};
-
-/// The databases, tables and series that one statement sees.
-#[async_trait]
-pub trait CatalogInfo: Send + Sync + fmt::Debug {
-    /// The part of the catalog that the statement's user may read, with who that is; `None` where there is no catalog.
-    fn visible(&self) -> Option<&Visible> {
-        None
-    }
-
-    /// All databases, by name.
-    fn databases(&self) -> Vec<Arc<Database>>;
-
-    /// All supertables of a database, by name.
-    fn tables(&self, database: DatabaseId) -> Vec<Arc<Supertable>>;
-
-    /// Every series of a supertable, each once: names and tags.
-    ///
-    /// # Errors
-    /// What reading tag manifests and the log's tail may bring.
-    async fn series(&self, table: &Supertable) -> Result<Vec<SeriesSet>>;
-
-    /// The supertable of a database that has a series of exactly this name, so that a series can be queried as a table.
-    ///
-    /// # Errors
-    /// As [`CatalogInfo::series`].
-    async fn table_of_series(&self, database: DatabaseId, name: &str) -> Result<Option<Arc<Supertable>>> {
-        for table in self.tables(database) {
-            if self.series(&table).await?.iter().any(|set| set.names().iter().any(|n| n == Some(name))) {
-                return Ok(Some(table));
-            }
-        }
-        Ok(None)
-    }
-}
+use super::{CatalogInfo, CurrentCatalog, INFORMATION_SCHEMA};
+use crate::{error::to_datafusion, visible::Visible};
 
 /// The schema `information_schema`: `tables`, `columns`, `schemata` and `views` of the SQL standard, and TDengine's
 /// `ins_databases`, `ins_stables`, `ins_tables`, `ins_columns`, `ins_tags`, `ins_users`, `ins_user_privileges`, `ins_tokens`
@@ -126,11 +92,6 @@ impl CatalogInfo for Nothing {
         Ok(Vec::new())
     }
 }
-
-/// What the statement under way sees, as an extension of its session's configuration: a plan may outlast the catalog that it
-/// was made on, and series come without a new one.
-#[derive(Debug)]
-pub struct CurrentCatalog(pub Arc<dyn CatalogInfo>);
 
 /// A table of `information_schema`: its rows are those of the catalog that a scan finds.
 #[derive(Debug)]

@@ -50,7 +50,7 @@ impl Credentials {
     ///
     /// ```
     /// use http::HeaderMap;
-    /// use tidelake_format::access::Credentials;
+    /// use tidelake_format::auth::Credentials;
     /// let none = HeaderMap::new();
     /// let found = Credentials::of(&none, &"/write?u=ada&p=a%20b".parse().unwrap());
     /// assert_eq!(found, Credentials::Password { user: "ada".into(), password: "a b".into() });

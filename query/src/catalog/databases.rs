@@ -10,14 +10,11 @@ use datafusion::{
 use tidelake_format::schema::Database;
 use tidelake_protocol::CATALOG;
 
-use super::{
-    provider::{Scope, SeriesTable},
-    view::View,
-};
+use super::{CatalogInfo, information_schema};
 use crate::{
-    dialect::{CatalogInfo, information_schema},
     error::to_datafusion,
     system::{SYSTEM, System},
+    table::{Scope, SeriesTable, View},
 };
 
 /// The name of the schema that describes the others.

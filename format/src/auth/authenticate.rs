@@ -12,13 +12,15 @@ use ring::hmac;
 use tokio::sync::Semaphore;
 
 use super::{
-    Credentials, Deed, Principal, User, Users,
+    Credentials,
     failures::{Failures, LONGEST, Turn},
     hashing::verify_in_turn,
-    secret,
-    sessions::{Claim, LASTS, Signatures, Signer},
 };
 use crate::{
+    access::{
+        Deed, Principal, User, Users, secret,
+        sessions::{Claim, LASTS, Signatures, Signer},
+    },
     error::{Error, Kind, Result},
     meta::{Catalog, Draft, PROBE_AGE, Probe, Root},
 };

@@ -10,15 +10,14 @@ use std::{
 };
 
 use futures::{StreamExt, TryStreamExt};
-use parking_lot::Mutex;
 
-use super::{Catalog, FileEntry, Root, sections::Section};
 use crate::{
     chain::VersionObject,
     error::{Error, Kind, Result},
     ids::{FileId, Position, TableId, Version},
     layout::{self, Kept, Part},
     log::{Listing, VOID_MS},
+    meta::{Catalog, FileEntry, Root, Section},
     segment, step,
     steps::stepped,
 };
@@ -90,15 +89,6 @@ pub async fn collect(root: &Root, sweep: Sweep) -> Result<Collected> {
 pub struct Collector {
     root: Root,
     options: GarbageOptions,
-}
-
-/// What collections of one process remember: versions are read once.
-#[derive(Debug, Default)]
-pub(super) struct Seen {
-    /// What each retained version points into.
-    refs: Mutex<BTreeMap<Version, Vec<Version>>>,
-    /// The last version whose successor's removals are done.
-    done: Mutex<Option<Version>>,
 }
 
 impl Collector {

@@ -4,12 +4,12 @@ use std::{sync::LazyLock, time::Duration};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{
-    MAX_PASSWORD, Secret,
-    failures::{Failures, Turn},
-    secret::{hash_password, is_password},
-};
+use super::failures::{Failures, Turn};
 use crate::{
+    access::{
+        MAX_PASSWORD, Secret,
+        secret::{hash_password, is_password},
+    },
     error::{Error, Result},
     offload::offload,
 };

@@ -16,10 +16,10 @@ use http::HeaderMap;
 
 use super::{
     failures::{Failures, LONGEST, Turn},
-    secret::is_password,
     *,
 };
 use crate::{
+    access::{secret::is_password, *},
     error::{Kind, Result},
     ids::DatabaseId,
     meta::Root,

@@ -1,41 +1,18 @@
-//! The right that a route needs, and the gate that checks it before the route's handler runs.
+//! The gate before a route: it authenticates a request, and checks the right that the route needs.
 
 use std::net::IpAddr;
 
 use http::request::Parts;
 
-use super::{Authenticator, Credentials, Deed, Principal};
-use crate::error::{Error, Result};
+use super::{Authenticator, Credentials};
+use crate::{
+    access::{Deed, Principal, Right},
+    error::{Error, Result},
+};
 
 /// Where a request comes from, among its extensions.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer(pub IpAddr);
-
-/// Who may use a route. Each route declares one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Right {
-    /// Everybody, without credentials: such a route shows nothing of the data.
-    Open,
-    /// A user, who gets a session by it.
-    Login,
-    /// A user; what the request may do is then a matter of the rights to the databases that it names.
-    AnyUser,
-    /// An administrator.
-    Administrator,
-}
-
-impl Right {
-    /// Checks that a principal has this right.
-    ///
-    /// # Errors
-    /// [`Kind::Forbidden`](crate::Kind::Forbidden).
-    pub fn check(self, principal: &Principal) -> Result<()> {
-        match self {
-            Right::Open | Right::Login | Right::AnyUser => Ok(()),
-            Right::Administrator => principal.check_admin("use this"),
-        }
-    }
-}
 
 /// How a process authenticates requests. Cheap to clone.
 #[derive(Debug, Clone)]

@@ -22,7 +22,7 @@ pub fn is_of_browser(request: &HeaderMap) -> bool {
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};
-/// use tidelake_format::access::challenge;
+/// use tidelake_format::auth::challenge;
 /// let mut request = HeaderMap::new();
 /// assert_eq!(challenge(&request), "Basic realm=\"tidelake\"");
 /// request.insert("user-agent", HeaderValue::from_static("Mozilla/5.0 (X11; Linux x86_64)"));

@@ -1,0 +1,66 @@
+//! A segment of the log with its rows decoded.
+
+use crate::{
+    error::Error,
+    ids::{Position, TableId},
+    layout,
+    meta::Catalog,
+    rows::{Block, batch_bytes},
+    schema::field_id,
+    segment::Segment,
+};
+
+/// One segment of the log above the watermarks.
+#[derive(Debug, Clone)]
+pub struct TailSegment {
+    /// Its place.
+    pub position: Position,
+    /// Its time in the order of segments: last-modified, never less than that of the one before in its writer.
+    pub modified_ms: i64,
+    /// The size of the object.
+    pub bytes: u64,
+    /// Its content.
+    pub segment: Segment,
+    memory_bytes: usize,
+    /// For each block its table and the first id that is beyond those of its columns.
+    columns: Vec<(TableId, u32)>,
+}
+
+impl TailSegment {
+    /// A segment of the log.
+    pub(crate) fn new(position: Position, modified_ms: i64, bytes: u64, segment: Segment) -> Self {
+        let memory = |b: &Block| batch_bytes(&b.rows) + batch_bytes(b.series.batch());
+        let end = |b: &Block| {
+            let (rows, series) = (b.rows.schema_ref(), b.series.batch().schema_ref());
+            let ids = rows.fields().iter().chain(series.fields().iter().skip(1)).filter_map(|f| field_id(f));
+            ids.map(|id| id.0 + 1).max().unwrap_or_default()
+        };
+        let memory_bytes = segment.blocks.iter().map(memory).sum();
+        let columns = segment.blocks.iter().map(|b| (b.table, end(b))).collect();
+        Self { position, modified_ms, bytes, segment, memory_bytes, columns }
+    }
+
+    /// Whether it has rows of a table, or of columns, that came after a version.
+    pub(crate) fn is_after(&self, catalog: &Catalog) -> bool {
+        self.columns.iter().any(|(table, end)| catalog.is_before(*table, *end))
+    }
+
+    /// The error of a version that does not know what these rows are of, although it was asked for after they were put:
+    /// whoever wrote them went by a later version, which is not in the store any more.
+    pub(crate) fn version_missing(&self, catalog: &Catalog) -> Error {
+        Error::corrupt("the newest version is missing: the log has rows of a table or column that came after this one")
+            .with("key", layout::meta_key(catalog.version.next()))
+            .with("expected", "a later version")
+            .with("found", layout::log_key(self.position))
+    }
+
+    /// The key by which segments are ordered, oldest first: (time, stamp, position).
+    pub fn order(&self) -> (i64, i64, Position) {
+        (self.modified_ms, self.segment.header.stamp_ns, self.position)
+    }
+
+    /// Memory of the decoded rows and series, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes
+    }
+}

@@ -1,0 +1,62 @@
+//! What a statement sees of databases and tables: as DataFusion's catalog (`databases`), as `information_schema`, and as
+//! [`CatalogInfo`] for whoever resolves names.
+
+mod databases;
+mod information_schema;
+mod view;
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use tidelake_format::{
+    Result,
+    ids::DatabaseId,
+    rows::SeriesSet,
+    schema::{Database, Supertable},
+};
+
+pub(crate) use self::databases::Databases;
+pub use self::information_schema::information_schema;
+use crate::visible::Visible;
+
+/// The schema of the catalog's own tables.
+pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
+
+/// The databases, tables and series that one statement sees.
+#[async_trait]
+pub trait CatalogInfo: Send + Sync + fmt::Debug {
+    /// The part of the catalog that the statement's user may read, with who that is; `None` where there is no catalog.
+    fn visible(&self) -> Option<&Visible> {
+        None
+    }
+
+    /// All databases, by name.
+    fn databases(&self) -> Vec<Arc<Database>>;
+
+    /// All supertables of a database, by name.
+    fn tables(&self, database: DatabaseId) -> Vec<Arc<Supertable>>;
+
+    /// Every series of a supertable, each once: names and tags.
+    ///
+    /// # Errors
+    /// What reading tag manifests and the log's tail may bring.
+    async fn series(&self, table: &Supertable) -> Result<Vec<SeriesSet>>;
+
+    /// The supertable of a database that has a series of exactly this name, so that a series can be queried as a table.
+    ///
+    /// # Errors
+    /// As [`CatalogInfo::series`].
+    async fn table_of_series(&self, database: DatabaseId, name: &str) -> Result<Option<Arc<Supertable>>> {
+        for table in self.tables(database) {
+            if self.series(&table).await?.iter().any(|set| set.names().iter().any(|n| n == Some(name))) {
+                return Ok(Some(table));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What the statement under way sees, as an extension of its session's configuration: a plan may outlast the catalog that it
+/// was made on, and series come without a new one.
+#[derive(Debug)]
+pub struct CurrentCatalog(pub Arc<dyn CatalogInfo>);
