@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use arrow::array::RecordBatch;
+use arrow::{
+    array::RecordBatch,
+    row::{RowConverter, SortField},
+};
 use tidelake_format::{
     Error, Kind, Reason, Result,
     access::{Deed, Privilege},
@@ -86,7 +89,7 @@ impl Ingest {
         let is_audited = !matches!(statement, Statement::Insert(_) | Statement::Use(_) | Statement::Kill(_));
         let ignored = statement.ignored();
         let deed = statement.deed(database);
-        let mut done = match self.mark_of(statement_digest(database, text, parameters)) {
+        let mut done = match self.mark_of(self.statement_digest(database, text, parameters)?) {
             Some(mark) if is_audited && parameters.is_none() => {
                 self.run_once(database, text, parameters, statement.clone(), start, mark).await
             }
@@ -193,6 +196,21 @@ impl Ingest {
         Ok(Executed { token: Some(Token::Version(done.version)), notices: vec![notice], ..Executed::default() })
     }
 
+    /// What a statement is, where it has a key: text and values that are bound. Of many rows of values the bytes are copied.
+    fn statement_digest(&self, database: Option<&str>, text: &str, parameters: Option<&RecordBatch>) -> Result<u128> {
+        if self.key.is_none() {
+            return Ok(0);
+        }
+        let shape = parameters.map_or([0; 2], |p| [p.num_rows() as u64, p.num_columns() as u64]);
+        let values = parameters.map(bytes_of).transpose()?;
+        let (name, shape) = (database.unwrap_or_default().as_bytes(), shape.map(u64::to_le_bytes).concat());
+        let parts = [&b"statement"[..], name, text.as_bytes(), &shape];
+        Ok(match &values {
+            None => digest(&parts),
+            Some(values) => digest(&[parts[0], parts[1], parts[2], parts[3], values]),
+        })
+    }
+
     async fn create_subtables(
         &self,
         database: Option<&str>,
@@ -200,7 +218,7 @@ impl Ingest {
         creates: Vec<CreateSubtable>,
         start: Instant,
     ) -> Result<Executed> {
-        let digest = statement_digest(database, text, None);
+        let digest = self.statement_digest(database, text, None)?;
         self.catch_up().await?;
         let claim = match self.mark {
             None => None,
@@ -248,7 +266,7 @@ impl Ingest {
     ) -> Result<Executed> {
         self.shared.body_bytes.increment(text.len() as u64);
         let reservation = self.reserve(text.len()).await?;
-        let digest = statement_digest(database, text, parameters);
+        let digest = self.statement_digest(database, text, parameters)?;
         let claim = match self.known(digest).await? {
             Some(Known::Written(written)) => return Ok(replayed(written)),
             Some(Known::Free(claim)) => Some(claim),
@@ -442,15 +460,18 @@ impl Drop for Registered {
     }
 }
 
-/// What a statement is.
-fn statement_digest(database: Option<&str>, text: &str, parameters: Option<&RecordBatch>) -> u128 {
-    let bound = parameters.map_or([0; 2], |p| [p.num_rows() as u64, p.num_columns() as u64]);
-    digest(&[
-        b"statement",
-        database.unwrap_or_default().as_bytes(),
-        text.as_bytes(),
-        &bound.map(u64::to_le_bytes).concat(),
-    ])
+/// The values bound to a statement, as bytes that are equal where the values are.
+///
+/// # Errors
+/// [`Kind::Internal`] for a type that has no order; no parameter has one.
+fn bytes_of(parameters: &RecordBatch) -> Result<Vec<u8>> {
+    let fields = parameters.schema().fields().iter().map(|field| SortField::new(field.data_type().clone())).collect();
+    let rows = RowConverter::new(fields)?.convert_columns(parameters.columns())?;
+    let mut bytes = Vec::new();
+    for row in &rows {
+        bytes.extend_from_slice(row.as_ref());
+    }
+    Ok(bytes)
 }
 
 /// The answer to a copy of a statement.

@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
 };
 
+use arrow::array::{ArrayRef, Float64Array, RecordBatch};
 use bytes::Bytes;
 use futures::future::join_all;
 use tidelake_format::{
@@ -86,6 +87,23 @@ async fn a_key_of_another_request_is_refused() {
     let error = line(&ingest, "cpu value=1 2").await.unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid, "{error}");
     assert_eq!(rows(&store, "db", "cpu", &[]).await.len(), 1);
+    // The same text in another unit, and the same statement with other values.
+    let in_unit = async |key: &str, precision| {
+        let body = Bytes::from_static(b"cpu value=1 1");
+        keyed(&ingest, key).write_line_protocol("db", body, precision, Durability::Stored).await
+    };
+    in_unit("B", LinePrecision::Milli).await.unwrap();
+    assert!(in_unit("B", LinePrecision::Milli).await.unwrap().replayed);
+    assert_eq!(in_unit("B", LinePrecision::Second).await.unwrap_err().kind(), Kind::Invalid);
+    let bound = async |value: f64| {
+        let values = [("1", Arc::new(Float64Array::from(vec![value])) as ArrayRef)];
+        let parameters = RecordBatch::try_from_iter(values).unwrap();
+        let sql = "insert into db.cpu (ts, value) values ('2026-01-01T00:00:00Z', ?)";
+        keyed(&ingest, "C").execute(Some("db"), sql, Some(&parameters)).await
+    };
+    bound(1.0).await.unwrap();
+    assert!(bound(1.0).await.unwrap().replayed);
+    assert_eq!(bound(2.0).await.unwrap_err().kind(), Kind::Invalid);
     assert!(IdempotencyKey::new("").is_err() && IdempotencyKey::new(&"x".repeat(256)).is_err());
 }
 
