@@ -11,7 +11,7 @@
 //!     16    16  writer id
 //!     32     8  seq
 //!     40     8  start of the writer, ms since the epoch, signed
-//!     48     8  stamp, ms since the epoch, signed
+//!     48     8  stamp, ns since the epoch, signed
 //!     56  32·n  directory: table u32, series u32, rows u32, crc32 u32, offset u64, stored u32, raw u32
 //!  56+32n    4  crc32 of all bytes before it
 //!   …           bodies, adjacent, in the order of the directory, to the end of the object

@@ -201,4 +201,21 @@ mod tests {
         // A header is none of the query string.
         assert!(routes::WRITE.check_parameter("idempotency-key").is_err());
     }
+
+    #[test]
+    fn the_page_on_http_lists_every_route_and_its_right() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/clients/http.md")).unwrap();
+        let rows = ALL.into_iter().filter_map(|route| {
+            let summary = route.document?.summary;
+            let who = match route.right {
+                Right::Open => "everybody",
+                Right::Login => "a user, by password or token",
+                Right::AnyUser => "a user",
+                Right::Administrator => "an administrator",
+            };
+            Some(format!("| `{} {}` | {who} | {summary} |\n", route.method, route.path))
+        });
+        let table = format!("| route | for | |\n|---|---|---|\n{}\n", rows.collect::<String>());
+        assert!(page.contains(&table), "expected this table:\n{table}");
+    }
 }

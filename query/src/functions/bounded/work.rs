@@ -29,6 +29,12 @@ const STEPS_TO_COMPILE: u64 = 64;
 const MOST_COMPARED: u64 = 1 << 28;
 /// This many of them take as long as one step of other work.
 const COMPARED_PER_STEP: u64 = 16;
+/// The automaton that a search makes of its pattern grows with the text, about so many bytes for each byte of it, up to this size: 2 MiB in
+/// each direction. A call keeps those of all patterns of its rows.
+const AUTOMATON_PER_BYTE: u64 = 256;
+const MOST_AUTOMATON: u64 = 4 << 20;
+/// A slice has automata of this many bytes for each of its steps, at most: 32 MiB.
+const AUTOMATON_PER_STEP: u64 = 8;
 
 /// How the steps of a function depend on its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -123,8 +129,12 @@ fn of_patterns(name: &str, text: Option<&ColumnarValue>, pattern: &ColumnarValue
                 .with("limit", format!("{MOST_COMPARED} bytes times places")),
             ));
         }
-        let compiled = if is_constant { 0 } else { places.saturating_mul(STEPS_TO_COMPILE) };
-        Ok(compiled.saturating_add(compared / COMPARED_PER_STEP))
+        let searched = compared / COMPARED_PER_STEP;
+        if is_constant {
+            return Ok(searched);
+        }
+        let automaton = length.saturating_mul(AUTOMATON_PER_BYTE).min(MOST_AUTOMATON);
+        Ok(places.saturating_mul(STEPS_TO_COMPILE).saturating_add(searched).max(automaton / AUTOMATON_PER_STEP))
     };
     length_of_each(text, rows)?.into_iter().enumerate().map(of_row).collect()
 }
@@ -204,5 +214,32 @@ fn length_of(array: &dyn Array, row: usize) -> u64 {
         DataType::LargeUtf8 => array.as_string::<i64>().value(row).len() as u64,
         DataType::Utf8View => array.as_string_view().value(row).len() as u64,
         _ => bytes_of(array, row, 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, StringArray};
+    use datafusion::common::ScalarValue;
+
+    use super::*;
+
+    #[test]
+    fn few_patterns_of_their_own_are_searched_in_long_texts_at_once() {
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(100_000); 20]));
+        let short: ArrayRef = Arc::new(StringArray::from(vec!["text 17"; 20]));
+        let patterns: ArrayRef = Arc::new(StringArray::from_iter_values((0..20).map(|n| format!("t{n}"))));
+        let most = |text: &ArrayRef, pattern: ColumnarValue| {
+            let steps = Work::Pattern(1).of_rows("regexp_like", &[ColumnarValue::Array(text.clone()), pattern], 20);
+            STEPS_PER_SLICE / steps.unwrap().into_iter().max().unwrap().max(1)
+        };
+        // 4 MiB of 32.
+        assert_eq!(most(&texts, ColumnarValue::Array(patterns.clone())), 8);
+        assert!(most(&short, ColumnarValue::Array(patterns)) > 8_192);
+        assert!(most(&texts, ColumnarValue::Scalar(ScalarValue::from("t1"))) > 100);
     }
 }
