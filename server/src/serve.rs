@@ -139,7 +139,9 @@ impl Server {
                 waiting: settings.query_queue,
                 slow: Some(settings.slow_query).filter(|slow| !slow.is_zero()),
                 variables: settings.variables(),
-                compute_threads: compute.handle(),
+                // Requests to a remote store, and its connections, would be where the plans compute, and writes share them.
+                compute_threads: compute.plans().filter(|_| root.store().is_local()),
+                sort_threads: compute.sorts(),
             },
         );
         let limits = listen::Limits {

@@ -93,7 +93,7 @@ impl Ingest {
         reservation: Reservation,
     ) -> Result<Written> {
         let (now_ns, longest) = (self.now_ns(), self.shared.config.line_bytes);
-        self.write_text(database, bodies, precision as u8, durability, reservation, move |bodies, lookup, db| {
+        self.write_text(database, bodies, durability, reservation, move |bodies, lookup, db| {
             let now = ticks(now_ns, db.precision);
             Ok(line_protocol::decode_each(bodies, &ends, lookup, db, precision, now, longest))
         })
@@ -168,23 +168,21 @@ impl Ingest {
         reservation: Reservation,
     ) -> Result<Written> {
         let (now_ns, durability) = (self.now_ns(), self.granted(durability));
-        self.write_text(database, body, 0, durability, reservation, move |body, lookup, db| {
+        self.write_text(database, body, durability, reservation, move |body, lookup, db| {
             opentsdb::decode(body, lookup, db, ticks(now_ns, db.precision))
         })
         .await
     }
 
-    /// `unit` tells bodies of one text apart that mean other times; 0 is the usual one.
     async fn write_text(
         &self,
         database: &str,
         body: Bytes,
-        unit: u8,
         durability: Durability,
         reservation: Reservation,
         decode: impl Fn(&[u8], &dyn Lookup, &Database) -> Result<Decoded> + Clone + Send + Sync + 'static,
     ) -> Result<Written> {
-        let written = self.write_decoded(database, body, unit, durability, reservation, decode).await;
+        let written = self.write_decoded(database, body, durability, reservation, decode).await;
         if written.is_err() {
             Deed::new("WRITE", database).record_refusal(&self.principal, &written);
         }
@@ -195,18 +193,13 @@ impl Ingest {
         &self,
         database: &str,
         body: Bytes,
-        unit: u8,
         durability: Durability,
         reservation: Reservation,
         decode: impl Fn(&[u8], &dyn Lookup, &Database) -> Result<Decoded> + Clone + Send + Sync + 'static,
     ) -> Result<Written> {
         let start = Instant::now();
         self.shared.body_bytes.increment(body.len() as u64);
-        let digest = match unit {
-            _ if self.key.is_none() => 0,
-            0 => digest(&[b"rows", database.as_bytes(), &body]),
-            unit => digest(&[b"rows", database.as_bytes(), &body, &[unit]]),
-        };
+        let digest = if self.key.is_some() { digest(&[b"rows", database.as_bytes(), &body]) } else { 0 };
         let claim = match self.known(digest).await? {
             Some(Known::Written(written)) => return Ok(written),
             Some(Known::Free(claim)) => Some(claim),

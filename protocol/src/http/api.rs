@@ -56,10 +56,16 @@ impl Api {
         self.answer_as(self.status(error.kind()), error)
     }
 
-    /// The answer to a request that is refused before it reaches its handler: the request is at fault, not a statement in it.
+    /// The answer to a request that is refused before it reaches its handler: its sender is at fault, or the server, and nothing
+    /// in the request, so that what else went wrong there, as with the store, is worth another attempt.
     pub fn refuse(self, error: &Error) -> Response<String> {
         let of_request = if self == Api::TdEngine { Api::Tidelake } else { self };
-        self.answer_as(of_request.status(error.kind()), error)
+        match error.kind() {
+            Kind::Unauthenticated | Kind::Forbidden | Kind::Corrupt | Kind::Internal | Kind::Full => {
+                self.answer_as(of_request.status(error.kind()), error)
+            }
+            _ => self.answer_as(of_request.status(Kind::Unavailable), &Error::unavailable(error.to_string())),
+        }
     }
 
     /// The answer with a status that says more than the kind of the error.
@@ -269,7 +275,9 @@ mod tests {
             assert_eq!((response.status().as_u16(), body(&response)), (status, expected), "{api:?}");
             assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
         }
-        assert_eq!(Api::TdEngine.refuse(&error).status(), 404);
+        assert_eq!(Api::TdEngine.refuse(&error).status(), 503);
+        assert_eq!(Api::TdEngine.refuse(&Error::forbidden("x")).status(), 403);
+        assert_eq!(body(&Api::Influx1Write.refuse(&Error::conflict("x"))), json!({ "error": "timeout" }));
         let response = Api::Influx1Write.answer(&Error::unavailable("the buffer is full"));
         assert_eq!((response.status().as_u16(), body(&response)), (500, json!({ "error": "timeout" })));
         assert_eq!(response.headers()["x-influxdb-error"], "timeout");

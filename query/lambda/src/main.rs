@@ -63,7 +63,7 @@ async fn serve() -> Result<(), lambda_runtime::Error> {
         concurrency: 2,
         waiting: 8,
         // Sorts spill as a server's do: DataFusion's own fail where little memory is left to merge what was spilled.
-        compute_threads: Some(tokio::runtime::Handle::current()),
+        sort_threads: Some(tokio::runtime::Handle::current()),
         ..EngineConfig::default()
     };
     let options = SnapshotOptions {

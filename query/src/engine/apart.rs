@@ -1,34 +1,49 @@
 //! Runs plans that may compute for long in one turn apart from the threads that serve connections.
 
-use arrow::datatypes::SchemaRef;
+use std::{
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+};
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     common::{Result, runtime::SpawnedTask},
     execution::SendableRecordBatchStream,
     physical_plan::stream::RecordBatchStreamAdapter,
 };
 use futures::{StreamExt as _, stream};
+use parking_lot::Mutex;
+use tidelake_format::Error;
 use tokio::{runtime::Handle, sync::mpsc};
+
+use crate::error::to_datafusion;
 
 /// Batches that are ready and that the client has not taken.
 const READY: usize = 1;
 
-/// The batches of a plan, which is started and polled by a task on other threads; it ends when the stream is dropped. The task
-/// has the budget of the statement of this thread.
+/// The batches of a plan, which is started and polled by a task on other threads. The task has the budget of the statement of
+/// this thread. When the stream is dropped the plan is, here and at once: its task may be behind many others in a queue.
 pub(super) fn run(
     threads: &Handle,
     schema: SchemaRef,
     start: impl FnOnce() -> Result<SendableRecordBatchStream> + Send + 'static,
 ) -> SendableRecordBatchStream {
     let (ready, batches) = mpsc::channel(READY);
+    let running = Arc::<Running>::default();
+    let client = Client(running.clone());
     let work = async move {
-        let mut running = match start() {
-            Ok(running) => running,
+        match start() {
+            Ok(plan) => *running.plan.lock() = Some(plan),
             Err(error) => {
                 let _ = ready.send(Err(error)).await; // nobody waits for it any more
                 return;
             }
-        };
-        while let Some(batch) = running.next().await {
+        }
+        while let Some(batch) = poll_fn(|cx| running.poll_next(cx)).await {
             if ready.send(batch).await.is_err() {
                 break;
             }
@@ -38,27 +53,60 @@ pub(super) fn run(
         let _entered = threads.enter();
         SpawnedTask::spawn(work)
     };
-    let batches = stream::unfold((batches, task), |(mut batches, task)| async {
-        match batches.recv().await {
-            Some(batch) => Some((batch, (batches, task))),
-            None => {
-                // A panic of the task goes on here, where it becomes the error of the statement.
-                let _ = task.join_unwind().await; // aborted: the runtime ends
-                None
-            }
+    let batches = stream::unfold((batches, Some(task), client), |(mut batches, task, client)| async {
+        if let Some(batch) = batches.recv().await {
+            return Some((batch, (batches, task, client)));
         }
+        // A panic of the task goes on here, where it becomes the error of the statement. A task that was cancelled has not
+        // put out everything: the threads end.
+        let cancelled = task?.join_unwind().await.err()?;
+        let error = Error::unavailable("the query was stopped: the server ends").source(cancelled);
+        Some((Err(to_datafusion(error)), (batches, None, client)))
     });
     Box::pin(RecordBatchStreamAdapter::new(schema, batches))
+}
+
+/// A plan that a task polls.
+#[derive(Default)]
+struct Running {
+    plan: Mutex<Option<SendableRecordBatchStream>>,
+    /// Whether nobody waits for it any more.
+    is_left: AtomicBool,
+}
+
+impl Running {
+    fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
+        let mut plan = self.plan.lock();
+        let next = plan.as_mut().map_or(Poll::Ready(None), |plan| plan.poll_next_unpin(cx));
+        if self.is_left.load(Relaxed) {
+            *plan = None;
+            return Poll::Ready(None);
+        }
+        next
+    }
+}
+
+/// The one who takes the batches.
+struct Client(Arc<Running>);
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.0.is_left.store(true, Relaxed);
+        // Where it is just being polled, whoever polls it drops it afterwards.
+        if let Some(mut plan) = self.0.plan.try_lock() {
+            *plan = None;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::{panic::AssertUnwindSafe, sync::Arc, thread, time::Duration};
+    use std::{panic::AssertUnwindSafe, thread, time::Duration};
 
     use arrow::{
-        array::{ArrayRef, Int64Array, RecordBatch},
+        array::{ArrayRef, Int64Array},
         datatypes::Schema,
     };
     use datafusion::common::DataFusionError;
@@ -125,6 +173,33 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert_eq!(Arc::strong_count(&held), 1, "the plan is still there");
+        threads.shutdown_background();
+    }
+
+    #[tokio::test]
+    async fn a_plan_is_dropped_at_once_though_its_threads_are_busy() {
+        let threads = threads();
+        let held = Arc::new(());
+        let kept = held.clone();
+        let start = move || {
+            let first = stream::iter([Ok(batch(0))]);
+            let waits = stream::pending().map(move |()| Ok(batch(i64::from(Arc::strong_count(&kept) == 0))));
+            Ok(made(first.chain(waits)))
+        };
+        let mut batches = run(threads.handle(), batch(0).schema(), start);
+        batches.next().await.unwrap().unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        // The one thread does nothing else from now on.
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let (busy, is_busy) = tokio::sync::oneshot::channel();
+        threads.spawn(async move {
+            let _ = busy.send(());
+            let _ = ended.recv();
+        });
+        is_busy.await.unwrap();
+        drop(batches);
+        assert_eq!(Arc::strong_count(&held), 1, "the plan is still there");
+        drop(end);
         threads.shutdown_background();
     }
 }

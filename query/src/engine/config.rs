@@ -21,9 +21,11 @@ pub struct EngineConfig {
     pub slow: Option<Duration>,
     /// The settings that SHOW VARIABLES tells administrators, without secrets.
     pub variables: Vec<(String, String)>,
-    /// Where plans run that may compute for long in one turn, and the tasks that sorts start: hundreds at once compute for
-    /// milliseconds each, and what is in one queue with them waits. `None` = where the query runs.
+    /// Where plans run that may compute for long in one turn. `None` = where the query is polled.
     pub compute_threads: Option<Handle>,
+    /// Where sorts run the tasks that they start: hundreds at once compute for milliseconds each, and what is in one queue
+    /// with them waits. `None` = where the query runs.
+    pub sort_threads: Option<Handle>,
 }
 
 impl Default for EngineConfig {
@@ -37,6 +39,7 @@ impl Default for EngineConfig {
             slow: None,
             variables: Vec::new(),
             compute_threads: None,
+            sort_threads: None,
         }
     }
 }

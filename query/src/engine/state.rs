@@ -49,7 +49,7 @@ pub(super) fn base(config: &EngineConfig) -> SessionState {
     rules.push(Arc::new(DivideGroups::new(config.memory_bytes)));
     rules.push(Arc::new(YieldWithinBatches));
     rules.push(Arc::new(CountHeldRows));
-    rules.extend(config.compute_threads.clone().map(|threads| Arc::new(SortOnThreads::new(threads)) as _));
+    rules.extend(config.sort_threads.clone().map(|threads| Arc::new(SortOnThreads::new(threads)) as _));
     let builder = SessionStateBuilder::new_with_default_features()
         .with_config(SessionConfig::from(options))
         .with_optimizer_rules(planners::rules())

@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
-use arrow::array::{Array, RecordBatch};
+use arrow::{
+    array::{Array, AsArray, RecordBatch},
+    datatypes::DataType,
+};
 
 /// Cuts a batch into slices of at most about `limit` bytes, one row at least.
 pub(crate) fn split(batch: RecordBatch, limit: usize) -> VecDeque<RecordBatch> {
@@ -27,14 +30,37 @@ pub(crate) fn split(batch: RecordBatch, limit: usize) -> VecDeque<RecordBatch> {
 
 /// The bytes of the rows themselves, not those of the buffers that they lie in.
 fn sliced_bytes(batch: &RecordBatch) -> usize {
-    batch.columns().iter().map(|c| c.to_data().get_slice_memory_size().unwrap_or(0)).sum()
+    batch.columns().iter().map(|column| array_bytes(column.as_ref())).sum()
+}
+
+/// Arrow counts the elements of all rows in a slice of lists.
+fn array_bytes(array: &dyn Array) -> usize {
+    match array.data_type() {
+        DataType::List(_) => {
+            let lists = array.as_list::<i32>();
+            let offsets = lists.value_offsets();
+            let (start, end) = (offsets[0] as usize, offsets[array.len()] as usize);
+            size_of_val(offsets) + array_bytes(lists.values().slice(start, end - start).as_ref())
+        }
+        DataType::Map(..) => {
+            let maps = array.as_map();
+            let offsets = maps.value_offsets();
+            let (start, end) = (offsets[0] as usize, offsets[array.len()] as usize);
+            size_of_val(offsets) + array_bytes(&maps.entries().slice(start, end - start))
+        }
+        DataType::Struct(_) => array.as_struct().columns().iter().map(|column| array_bytes(column.as_ref())).sum(),
+        _ => array.to_data().get_slice_memory_size().unwrap_or(0),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, StringArray};
+    use arrow::{
+        array::{ArrayRef, ListArray, StringArray},
+        datatypes::Int64Type,
+    };
 
     use super::*;
 
@@ -50,5 +76,16 @@ mod tests {
             "{:?}",
             pieces.iter().map(sliced_bytes).collect::<Vec<_>>()
         );
+    }
+
+    #[test]
+    fn lists_are_cut_by_the_elements_of_their_own_rows() {
+        let lists = ListArray::from_iter_primitive::<Int64Type, _, _>((0..64).map(|n| Some(vec![Some(n); 100])));
+        let batch = RecordBatch::try_from_iter([("l", Arc::new(lists) as ArrayRef)]).unwrap();
+        // 804 bytes a row.
+        let pieces = split(batch.clone(), 8_192);
+        assert_eq!(pieces.len(), 7, "{:?}", pieces.iter().map(RecordBatch::num_rows).collect::<Vec<_>>());
+        let rows = pieces.iter().flat_map(|piece| piece.column(0).as_list::<i32>().iter().collect::<Vec<_>>());
+        assert!(rows.eq(batch.column(0).as_list::<i32>().iter()));
     }
 }

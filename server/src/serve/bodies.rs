@@ -59,7 +59,9 @@ impl Bodies {
 
     /// The body of a request, where it is one of those.
     pub(super) fn begin(&self, method: &Method, path: &str) -> Option<Arc<Held>> {
-        let messages = match Route::of(method, path)?.body {
+        // The service of Flight does not look at the method.
+        let of_flight = || Route::of(&Method::POST, path).filter(|route| route.body == Body::Messages);
+        let messages = match Route::of(method, path).or_else(of_flight)?.body {
             Body::Statement(_) => None,
             Body::Messages => (path.ends_with("/DoPut") || path.ends_with("/DoExchange")).then(Mutex::default),
             Body::None | Body::Rows(_) | Body::Short(..) => return None,
@@ -290,6 +292,8 @@ mod tests {
         drop((first, second));
         assert_eq!(bodies.buffer().parts().0.load(Relaxed), 0);
         assert!(bodies.begin(&Method::POST, "/influx/v1/write").is_none());
+        assert!(bodies.begin(&Method::GET, "/api/v1/sql").is_none());
+        assert!(bodies.begin(&Method::PUT, &format!("{FLIGHT_PREFIX}DoPut")).is_some());
     }
     #[test]
     fn large_bodies_of_one_user_take_no_more_than_half_and_small_ones_of_others_always_fit() {

@@ -5,29 +5,49 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::{IDLE_THREAD, TASKS_A_LOOK, blocking_threads};
 
-/// As many threads as there are processors, until this is dropped.
-pub(super) struct ComputeThreads(Option<Runtime>);
+/// For plans, and apart from them for the tasks of sorts, as many threads as there are processors, until this is dropped.
+pub(super) struct ComputeThreads {
+    plans: Background,
+    sorts: Background,
+}
 
 impl ComputeThreads {
     pub(super) fn start() -> anyhow::Result<Self> {
+        Ok(Self { plans: Background::start("plan")?, sorts: Background::start("sort")? })
+    }
+
+    /// `None` once they are gone.
+    pub(super) fn plans(&self) -> Option<Handle> {
+        self.plans.handle()
+    }
+
+    /// As [`ComputeThreads::plans`].
+    pub(super) fn sorts(&self) -> Option<Handle> {
+        self.sorts.handle()
+    }
+}
+
+/// A runtime; what it still computes when it is dropped is for nobody.
+struct Background(Option<Runtime>);
+
+impl Background {
+    fn start(name: &str) -> anyhow::Result<Self> {
         let runtime = Builder::new_multi_thread()
-            .thread_name("compute")
+            .thread_name(name)
             .enable_all()
             .max_blocking_threads(blocking_threads())
             .thread_keep_alive(IDLE_THREAD)
             .event_interval(TASKS_A_LOOK)
             .build();
-        Ok(Self(Some(runtime.context("cannot start the threads that compute")?)))
+        Ok(Self(Some(runtime.with_context(|| format!("cannot start the threads that compute ({name})"))?)))
     }
 
-    /// `None` once they are gone.
-    pub(super) fn handle(&self) -> Option<Handle> {
+    fn handle(&self) -> Option<Handle> {
         self.0.as_ref().map(|runtime| runtime.handle().clone())
     }
 }
 
-impl Drop for ComputeThreads {
-    /// What they still compute is for nobody.
+impl Drop for Background {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();

@@ -87,14 +87,7 @@ async fn a_key_of_another_request_is_refused() {
     let error = line(&ingest, "cpu value=1 2").await.unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid, "{error}");
     assert_eq!(rows(&store, "db", "cpu", &[]).await.len(), 1);
-    // The same text in another unit, and the same statement with other values.
-    let in_unit = async |key: &str, precision| {
-        let body = Bytes::from_static(b"cpu value=1 1");
-        keyed(&ingest, key).write_line_protocol("db", body, precision, Durability::Stored).await
-    };
-    in_unit("B", LinePrecision::Milli).await.unwrap();
-    assert!(in_unit("B", LinePrecision::Milli).await.unwrap().replayed);
-    assert_eq!(in_unit("B", LinePrecision::Second).await.unwrap_err().kind(), Kind::Invalid);
+    // The same statement with other values.
     let bound = async |value: f64| {
         let values = [("1", Arc::new(Float64Array::from(vec![value])) as ArrayRef)];
         let parameters = RecordBatch::try_from_iter(values).unwrap();
