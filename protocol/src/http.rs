@@ -4,6 +4,7 @@
 pub mod api;
 pub mod headers;
 mod openapi;
+mod parameters;
 pub mod route;
 pub mod routes;
 

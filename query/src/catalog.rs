@@ -1,5 +1,5 @@
 //! What a statement sees of databases and tables: as DataFusion's catalog (`databases`), as `information_schema`, and as
-//! [`CatalogInfo`] for whoever resolves names.
+//! [`CatalogInfo`], by which the dialect resolves names.
 
 mod databases;
 mod information_schema;

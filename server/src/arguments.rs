@@ -54,10 +54,10 @@ pub(crate) struct ServerArgs {
     /// The database of unqualified tables
     #[arg(long, short = 'd', env = "TIDELAKE_DATABASE")]
     pub(crate) database: Option<String>,
-    /// The token of whoever asks
+    /// The API token to authenticate with
     #[arg(long, env = "TIDELAKE_TOKEN", hide_env_values = true, value_parser = secret, conflicts_with = "user")]
     pub(crate) token: Option<Secret>,
-    /// The user who asks; TIDELAKE_PASSWORD has the password, or it is asked for
+    /// The user to authenticate as; the password is read from TIDELAKE_PASSWORD, or from the terminal
     #[arg(long, short = 'u', env = "TIDELAKE_USER")]
     pub(crate) user: Option<String>,
     #[command(flatten)]

@@ -101,7 +101,7 @@ impl Principal {
     ///
     /// # Errors
     /// [`Kind::Internal`](crate::Kind::Internal) where no layer before the handler has authenticated the request: it is
-    /// refused, whoever sent it.
+    /// refused.
     pub fn of_request(extensions: &http::Extensions) -> Result<Self> {
         extensions.get().cloned().ok_or_else(unauthenticated)
     }

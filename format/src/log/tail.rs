@@ -45,8 +45,8 @@ impl TailSegment {
         self.columns.iter().any(|(table, end)| catalog.is_before(*table, *end))
     }
 
-    /// The error of a version that does not know what these rows are of, although it was asked for after they were put:
-    /// whoever wrote them went by a later version, which is not in the store any more.
+    /// The error of a version that does not have the table or a column of these rows, although the version was read after the rows
+    /// were put: their writer used a later version, which is not in the store any more.
     pub(crate) fn version_missing(&self, catalog: &Catalog) -> Error {
         Error::corrupt("the newest version is missing: the log has rows of a table or column that came after this one")
             .with("key", layout::meta_key(catalog.version.next()))

@@ -4,7 +4,16 @@
 use http::Method;
 use tidelake_format::access::Right;
 
-use super::{Api, Body, Document, Parameter, Place, Route};
+use super::{
+    Api, Body, Document, Route,
+    parameters::{
+        BUCKET, CONSISTENCY, DATABASE, DATABASE_HEADER, DETAILS, ENCODING, FORMAT_OF_ROWS, IMPLAUSIBLE_TIMES, KEY,
+        LEVELS_HEADER, LOGIN_PASSWORD, LOGIN_USER, MAX_ROWS, NO_SYNC, ORGANISATION, PARAMETERS_OF_STATEMENT,
+        POINTS_DATABASE, POINTS_DATABASE_OF_PATH, PRECISION, REQUEST_NUMBER, REST_DATABASE, REST_ZONE, REST_ZONE_ALIAS,
+        RETENTION, ROW_WITH_META, SCHEMA_HEADER, SQL, SQL_ALIAS, SQL_DATABASE, SQL_DATABASE_ALIAS, STATEMENTS, SUMMARY,
+        TABLE_OF_FILES, TIME_ZONE, TIME_ZONE_ALIAS, TOKEN_HEADER, UNTIL, VERBOSE, ZONE_HEADER,
+    },
+};
 
 /// The longest statement of a request, in bytes: an INSERT holds many rows.
 pub const MAX_STATEMENT_BYTES: usize = 64 << 20;
@@ -14,6 +23,9 @@ pub const MAX_FORM_BYTES: usize = 1 << 20;
 pub const MAX_FILTER_BYTES: usize = 2 << 20;
 /// What the paths of Flight's methods begin with.
 pub const FLIGHT_PREFIX: &str = "/arrow.flight.protocol.FlightService/";
+
+/// The answers of a route: each status and the component that describes the answer.
+type Answers = &'static [(u16, &'static str)];
 
 /// Every route.
 pub static ALL: [&Route; 24] = [
@@ -43,6 +55,39 @@ pub static ALL: [&Route; 24] = [
     &FLIGHT,
 ];
 
+const WRITE_ANSWERS: Answers = &[
+    (204, "WrittenV1"),
+    (400, "InvalidV1"),
+    (401, "UnauthenticatedV1"),
+    (403, "ForbiddenV1"),
+    (404, "NotFoundV1"),
+    (413, "TooLargeV1"),
+    (500, "TimeoutV1"),
+    (503, "UnavailableV1"),
+    (507, "StoreFull"),
+];
+const PUT_ANSWERS: Answers = &[
+    (200, "Points"),
+    (204, "PointsWritten"),
+    (400, "PointsInvalid"),
+    (401, "UnauthenticatedPoints"),
+    (403, "PointsForbidden"),
+    (404, "PointsNotFound"),
+    (413, "PointsTooLarge"),
+    (500, "InternalPoints"),
+    (503, "UnavailablePoints"),
+    (507, "StoreFull"),
+];
+const REST_ANSWERS: Answers = &[
+    (200, "RestAnswer"),
+    (400, "RestInvalid"),
+    (401, "RestUnauthenticated"),
+    (413, "RestTooLarge"),
+    (500, "RestInternal"),
+    (503, "RestUnavailable"),
+    (507, "StoreFull"),
+];
+
 /// `POST /write`.
 pub static WRITE: Route = Route {
     method: Method::POST,
@@ -57,17 +102,7 @@ pub static WRITE: Route = Route {
         tag: "write",
         summary: "Write line protocol, as InfluxDB 1 takes it",
         description: "",
-        answers: &[
-            (204, "WrittenV1"),
-            (400, "InvalidV1"),
-            (401, "UnauthenticatedV1"),
-            (403, "ForbiddenV1"),
-            (404, "NotFoundV1"),
-            (413, "TooLargeV1"),
-            (500, "TimeoutV1"),
-            (503, "UnavailableV1"),
-            (507, "StoreFull"),
-        ],
+        answers: WRITE_ANSWERS,
     }),
 };
 
@@ -78,24 +113,14 @@ pub static WRITE_BESIDE_TDENGINE: Route = Route {
     right: Right::AnyUser,
     api: Api::Influx1Write,
     body: Body::Rows("Lines"),
-    parameters: &[DATABASE, PRECISION, IMPLAUSIBLE_TIMES, NO_SYNC, RETENTION, CONSISTENCY, KEY, ENCODING],
+    parameters: WRITE.parameters,
     ignored: &[],
     document: Some(Document {
         operation: "writeBesideTdengine",
         tag: "write",
         summary: "Write line protocol, as InfluxDB 1 takes it",
         description: "",
-        answers: &[
-            (204, "WrittenV1"),
-            (400, "InvalidV1"),
-            (401, "UnauthenticatedV1"),
-            (403, "ForbiddenV1"),
-            (404, "NotFoundV1"),
-            (413, "TooLargeV1"),
-            (500, "TimeoutV1"),
-            (503, "UnavailableV1"),
-            (507, "StoreFull"),
-        ],
+        answers: WRITE_ANSWERS,
     }),
 };
 
@@ -141,18 +166,7 @@ pub static PUT: Route = Route {
         tag: "write",
         summary: "Write data points, as OpenTSDB takes them",
         description: "",
-        answers: &[
-            (200, "Points"),
-            (204, "PointsWritten"),
-            (400, "PointsInvalid"),
-            (401, "UnauthenticatedPoints"),
-            (403, "PointsForbidden"),
-            (404, "PointsNotFound"),
-            (413, "PointsTooLarge"),
-            (500, "InternalPoints"),
-            (503, "UnavailablePoints"),
-            (507, "StoreFull"),
-        ],
+        answers: PUT_ANSWERS,
     }),
 };
 
@@ -170,18 +184,7 @@ pub static PUT_INTO: Route = Route {
         tag: "write",
         summary: "Write data points, as OpenTSDB takes them",
         description: "",
-        answers: &[
-            (200, "Points"),
-            (204, "PointsWritten"),
-            (400, "PointsInvalid"),
-            (401, "UnauthenticatedPoints"),
-            (403, "PointsForbidden"),
-            (404, "PointsNotFound"),
-            (413, "PointsTooLarge"),
-            (500, "InternalPoints"),
-            (503, "UnavailablePoints"),
-            (507, "StoreFull"),
-        ],
+        answers: PUT_ANSWERS,
     }),
 };
 
@@ -372,15 +375,7 @@ pub static REST_SQL: Route = Route {
         tag: "sql",
         summary: "Run a statement, as TDengine's adapter does",
         description: "A mistake in the statement is told with status 200 and a `code` that is not 0. Text in double quotes is a string here. `/rest/sql/` is the same.",
-        answers: &[
-            (200, "RestAnswer"),
-            (400, "RestInvalid"),
-            (401, "RestUnauthenticated"),
-            (413, "RestTooLarge"),
-            (500, "RestInternal"),
-            (503, "RestUnavailable"),
-            (507, "StoreFull"),
-        ],
+        answers: REST_ANSWERS,
     }),
 };
 
@@ -422,15 +417,7 @@ pub static REST_SQL_IN: Route = Route {
         tag: "sql",
         summary: "Run a statement, as TDengine's adapter does",
         description: "A mistake in the statement is told with status 200 and a `code` that is not 0. Text in double quotes is a string here.",
-        answers: &[
-            (200, "RestAnswer"),
-            (400, "RestInvalid"),
-            (401, "RestUnauthenticated"),
-            (413, "RestTooLarge"),
-            (500, "RestInternal"),
-            (503, "RestUnavailable"),
-            (507, "StoreFull"),
-        ],
+        answers: REST_ANSWERS,
     }),
 };
 
@@ -651,55 +638,3 @@ pub static FLIGHT: Route = Route {
     ignored: &[],
     document: None,
 };
-
-const DATABASE: Parameter = query("db", "Database");
-const PRECISION: Parameter = query("precision", "Precision");
-const NO_SYNC: Parameter = query("no_sync", "NoSync");
-const KEY: Parameter = header("idempotency-key", "Key");
-const IMPLAUSIBLE_TIMES: Parameter = header("x-tidelake-implausible-times", "ImplausibleTimes");
-const ENCODING: Parameter = header("content-encoding", "Encoding");
-const RETENTION: Parameter = query("rp", "Retention");
-const CONSISTENCY: Parameter = query("consistency", "Consistency");
-const BUCKET: Parameter = query("bucket", "Bucket");
-const ORGANISATION: Parameter = query("org", "Organisation");
-const SUMMARY: Parameter = query("summary", "Summary");
-const DETAILS: Parameter = query("details", "Details");
-const STATEMENTS: Parameter = query("q", "Statements");
-const SQL: Parameter = query("q", "Sql");
-const SQL_ALIAS: Parameter = query("sql", "SqlAlias");
-const SQL_DATABASE: Parameter = query("database", "SqlDatabase");
-const SQL_DATABASE_ALIAS: Parameter = query("db", "SqlDatabaseAlias");
-const TIME_ZONE: Parameter = query("time_zone", "TimeZone");
-const TIME_ZONE_ALIAS: Parameter = query("tz", "TimeZoneAlias");
-const FORMAT_OF_ROWS: Parameter = query("format", "FormatOfRows");
-const MAX_ROWS: Parameter = query("max_rows", "MaxRows");
-const PARAMETERS_OF_STATEMENT: Parameter = query("params", "ParametersOfStatement");
-const DATABASE_HEADER: Parameter = header("database", "DatabaseHeader");
-const SCHEMA_HEADER: Parameter = header("schema", "SchemaHeader");
-const ZONE_HEADER: Parameter = header("time-zone", "ZoneHeader");
-const LEVELS_HEADER: Parameter = header("aggregate-levels", "LevelsHeader");
-const TOKEN_HEADER: Parameter = header("x-tidelake-token", "TokenHeader");
-const REST_DATABASE: Parameter = path("db", "RestDatabase");
-const REST_ZONE: Parameter = query("tz", "RestZone");
-const REST_ZONE_ALIAS: Parameter = query("conn_tz", "RestZoneAlias");
-const ROW_WITH_META: Parameter = query("row_with_meta", "RowWithMeta");
-const REQUEST_NUMBER: Parameter = query("req_id", "RequestNumber");
-const POINTS_DATABASE: Parameter = query("db", "PointsDatabase");
-const POINTS_DATABASE_OF_PATH: Parameter = path("db", "PointsDatabaseOfPath");
-const VERBOSE: Parameter = query("verbose", "Verbose");
-const LOGIN_USER: Parameter = path("user", "LoginUser");
-const LOGIN_PASSWORD: Parameter = path("password", "LoginPassword");
-const UNTIL: Parameter = query("until", "Until");
-const TABLE_OF_FILES: Parameter = query("table", "TableOfFiles");
-
-const fn query(name: &'static str, component: &'static str) -> Parameter {
-    Parameter { place: Place::Query, name, component }
-}
-
-const fn path(name: &'static str, component: &'static str) -> Parameter {
-    Parameter { place: Place::Path, name, component }
-}
-
-const fn header(name: &'static str, component: &'static str) -> Parameter {
-    Parameter { place: Place::Header, name, component }
-}

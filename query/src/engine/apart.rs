@@ -39,7 +39,7 @@ pub(super) fn run(
         match start() {
             Ok(plan) => *running.plan.lock() = Some(plan),
             Err(error) => {
-                let _ = ready.send(Err(error)).await; // nobody waits for it any more
+                let _ = ready.send(Err(error)).await; // the consumer may be gone
                 return;
             }
         }
@@ -70,7 +70,7 @@ pub(super) fn run(
 #[derive(Default)]
 struct Running {
     plan: Mutex<Option<SendableRecordBatchStream>>,
-    /// Whether nobody waits for it any more.
+    /// Whether the consumer was dropped.
     is_left: AtomicBool,
 }
 
@@ -86,13 +86,13 @@ impl Running {
     }
 }
 
-/// The one who takes the batches.
+/// The consumer of the batches.
 struct Client(Arc<Running>);
 
 impl Drop for Client {
     fn drop(&mut self) {
         self.0.is_left.store(true, Relaxed);
-        // Where it is just being polled, whoever polls it drops it afterwards.
+        // A task that is polling the plan now drops it after the poll.
         if let Some(mut plan) = self.0.plan.try_lock() {
             *plan = None;
         }

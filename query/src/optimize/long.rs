@@ -1,8 +1,8 @@
 //! Plans that may compute for long in one turn: they run on threads of their own.
 //!
-//! DataFusion's operators give way between batches. An aggregation puts out all of its groups in one turn, a window function a whole
-//! partition; with large values, or many groups, that takes tenths of a second, and where that happens on the threads that serve
-//! connections all other requests wait.
+//! DataFusion's operators yield between batches. An aggregation emits all of its groups in one poll, a window function a whole partition.
+//! With large values or many groups such a poll takes tenths of a second. On the threads that serve connections, all other requests
+//! would wait for it.
 
 use std::sync::Arc;
 

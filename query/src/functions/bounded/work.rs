@@ -29,11 +29,11 @@ const STEPS_TO_COMPILE: u64 = 64;
 const MOST_COMPARED: u64 = 1 << 28;
 /// This many of them take as long as one step of other work.
 const COMPARED_PER_STEP: u64 = 16;
-/// The automaton that a search makes of its pattern grows with the text, about so many bytes for each byte of it, up to this size: 2 MiB in
-/// each direction. A call keeps those of all patterns of its rows.
+/// The memory of the automaton that a search builds, for each byte of the text, about.
 const AUTOMATON_PER_BYTE: u64 = 256;
+/// The most memory of one automaton: 2 MiB for each direction. A call keeps the automata of all patterns of its rows.
 const MOST_AUTOMATON: u64 = 4 << 20;
-/// A slice has automata of this many bytes for each of its steps, at most: 32 MiB.
+/// The automata of a slice of rows have at most this many bytes for each step of a slice: 32 MiB.
 const AUTOMATON_PER_STEP: u64 = 8;
 
 /// How the steps of a function depend on its arguments.
