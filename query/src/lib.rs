@@ -20,6 +20,7 @@ mod optimize;
 mod pace;
 pub(crate) mod request;
 pub mod session;
+mod sizes;
 pub mod system;
 pub mod table;
 pub mod visible;

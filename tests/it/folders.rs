@@ -50,6 +50,7 @@ const ORDER: [(&str, &[&str]); 6] = [
         &[
             "error",
             "libc",
+            "sizes",
             "metrics",
             "pace",
             "buffer",

@@ -14,10 +14,7 @@ use std::{
     time::Duration,
 };
 
-use arrow::{
-    array::{Array, RecordBatch},
-    datatypes::SchemaRef,
-};
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     common::Result,
     execution::{RecordBatchStream, SendableRecordBatchStream, memory_pool::MemoryReservation},
@@ -38,6 +35,7 @@ use super::{
 use crate::{
     budget::{self, Budget, Phase},
     error::{no_room, to_datafusion},
+    sizes::batch_bytes,
     wire::wire_batch,
 };
 
@@ -259,8 +257,7 @@ fn written(
     let mut bytes = batch.get_array_memory_size();
     if bytes >= LARGE_BATCH {
         // It may be a slice of far more rows.
-        let columns = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size());
-        bytes = columns.sum::<std::result::Result<_, _>>().unwrap_or(bytes);
+        bytes = batch_bytes(batch);
     }
     if bytes >= LARGE_BATCH {
         let reservation = budget.reservation("answer");

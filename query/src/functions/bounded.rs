@@ -44,13 +44,14 @@ use tidelake_format::Error;
 
 pub(crate) use self::rule::BoundFunctions;
 use self::{
-    size::{Growth, Sizes, bytes_of},
+    size::{Growth, Sizes},
     work::Work,
 };
 use crate::{
     budget::{self, FOLD_BYTES, Phase},
     error::{no_room, to_datafusion},
     pace::beside_the_runtime,
+    sizes::bytes_of,
 };
 
 /// The most bytes that a function makes of a batch of rows.

@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 
-use arrow::{
-    array::{Array, AsArray, RecordBatch},
-    datatypes::DataType,
-};
+use arrow::array::RecordBatch;
+
+use crate::sizes::batch_bytes;
 
 /// Cuts a batch into slices of at most about `limit` bytes, one row at least.
 pub(crate) fn split(batch: RecordBatch, limit: usize) -> VecDeque<RecordBatch> {
@@ -13,7 +12,7 @@ pub(crate) fn split(batch: RecordBatch, limit: usize) -> VecDeque<RecordBatch> {
     let mut pieces = VecDeque::new();
     while let Some(batch) = pending.pop() {
         let rows = batch.num_rows();
-        let bytes = sliced_bytes(&batch);
+        let bytes = batch_bytes(&batch);
         if bytes <= limit || rows <= 1 {
             pieces.push_back(batch);
             continue;
@@ -28,37 +27,12 @@ pub(crate) fn split(batch: RecordBatch, limit: usize) -> VecDeque<RecordBatch> {
     pieces
 }
 
-/// The bytes of the rows themselves, not those of the buffers that they lie in.
-fn sliced_bytes(batch: &RecordBatch) -> usize {
-    batch.columns().iter().map(|column| array_bytes(column.as_ref())).sum()
-}
-
-/// Arrow counts the elements of all rows in a slice of lists.
-fn array_bytes(array: &dyn Array) -> usize {
-    match array.data_type() {
-        DataType::List(_) => {
-            let lists = array.as_list::<i32>();
-            let offsets = lists.value_offsets();
-            let (start, end) = (offsets[0] as usize, offsets[array.len()] as usize);
-            size_of_val(offsets) + array_bytes(lists.values().slice(start, end - start).as_ref())
-        }
-        DataType::Map(..) => {
-            let maps = array.as_map();
-            let offsets = maps.value_offsets();
-            let (start, end) = (offsets[0] as usize, offsets[array.len()] as usize);
-            size_of_val(offsets) + array_bytes(&maps.entries().slice(start, end - start))
-        }
-        DataType::Struct(_) => array.as_struct().columns().iter().map(|column| array_bytes(column.as_ref())).sum(),
-        _ => array.to_data().get_slice_memory_size().unwrap_or(0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use arrow::{
-        array::{ArrayRef, ListArray, StringArray},
+        array::{ArrayRef, AsArray, ListArray, StringArray},
         datatypes::Int64Type,
     };
 
@@ -72,9 +46,9 @@ mod tests {
         let pieces = split(batch, 2_500);
         assert_eq!(pieces.iter().map(RecordBatch::num_rows).sum::<usize>(), 64);
         assert!(
-            pieces.iter().all(|p| sliced_bytes(p) <= 2_500),
+            pieces.iter().all(|p| batch_bytes(p) <= 2_500),
             "{:?}",
-            pieces.iter().map(sliced_bytes).collect::<Vec<_>>()
+            pieces.iter().map(batch_bytes).collect::<Vec<_>>()
         );
     }
 

@@ -10,6 +10,7 @@ use arrow::{
 use datafusion::{common::ScalarValue, error::Result as DfResult, logical_expr::ColumnarValue};
 
 use super::{missing, pattern, scalar_bytes};
+use crate::sizes::bytes_of;
 
 /// Bytes of a row that no argument explains: an offset, a digest, a number as text.
 const OWN_BYTES: u64 = 64;
@@ -349,68 +350,6 @@ fn numbers(array: &ArrayRef) -> DfResult<ArrayRef> {
         }
         _ => cast(array, &DataType::Int64)?,
     })
-}
-
-/// The bytes of some rows, with what their lists and fields have.
-pub(super) fn bytes_of(array: &dyn Array, start: usize, rows: usize) -> u64 {
-    let end = start + rows;
-    let range = |offsets: (usize, usize)| offsets.1.saturating_sub(offsets.0);
-    match array.data_type() {
-        DataType::Utf8 | DataType::Binary => {
-            let data = array.to_data();
-            let offsets = &data.buffers()[0].typed_data::<i32>()[data.offset()..];
-            range((offsets[start].as_usize(), offsets[end].as_usize())) as u64 + 4 * rows as u64
-        }
-        DataType::LargeUtf8 | DataType::LargeBinary => {
-            let data = array.to_data();
-            let offsets = &data.buffers()[0].typed_data::<i64>()[data.offset()..];
-            range((offsets[start].as_usize(), offsets[end].as_usize())) as u64 + 8 * rows as u64
-        }
-        DataType::Utf8View => of_views(array.as_string_view().views(), start, end),
-        DataType::BinaryView => of_views(array.as_binary_view().views(), start, end),
-        DataType::List(_) => {
-            let list = array.as_list::<i32>();
-            let (from, to) = (list.value_offsets()[start].as_usize(), list.value_offsets()[end].as_usize());
-            bytes_of(list.values().as_ref(), from, to - from) + 4 * rows as u64
-        }
-        DataType::LargeList(_) => {
-            let list = array.as_list::<i64>();
-            let (from, to) = (list.value_offsets()[start].as_usize(), list.value_offsets()[end].as_usize());
-            bytes_of(list.values().as_ref(), from, to - from) + 8 * rows as u64
-        }
-        DataType::FixedSizeList(_, each) => {
-            let (list, each) = (array.as_fixed_size_list(), each.as_usize());
-            bytes_of(list.values().as_ref(), start * each, rows * each)
-        }
-        DataType::Map(..) => {
-            let map = array.as_map();
-            let (from, to) = (map.value_offsets()[start].as_usize(), map.value_offsets()[end].as_usize());
-            bytes_of(map.entries(), from, to - from) + 4 * rows as u64
-        }
-        DataType::Struct(_) => {
-            let of = |column: &ArrayRef| bytes_of(column.as_ref(), start, rows);
-            array.as_struct().columns().iter().map(of).sum::<u64>() + rows as u64
-        }
-        DataType::Dictionary(..) => {
-            // A function may unpack it.
-            let values = array.as_any_dictionary().values();
-            let longest = (0..values.len()).map(|at| bytes_of(values.as_ref(), at, 1)).max().unwrap_or(0);
-            longest.saturating_mul(rows as u64)
-        }
-        DataType::Null | DataType::Boolean => rows as u64,
-        other => match other.primitive_width() {
-            Some(width) => (width * rows) as u64,
-            None => {
-                let bytes = array.slice(start, rows).to_data().get_slice_memory_size();
-                bytes.unwrap_or(0) as u64
-            }
-        },
-    }
-}
-
-/// Of texts as views, whose low 32 bits are their lengths.
-fn of_views(views: &[u128], start: usize, end: usize) -> u64 {
-    views[start..end].iter().map(|view| u64::from(*view as u32) + 16).sum()
 }
 
 fn elements_of(array: &dyn Array, row: usize) -> u64 {

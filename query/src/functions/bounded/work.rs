@@ -11,8 +11,8 @@ use datafusion::{
 use regex_syntax::hir::{Hir, HirKind};
 use tidelake_format::Error;
 
-use super::{pattern, size::bytes_of};
-use crate::error::to_datafusion;
+use super::pattern;
+use crate::{error::to_datafusion, sizes::bytes_of};
 
 /// Steps between two looks at the deadline: a few milliseconds.
 pub(super) const STEPS_PER_SLICE: u64 = 4 << 20;
