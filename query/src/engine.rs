@@ -3,9 +3,11 @@
 mod admission;
 mod apart;
 mod config;
+mod executable;
 mod guard;
 mod memory;
 mod planners;
+mod planning;
 mod plans;
 mod prepared;
 mod state;
@@ -19,9 +21,7 @@ use std::{
 
 use arrow::array::RecordBatch;
 use datafusion::{
-    common::ScalarValue,
     execution::{SessionState, SessionStateBuilder},
-    logical_expr::LogicalPlan,
     physical_plan::{execute_stream, execution_plan::reset_plan_states},
 };
 use futures::FutureExt;
@@ -48,12 +48,12 @@ use self::{
     admission::{Admission, Permit, Who},
     memory::Shares,
     planners::{Planners, panicked},
-    plans::{Executable, Plans},
-    prepared::{QueryText, Text},
+    plans::Plans,
+    prepared::Text,
 };
 use crate::{
-    budget::{self, Budget, Phase, Within, too_long},
-    dialect::{self, Parsed, Shape},
+    budget::{self, Budget, Phase, too_long},
+    dialect,
     error::from_datafusion,
     metrics::REFUSED,
     pace::beside_the_runtime,
@@ -305,149 +305,6 @@ impl Engine {
         Ok(WriteOutcome { use_database: Some(database.name.clone()), ..WriteOutcome::default() })
     }
 
-    /// Reads a text as far as planning needs it.
-    fn read(&self, session: &Session, sql: &str) -> Result<Text> {
-        if let Some(known) = self.inner.plans.prepared(session, sql) {
-            return Ok(Text::Query(QueryText::Known(known)));
-        }
-        if let Some(shape) = dialect::shape(sql, session.double_quotes) {
-            return Ok(Text::Query(QueryText::Shaped(shape)));
-        }
-        let parse = || match Update::parse(sql, session.double_quotes)? {
-            Some(update) => Ok(Text::Update(update)),
-            None => {
-                dialect::parse(sql, session.double_quotes).map(|query| Text::Query(QueryText::Parsed(Box::new(query))))
-            }
-        };
-        if sql.len() > LONG_TEXT { beside_the_runtime(parse) } else { parse() }
-    }
-
-    /// The plan of a statement for the catalog of this snapshot, where it is known, or that of its shape is; else the text.
-    fn planned_already(
-        &self,
-        session: &Session,
-        sql: &str,
-        text: QueryText,
-        snapshot: &Snapshot,
-    ) -> std::result::Result<Arc<Prepared>, QueryText> {
-        match text {
-            QueryText::Known(known) if known.version == snapshot.catalog.version => Ok(known),
-            QueryText::Shaped(shape) => {
-                let known = self.inner.plans.prepared(session, &shape.sql);
-                let general = known.filter(|known| known.version == snapshot.catalog.version);
-                general
-                    .and_then(|general| self.with_values(session, sql, &shape, &general))
-                    .ok_or(QueryText::Shaped(shape))
-            }
-            other => Err(other),
-        }
-    }
-
-    /// Plans a statement for the session. A refusal goes into the audit log.
-    async fn plan(
-        &self,
-        session: &Session,
-        sql: &str,
-        text: QueryText,
-        snapshot: &Arc<Snapshot>,
-        budget: &Budget,
-    ) -> Result<Arc<Prepared>> {
-        let planned = self.plan_for(session, sql, text, snapshot, budget).await;
-        if planned.is_err() {
-            Deed { action: "QUERY", ..Deed::default() }.record_refusal(&session.principal, &planned);
-        }
-        planned
-    }
-
-    /// Plans a statement that reads, or finds it planned for the catalog of this snapshot already.
-    async fn plan_for(
-        &self,
-        session: &Session,
-        sql: &str,
-        text: QueryText,
-        snapshot: &Arc<Snapshot>,
-        budget: &Budget,
-    ) -> Result<Arc<Prepared>> {
-        let text = match self.planned_already(session, sql, text, snapshot) {
-            Ok(prepared) => return Ok(prepared),
-            Err(text) => text,
-        };
-        let (engine, session, sql, snapshot) = (self.clone(), session.clone(), sql.to_owned(), snapshot.clone());
-        let planned = Box::pin(async move { engine.plan_anew(&session, &sql, text, &snapshot).await });
-        self.inner.planners.run(budget, planned).await.inspect_err(log_fault)
-    }
-
-    async fn plan_anew(
-        &self,
-        session: &Session,
-        sql: &str,
-        text: QueryText,
-        snapshot: &Arc<Snapshot>,
-    ) -> Result<Arc<Prepared>> {
-        let shape = match text {
-            QueryText::Known(_) => dialect::shape(sql, session.double_quotes),
-            QueryText::Shaped(shape) => Some(shape),
-            QueryText::Parsed(parsed) => return self.plan_parsed(session, sql, &parsed, snapshot).await,
-        };
-        if let Some(shape) = shape
-            && let Some(prepared) = self.plan_by_shape(session, sql, &shape, snapshot).await
-        {
-            return Ok(prepared);
-        }
-        self.plan_parsed(session, sql, &dialect::parse(sql, session.double_quotes)?, snapshot).await
-    }
-
-    async fn plan_parsed(
-        &self,
-        session: &Session,
-        sql: &str,
-        parsed: &Parsed,
-        snapshot: &Arc<Snapshot>,
-    ) -> Result<Arc<Prepared>> {
-        let (view, state) = self.state(session, snapshot.clone());
-        let prepared = Arc::new(stepped(step!("plan"), Prepared::query(sql, parsed, session, &view, &state)).await?);
-        self.inner.plans.keep(session, &prepared);
-        Ok(prepared)
-    }
-
-    /// Puts the literals of a statement into the plan of its shape; `None` where that cannot be planned, or a literal
-    /// is not of its column's type: then its own text is planned, or gives the error.
-    async fn plan_by_shape(
-        &self,
-        session: &Session,
-        sql: &str,
-        shape: &Shape,
-        snapshot: &Arc<Snapshot>,
-    ) -> Option<Arc<Prepared>> {
-        let known = self.inner.plans.prepared(session, &shape.sql);
-        let version = snapshot.catalog.version;
-        let general = match known.filter(|k| k.version == version) {
-            Some(known) => known,
-            None => {
-                let parsed = dialect::parse(&shape.sql, session.double_quotes).ok()?;
-                self.plan_parsed(session, &shape.sql, &parsed, snapshot).await.ok()?
-            }
-        };
-        self.with_values(session, sql, shape, &general)
-    }
-
-    /// The plan of a shape with the literals of a statement.
-    fn with_values(
-        &self,
-        session: &Session,
-        sql: &str,
-        shape: &Shape,
-        general: &Arc<Prepared>,
-    ) -> Option<Arc<Prepared>> {
-        let (template, schema) = general.template()?;
-        let values = shape.values(template.types(), session.time_zone)?;
-        let kind = Statement::Query { plan: Arc::new(Plan::Instance(general.clone(), values)), schema: schema.clone() };
-        let (principal, version) = (session.principal.clone(), general.version);
-        let prepared = Arc::new(Prepared { sql: sql.to_owned(), kind, parameters: Vec::new(), version, principal });
-        self.inner.plans.keep(session, &prepared);
-        Some(prepared)
-    }
-
     /// Plans physically, unless that was done on this snapshot before, and starts: the stream holds the permit and
     /// ends at the deadline.
     async fn execute(
@@ -487,127 +344,6 @@ impl Engine {
         };
         let guard = guard::Guard::new(stream, schema.clone(), place, step, budget, turns);
         Ok(Outcome::Rows(Box::pin(guard)))
-    }
-
-    /// The physical plan of a statement on a snapshot of the same catalog: one that is kept, or a new one.
-    async fn executable(
-        &self,
-        session: &Session,
-        snapshot: Arc<Snapshot>,
-        statement: &Arc<Prepared>,
-        parameters: Option<RecordBatch>,
-        budget: &Budget,
-    ) -> Result<Executable> {
-        if statement.parameters.is_empty()
-            && let Some(known) = self.inner.plans.executable(session, statement, &snapshot)
-        {
-            return Ok(known);
-        }
-        if self.has_rescan(session, &snapshot, statement, parameters.as_ref()) {
-            let here = Box::pin(self.executable_here(session, snapshot, statement, parameters));
-            return Within::new(budget.clone(), Phase::Plan, here).await;
-        }
-        let (engine, session, statement) = (self.clone(), session.clone(), statement.clone());
-        let planned = Box::pin(async move { engine.executable_here(&session, snapshot, &statement, parameters).await });
-        self.inner.planners.run(budget, planned).await.inspect_err(log_fault)
-    }
-
-    /// Whether a physical plan is kept by which the statement can run with another scan in it.
-    fn has_rescan(
-        &self,
-        session: &Session,
-        snapshot: &Arc<Snapshot>,
-        statement: &Arc<Prepared>,
-        parameters: Option<&RecordBatch>,
-    ) -> bool {
-        let Statement::Query { plan, .. } = &statement.kind else { return false };
-        let has_rescan = |statement| {
-            let known = self.inner.plans.executable(session, statement, snapshot);
-            known.is_some_and(|known| known.rescan.is_some())
-        };
-        match plan.as_ref() {
-            Plan::Template(template) => {
-                let values = statement.values(parameters.cloned());
-                values.is_ok_and(|values| template.exact(&values).is_some()) && has_rescan(statement)
-            }
-            Plan::Instance(general, _) => has_rescan(general),
-            Plan::Analyzed(_) | Plan::Optimized(_) => false,
-        }
-    }
-
-    /// The physical plan of a statement on a snapshot of the same catalog.
-    async fn executable_here(
-        &self,
-        session: &Session,
-        snapshot: Arc<Snapshot>,
-        statement: &Arc<Prepared>,
-        parameters: Option<RecordBatch>,
-    ) -> Result<Executable> {
-        let Statement::Query { plan, .. } = &statement.kind else {
-            return Err(Error::internal("only a statement that reads is executed here"));
-        };
-        let kept = statement.parameters.is_empty();
-        if kept && let Some(known) = self.inner.plans.executable(session, statement, &snapshot) {
-            return Ok(known);
-        }
-        let values = if kept { Vec::new() } else { statement.values(parameters)? };
-        let executable = match plan.as_ref() {
-            Plan::Optimized(plan) => {
-                let (_, state) = self.state(session, snapshot.clone());
-                let plan = state.query_planner().create_physical_plan(plan, &state).await.map_err(from_datafusion)?;
-                Executable::new(plan, &state)?
-            }
-            Plan::Instance(general, values) => self.instance(session, &snapshot, general, values.clone()).await?,
-            Plan::Template(template) => match template.exact(&values) {
-                Some(exact) => return self.instance(session, &snapshot, statement, exact).await,
-                None => {
-                    let plan = template.bind_inexact(values).map_err(from_datafusion)?;
-                    return self.optimized(session, snapshot, &plan).await;
-                }
-            },
-            Plan::Analyzed(plan) if kept => return self.optimized(session, snapshot, plan).await,
-            Plan::Analyzed(plan) => {
-                let plan = plan.clone().with_param_values(values).map_err(from_datafusion)?;
-                return self.optimized(session, snapshot, &plan).await;
-            }
-        };
-        self.inner.plans.keep_executable(session, statement, &snapshot, &executable);
-        Ok(executable)
-    }
-
-    /// The physical plan of an analyzed plan without parameters.
-    async fn optimized(&self, session: &Session, snapshot: Arc<Snapshot>, plan: &LogicalPlan) -> Result<Executable> {
-        let (_, state) = self.state(session, snapshot);
-        let plan = state.create_physical_plan(plan).await.map_err(from_datafusion)?;
-        Executable::new(plan, &state)
-    }
-
-    /// The physical plan of a template with values of exactly its types: the one made for the last values with another
-    /// scan, where these differ in nothing else.
-    async fn instance(
-        &self,
-        session: &Session,
-        snapshot: &Arc<Snapshot>,
-        general: &Arc<Prepared>,
-        values: Vec<ScalarValue>,
-    ) -> Result<Executable> {
-        let (template, _) = general.template().ok_or_else(|| Error::internal("values, and no place for them"))?;
-        let known = self.inner.plans.executable(session, general, snapshot);
-        if let Some(Executable { context, is_long, rescan: Some(rescan), .. }) = known
-            && let Some(plan) = rescan.with(&values).await.map_err(from_datafusion)?
-        {
-            return Ok(Executable { plan, context, is_long, rescan: None });
-        }
-        let (_, state) = self.state(session, snapshot.clone());
-        let plan = template.bind(values).map_err(from_datafusion)?;
-        let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(from_datafusion)?;
-        let mut executable = Executable::new(plan, &state)?;
-        if let Some(rescan) = template.rescan(state, &executable.plan) {
-            executable.rescan = Some(Arc::new(rescan));
-            self.inner.plans.keep_executable(session, general, snapshot, &executable);
-            executable.rescan = None;
-        }
-        Ok(executable)
     }
 
     /// The longest that a query of the session may take.

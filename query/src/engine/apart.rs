@@ -78,7 +78,7 @@ impl Running {
     fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
         let mut plan = self.plan.lock();
         let next = plan.as_mut().map_or(Poll::Ready(None), |plan| plan.poll_next_unpin(cx));
-        if self.is_left.load(Relaxed) {
+        if self.is_left.load(Relaxed) || matches!(next, Poll::Ready(None)) {
             *plan = None;
             return Poll::Ready(None);
         }

@@ -1,0 +1,163 @@
+//! From a text to a logical plan: one that is kept, that of its shape, or a new one.
+
+use std::sync::Arc;
+
+use tidelake_format::{Result, access::Deed, snapshot::Snapshot, step, steps::stepped};
+use tidelake_protocol::sql::Update;
+
+use super::{
+    Engine, LONG_TEXT, log_fault,
+    prepared::{Prepared, QueryText, Statement, Text},
+    template::Plan,
+};
+use crate::{
+    budget::Budget,
+    dialect::{self, Parsed, Shape},
+    pace::beside_the_runtime,
+    session::Session,
+};
+
+impl Engine {
+    /// Reads a text as far as planning needs it.
+    pub(super) fn read(&self, session: &Session, sql: &str) -> Result<Text> {
+        if let Some(known) = self.inner.plans.prepared(session, sql) {
+            return Ok(Text::Query(QueryText::Known(known)));
+        }
+        if let Some(shape) = dialect::shape(sql, session.double_quotes) {
+            return Ok(Text::Query(QueryText::Shaped(shape)));
+        }
+        let parse = || match Update::parse(sql, session.double_quotes)? {
+            Some(update) => Ok(Text::Update(update)),
+            None => {
+                dialect::parse(sql, session.double_quotes).map(|query| Text::Query(QueryText::Parsed(Box::new(query))))
+            }
+        };
+        if sql.len() > LONG_TEXT { beside_the_runtime(parse) } else { parse() }
+    }
+
+    /// The plan of a statement for the catalog of this snapshot, where it is known, or that of its shape is; else the text.
+    pub(super) fn planned_already(
+        &self,
+        session: &Session,
+        sql: &str,
+        text: QueryText,
+        snapshot: &Snapshot,
+    ) -> std::result::Result<Arc<Prepared>, QueryText> {
+        match text {
+            QueryText::Known(known) if known.version == snapshot.catalog.version => Ok(known),
+            QueryText::Shaped(shape) => {
+                let known = self.inner.plans.prepared(session, &shape.sql);
+                let general = known.filter(|known| known.version == snapshot.catalog.version);
+                general
+                    .and_then(|general| self.with_values(session, sql, &shape, &general))
+                    .ok_or(QueryText::Shaped(shape))
+            }
+            other => Err(other),
+        }
+    }
+
+    /// Plans a statement for the session. A refusal goes into the audit log.
+    pub(super) async fn plan(
+        &self,
+        session: &Session,
+        sql: &str,
+        text: QueryText,
+        snapshot: &Arc<Snapshot>,
+        budget: &Budget,
+    ) -> Result<Arc<Prepared>> {
+        let planned = self.plan_for(session, sql, text, snapshot, budget).await;
+        if planned.is_err() {
+            Deed { action: "QUERY", ..Deed::default() }.record_refusal(&session.principal, &planned);
+        }
+        planned
+    }
+
+    /// Plans a statement that reads, or finds it planned for the catalog of this snapshot already.
+    async fn plan_for(
+        &self,
+        session: &Session,
+        sql: &str,
+        text: QueryText,
+        snapshot: &Arc<Snapshot>,
+        budget: &Budget,
+    ) -> Result<Arc<Prepared>> {
+        let text = match self.planned_already(session, sql, text, snapshot) {
+            Ok(prepared) => return Ok(prepared),
+            Err(text) => text,
+        };
+        let (engine, session, sql, snapshot) = (self.clone(), session.clone(), sql.to_owned(), snapshot.clone());
+        let planned = Box::pin(async move { engine.plan_anew(&session, &sql, text, &snapshot).await });
+        self.inner.planners.run(budget, planned).await.inspect_err(log_fault)
+    }
+
+    async fn plan_anew(
+        &self,
+        session: &Session,
+        sql: &str,
+        text: QueryText,
+        snapshot: &Arc<Snapshot>,
+    ) -> Result<Arc<Prepared>> {
+        let shape = match text {
+            QueryText::Known(_) => dialect::shape(sql, session.double_quotes),
+            QueryText::Shaped(shape) => Some(shape),
+            QueryText::Parsed(parsed) => return self.plan_parsed(session, sql, &parsed, snapshot).await,
+        };
+        if let Some(shape) = shape
+            && let Some(prepared) = self.plan_by_shape(session, sql, &shape, snapshot).await
+        {
+            return Ok(prepared);
+        }
+        self.plan_parsed(session, sql, &dialect::parse(sql, session.double_quotes)?, snapshot).await
+    }
+
+    async fn plan_parsed(
+        &self,
+        session: &Session,
+        sql: &str,
+        parsed: &Parsed,
+        snapshot: &Arc<Snapshot>,
+    ) -> Result<Arc<Prepared>> {
+        let (view, state) = self.state(session, snapshot.clone());
+        let prepared = Arc::new(stepped(step!("plan"), Prepared::query(sql, parsed, session, &view, &state)).await?);
+        self.inner.plans.keep(session, &prepared);
+        Ok(prepared)
+    }
+
+    /// Puts the literals of a statement into the plan of its shape; `None` where that cannot be planned, or a literal
+    /// is not of its column's type: then its own text is planned, or gives the error.
+    async fn plan_by_shape(
+        &self,
+        session: &Session,
+        sql: &str,
+        shape: &Shape,
+        snapshot: &Arc<Snapshot>,
+    ) -> Option<Arc<Prepared>> {
+        let known = self.inner.plans.prepared(session, &shape.sql);
+        let version = snapshot.catalog.version;
+        let general = match known.filter(|k| k.version == version) {
+            Some(known) => known,
+            None => {
+                let parsed = dialect::parse(&shape.sql, session.double_quotes).ok()?;
+                self.plan_parsed(session, &shape.sql, &parsed, snapshot).await.ok()?
+            }
+        };
+        self.with_values(session, sql, shape, &general)
+    }
+
+    /// The plan of a shape with the literals of a statement.
+    fn with_values(
+        &self,
+        session: &Session,
+        sql: &str,
+        shape: &Shape,
+        general: &Arc<Prepared>,
+    ) -> Option<Arc<Prepared>> {
+        let (template, schema) = general.template()?;
+        let values = shape.values(template.types(), session.time_zone)?;
+        let kind = Statement::Query { plan: Arc::new(Plan::Instance(general.clone(), values)), schema: schema.clone() };
+        let (principal, version) = (session.principal.clone(), general.version);
+        let prepared = Arc::new(Prepared { sql: sql.to_owned(), kind, parameters: Vec::new(), version, principal });
+        self.inner.plans.keep(session, &prepared);
+        Some(prepared)
+    }
+}
