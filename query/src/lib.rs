@@ -18,6 +18,7 @@ mod libc;
 pub mod metrics;
 mod optimize;
 mod pace;
+mod plan;
 pub(crate) mod request;
 pub mod session;
 mod sizes;

@@ -64,6 +64,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "system",
             "catalog",
             "functions",
+            "plan",
             "dialect",
             "optimize",
             "engine",

@@ -7,35 +7,43 @@
 
 use std::{collections::HashMap, ops::Range};
 
-use datafusion::sql::sqlparser::{
-    keywords::Keyword,
-    tokenizer::{Location, Token, TokenWithSpan},
+use datafusion::{
+    common::ScalarValue,
+    sql::sqlparser::{
+        keywords::Keyword,
+        tokenizer::{Location, Token, TokenWithSpan},
+    },
 };
 use tidelake_format::{Error, Result};
+use tidelake_protocol::sql::Duration;
 
 use super::lex::{Tok, at, duration_at, is_keyword, word};
-use tidelake_protocol::sql::Duration;
+use crate::plan::FillMode;
 
 /// The function that stands for a window in SORT BY.
 pub(crate) const WINDOW: &str = "__window";
 
 /// What stands between the windows of a query.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Window {
     pub(crate) interval: Duration,
     pub(crate) offset: Duration,
     /// Equal to `interval` unless SLIDING says otherwise.
     pub(crate) sliding: Duration,
-    pub(crate) fill: Fill,
+    /// `None` where windows without rows give no row.
+    pub(crate) fill: Option<FillClause>,
     /// Where the clause stands.
     pub(crate) place: Location,
 }
 
-/// What a window without rows gives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fill {
-    /// No row.
-    None,
+/// `FILL(mode)`, where the mode is not NONE.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FillClause {
+    pub(crate) mode: FillMode,
+    /// The modes with `_F`: all windows of the time range are there even if none has a row.
+    pub(crate) is_forced: bool,
+    /// Where the clause stands.
+    pub(crate) place: Location,
 }
 
 /// What the parser cannot carry, by the place of the SELECT it belongs to.
@@ -275,11 +283,9 @@ impl Rewriter<'_> {
         } else {
             interval
         };
-        if self.call("fill") {
-            self.fill()?;
-        }
+        let fill = if self.call("fill") { self.fill()? } else { None };
         let n = self.clauses.windows.len();
-        self.clauses.windows.push(Window { interval, offset, sliding, fill: Fill::None, place });
+        self.clauses.windows.push(Window { interval, offset, sliding, fill, place });
         for token in
             [word("SORT"), word("BY"), word(WINDOW), Token::LParen, Token::Number(n.to_string(), false), Token::RParen]
         {
@@ -289,24 +295,63 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// `FILL(NONE)`; the other modes are known and refused.
-    fn fill(&mut self) -> Result<()> {
+    /// `FILL(mode)` or `FILL(VALUE, constant, …)`; `None` for the mode NONE.
+    fn fill(&mut self) -> Result<Option<FillClause>> {
         let place = self.tokens[self.i].span.start;
         self.i += 2;
-        let mode = self.tokens.get(self.i).map(|t| self.sql[t.start..t.end].to_uppercase()).unwrap_or_default();
-        match mode.as_str() {
-            "NONE" => {
-                self.i += 1;
-                self.close("FILL")
+        let found = self.tokens.get(self.i).map(|t| self.sql[t.start..t.end].to_uppercase()).unwrap_or_default();
+        self.i += 1;
+        let (name, is_forced) = match found.strip_suffix("_F") {
+            Some(name) => (name, true),
+            None => (found.as_str(), false),
+        };
+        let mode = match name {
+            "NONE" if !is_forced => None,
+            "NULL" => Some(FillMode::Null),
+            "VALUE" => Some(FillMode::Values(self.constants()?)),
+            "PREV" => Some(FillMode::Previous),
+            "NEXT" => Some(FillMode::Next),
+            "NEAR" => Some(FillMode::Near),
+            "LINEAR" => Some(FillMode::Linear),
+            _ => {
+                let message = "expected a mode of FILL: NONE, NULL, VALUE, PREV, NEXT, NEAR or LINEAR";
+                return Err(at(Error::invalid(message).with("found", found), place));
             }
-            "NULL" | "NULL_F" | "VALUE" | "VALUE_F" | "PREV" | "NEXT" | "LINEAR" | "NEAR" => {
-                Err(at(Error::unsupported("this FILL mode is not supported; FILL(NONE) is").with("found", mode), place))
-            }
-            _ => Err(at(
-                Error::invalid("expected a mode of FILL: NONE, NULL, VALUE, PREV, NEXT or LINEAR").with("found", mode),
-                place,
-            )),
+        };
+        self.close("FILL")?;
+        Ok(mode.map(|mode| FillClause { mode, is_forced, place }))
+    }
+
+    /// `, constant` for each column that FILL(VALUE, …) fills.
+    fn constants(&mut self) -> Result<Vec<ScalarValue>> {
+        let mut constants = Vec::new();
+        while self.take(&Token::Comma) {
+            let is_negative = self.take(&Token::Minus);
+            let constant = match self.tokens.get(self.i).map(|t| &t.token) {
+                Some(Token::Number(digits, _)) => number(digits, is_negative),
+                Some(Token::SingleQuotedString(text)) if !is_negative => Some(ScalarValue::Utf8(Some(text.clone()))),
+                Some(Token::Word(w)) if !is_negative && w.quote_style.is_none() => match w.keyword {
+                    Keyword::NULL => Some(ScalarValue::Null),
+                    Keyword::TRUE => Some(ScalarValue::Boolean(Some(true))),
+                    Keyword::FALSE => Some(ScalarValue::Boolean(Some(false))),
+                    _ => None,
+                },
+                _ => None,
+            };
+            let Some(constant) = constant else {
+                let (found, place) = self.found();
+                let message = "FILL(VALUE, …) takes numbers, texts, TRUE, FALSE and NULL";
+                return Err(at(Error::invalid(message).with("found", found), place));
+            };
+            constants.push(constant);
+            self.i += 1;
         }
+        if constants.is_empty() {
+            let (found, place) = self.found();
+            let message = "FILL(VALUE, …) needs a constant for each column with an aggregate: FILL(VALUE, 0)";
+            return Err(at(Error::invalid(message).with("found", found), place));
+        }
+        Ok(constants)
     }
 
     /// Clauses that look like a function after a table or condition, and would be taken for an alias with columns.
@@ -508,5 +553,17 @@ impl Rewriter<'_> {
 
     fn emit(&mut self, place: &Tok, token: Token) {
         self.out.push(place.with(token).to_parser());
+    }
+}
+
+/// A number as a constant: whole where it is written so and fits 64 bits.
+fn number(digits: &str, is_negative: bool) -> Option<ScalarValue> {
+    let text = if is_negative { format!("-{digits}") } else { digits.to_owned() };
+    if let Ok(whole) = text.parse() {
+        return Some(ScalarValue::Int64(Some(whole)));
+    }
+    match text.parse() {
+        Ok(whole) => Some(ScalarValue::UInt64(Some(whole))),
+        Err(_) => text.parse().ok().filter(|v: &f64| v.is_finite()).map(|value| ScalarValue::Float64(Some(value))),
     }
 }

@@ -20,23 +20,27 @@ use datafusion::{
         WindowUDF, cast,
         expr::{Alias, Placeholder},
         lit,
-        planner::{ContextProvider, ExprPlanner, PlannerResult, RawBinaryExpr},
+        planner::{
+            ContextProvider, ExprPlanner, PlannedRelation, PlannerResult, RawBinaryExpr, RelationPlanner,
+            RelationPlannerContext, RelationPlanning,
+        },
     },
     sql::{
         parser::Statement,
         planner::{ParserOptions, SqlToRel},
-        sqlparser::ast::BinaryOperator,
+        sqlparser::ast::{BinaryOperator, TableFactor},
     },
 };
 use tidelake_format::{Error, Reason, Result};
 
-use super::repeated;
+use super::{repeated, resolve::fill_of};
 use crate::{
     error::{from_datafusion, to_datafusion},
     functions::{
         tick::{self, Round, unit_text},
         window::nanoseconds,
     },
+    plan::{Fill, fill_gaps},
 };
 use tidelake_protocol::sql::{FORMS, parse_instant};
 
@@ -44,10 +48,16 @@ use tidelake_protocol::sql::{FORMS, parse_instant};
 /// every rule of the optimizer visits each.
 const MOST_NODES: usize = 20_000;
 
-/// Plans and analyzes a statement whose tables are named `schema.table` exactly.
-pub(crate) async fn plan(statement: Statement, state: &SessionState, zone: Tz) -> Result<LogicalPlan> {
+/// Plans and analyzes a statement whose tables are named `schema.table` exactly, and whose subqueries of the names that
+/// [`fill_of`] reads have gaps to be filled.
+pub(crate) async fn plan(
+    statement: Statement,
+    fills: Vec<Fill>,
+    state: &SessionState,
+    zone: Tz,
+) -> Result<LogicalPlan> {
     repeated::refuse(&statement, MOST_NODES)?;
-    let plan = logical(statement, state, zone).await.map_err(error)?;
+    let plan = logical(statement, fills, state, zone).await.map_err(error)?;
     refuse_large(&plan)?;
     let plan = type_selected_parameters(plan).map_err(error)?;
     state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(error)
@@ -68,7 +78,7 @@ fn refuse_large(plan: &LogicalPlan) -> Result<()> {
     Ok(())
 }
 
-async fn logical(statement: Statement, state: &SessionState, zone: Tz) -> DfResult<LogicalPlan> {
+async fn logical(statement: Statement, fills: Vec<Fill>, state: &SessionState, zone: Tz) -> DfResult<LogicalPlan> {
     let mut tables = HashMap::new();
     for reference in state.resolve_table_references(&statement)? {
         let catalog = &state.config_options().catalog;
@@ -82,7 +92,8 @@ async fn logical(statement: Statement, state: &SessionState, zone: Tz) -> DfResu
     }
     let mut planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(TimePlanner { zone })];
     planners.extend(state.expr_planners().iter().cloned());
-    let provider = Provider { state, tables, planners };
+    let relations: Vec<Arc<dyn RelationPlanner>> = vec![Arc::new(FillPlanner { fills })];
+    let provider = Provider { state, tables, planners, relations };
     let options = ParserOptions { collect_spans: true, ..ParserOptions::from(&state.config_options().sql_parser) };
     SqlToRel::new_with_options(&provider, options).statement_to_plan(statement)
 }
@@ -139,6 +150,7 @@ struct Provider<'a> {
     state: &'a SessionState,
     tables: HashMap<(String, String), Arc<dyn TableProvider>>,
     planners: Vec<Arc<dyn ExprPlanner>>,
+    relations: Vec<Arc<dyn RelationPlanner>>,
 }
 
 impl ContextProvider for Provider<'_> {
@@ -171,6 +183,10 @@ impl ContextProvider for Provider<'_> {
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
         &self.planners
+    }
+
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        &self.relations
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
@@ -211,6 +227,32 @@ impl ContextProvider for Provider<'_> {
 
     fn udwf_names(&self) -> Vec<String> {
         self.state.window_functions().keys().cloned().collect()
+    }
+}
+
+/// Puts a node that fills gaps over each subquery whose name says so.
+#[derive(Debug)]
+struct FillPlanner {
+    fills: Vec<Fill>,
+}
+
+impl RelationPlanner for FillPlanner {
+    fn plan_relation(
+        &self,
+        mut relation: TableFactor,
+        context: &mut dyn RelationPlannerContext,
+    ) -> DfResult<RelationPlanning> {
+        let TableFactor::Derived { alias, .. } = &mut relation else {
+            return Ok(RelationPlanning::Original(Box::new(relation)));
+        };
+        let name = alias.as_ref().map(|alias| alias.name.value.as_str());
+        let Some(fill) = name.and_then(fill_of).and_then(|n| self.fills.get(n)) else {
+            return Ok(RelationPlanning::Original(Box::new(relation)));
+        };
+        // Without its name the subquery is planned like any other one.
+        let alias = alias.take();
+        let filled = fill_gaps(context.plan(relation)?, fill.clone())?;
+        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(filled, alias))))
     }
 }
 

@@ -5,6 +5,7 @@
 //! sees, so that it works the same in subqueries, CTEs and the arms of set operations.
 
 mod expression;
+mod fill;
 mod select;
 mod sliding;
 mod source;
@@ -30,7 +31,9 @@ use tidelake_format::{
 };
 
 use super::{clauses::Clauses, lex::at, names::Names};
-use crate::session::Session;
+use crate::{plan::Fill, session::Session};
+
+pub(super) use fill::fill_of;
 
 /// What is known of a column that a select can name.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,12 +111,15 @@ pub(crate) struct Resolver<'a> {
     pub(crate) state: &'a SessionState,
     scopes: Vec<Scope>,
     ctes: Vec<Cte>,
+    /// The fills found so far; a subquery of each one's name ([`fill::relation_name`]) is in the statement.
+    fills: Vec<Fill>,
 }
 
 /// Separates the name of a repeated column from its number.
 pub(crate) const REPEATED: char = '\u{1f}';
 
-/// Rewrites a statement that reads.
+/// Rewrites a statement that reads; gives the gaps that are to be filled in it, the n-th one in the relation whose name [`fill_of`] reads n
+/// from.
 ///
 /// # Errors
 /// NotFound and Invalid for names, Invalid and Unsupported for clauses that do not fit together.
@@ -123,9 +129,11 @@ pub(crate) fn resolve(
     session: &Session,
     clauses: &Clauses,
     state: &SessionState,
-) -> Result<()> {
-    let mut resolver = Resolver { names, session, clauses, state, scopes: Vec::new(), ctes: Vec::new() };
-    resolver.statement(statement)
+) -> Result<Vec<Fill>> {
+    let mut resolver =
+        Resolver { names, session, clauses, state, scopes: Vec::new(), ctes: Vec::new(), fills: Vec::new() };
+    resolver.statement(statement)?;
+    Ok(resolver.fills)
 }
 
 impl Resolver<'_> {

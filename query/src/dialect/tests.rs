@@ -3,4 +3,5 @@
 
 mod answers;
 mod faults;
+mod fill;
 mod support;

@@ -20,6 +20,7 @@ use crate::{
     catalog::{CurrentCatalog, Databases},
     functions,
     optimize::{AggregateLevels, AnswerFromLevels, CountHeldRows, DivideGroups, SortOnThreads, YieldWithinBatches},
+    plan::Planner,
     session::{Levels, Session},
     system::System,
     table::View,
@@ -54,6 +55,7 @@ pub(super) fn base(config: &EngineConfig) -> SessionState {
         .with_config(SessionConfig::from(options))
         .with_optimizer_rules(planners::rules())
         .with_physical_optimizer_rules(rules)
+        .with_query_planner(Arc::new(Planner))
         .with_runtime_env(runtime(config));
     functions::register(builder).build()
 }

@@ -11,13 +11,13 @@ use tidelake_format::{Error, Result};
 
 use super::{
     super::{
-        clauses::{Fill, WINDOW, Window, key},
+        clauses::{WINDOW, Window, key},
         lex::at,
         names::quoted,
     },
     Col, ColRole, Place, REPEATED, Relation, Resolver, Scope, WindowNames,
     expression::{call, function_name, look, qualified, text, time_column},
-    sliding,
+    fill, sliding,
     source::{qualifies, texts},
 };
 use crate::functions::{
@@ -54,7 +54,7 @@ impl Resolver<'_> {
     fn select_in_scope(
         &mut self,
         select: &mut Select,
-        order_by: Option<&mut OrderBy>,
+        mut order_by: Option<&mut OrderBy>,
         limited: bool,
         top: bool,
     ) -> Result<(Option<Vec<Col>>, Vec<Expr>)> {
@@ -68,7 +68,7 @@ impl Resolver<'_> {
         for expr in &mut partition {
             self.expression(expr, Place::Columns)?;
         }
-        if let Some(names) = &window {
+        if let Some((_, names)) = &window {
             self.scope().window = Some(names.clone());
         }
         let items = self.items(select, place)?;
@@ -94,12 +94,18 @@ impl Resolver<'_> {
         }
         self.expressions_in(&mut select.named_window, Place::Columns)?;
         let mut ordered = Vec::new();
-        if let Some(order_by) = order_by {
+        if let Some(order_by) = order_by.as_deref_mut() {
             self.order_by(order_by)?;
             ordered.push(order_by.clone());
         }
         let tags = self.clauses.tags.contains(&key(place));
-        let default_order = self.group(select, partition, window, tags, limited, &ordered, place)?;
+        let names = window.as_ref().map(|(_, names)| names);
+        let mut default_order = self.group(select, partition, names, tags, limited, &ordered, place)?;
+        if let Some((window, names)) = &window
+            && let Some(clause) = &window.fill
+        {
+            default_order = fill::rewrite(self, select, window, clause, names, order_by, default_order)?;
+        }
         Ok((columns, default_order))
     }
 
@@ -109,7 +115,7 @@ impl Resolver<'_> {
         &mut self,
         select: &mut Select,
         partition: Vec<Expr>,
-        window: Option<WindowNames>,
+        window: Option<&WindowNames>,
         tags: bool,
         limited: bool,
         order_by: &[OrderBy],
@@ -133,7 +139,7 @@ impl Resolver<'_> {
                     place,
                 ));
             }
-            keys.push(window.start);
+            keys.push(window.start.clone());
             order = keys.clone();
         } else if !aggregates {
             keys.clear();
@@ -195,26 +201,19 @@ impl Resolver<'_> {
 
     fn has_aggregate(&self, select: &Select) -> bool {
         let mut found = false;
-        let mut inspect = |expr: &Expr| {
-            if let Expr::Function(f) = expr
-                && f.over.is_none()
-                && function_name(f).is_some_and(|n| self.state.aggregate_functions().contains_key(&n))
-            {
-                found = true;
-            }
-        };
+        let mut inspect = |expr: &Expr| found |= fill::is_aggregate(expr, self.state);
         look(&select.projection, &mut inspect);
         look(&select.having, &mut inspect);
         found
     }
 
-    /// The expressions of the window that a marker in SORT BY stands for.
-    fn window(&mut self, select: &mut Select, marker: &Expr) -> Result<WindowNames> {
+    /// The window that a marker in SORT BY stands for, and its expressions.
+    fn window(&mut self, select: &mut Select, marker: &Expr) -> Result<(Window, WindowNames)> {
         let window = self
             .marked(marker)
             .cloned()
             .ok_or_else(|| Error::internal("a window without its clause").with("found", marker))?;
-        let Window { interval, offset, sliding, fill: Fill::None, place } = window;
+        let Window { interval, offset, sliding, place, .. } = window;
         let scope = self.scopes.last().cloned().unwrap_or_default();
         let precision = scope.relations.iter().find_map(|r| match time_column(r)?.role {
             ColRole::Time(precision) => Some(precision),
@@ -226,12 +225,13 @@ impl Resolver<'_> {
         let zone = self.session.time_zone;
         let grid = check(interval, offset, zone, precision.unit()).map_err(|e| at(e, place))?;
         if sliding != interval {
-            return sliding::rewrite(self, select, &window, &grid, time, precision).map_err(|e| at(e, place));
+            let names = sliding::rewrite(self, select, &window, &grid, time, precision).map_err(|e| at(e, place))?;
+            return Ok((window, names));
         }
         let texts = [text(interval.to_string()), text(offset.to_string()), text(zone.name())];
         let start = call(WINDOW_START, std::iter::once(time).chain(texts.clone()).collect());
         let end = call(WINDOW_END, std::iter::once(start.clone()).chain(texts).collect());
-        Ok(WindowNames { start, end, precision })
+        Ok((window, WindowNames { start, end, precision }))
     }
 
     fn marked(&self, marker: &Expr) -> Option<&Window> {
@@ -373,6 +373,11 @@ impl Resolver<'_> {
     /// The innermost scope.
     pub(super) fn current(&self) -> &Scope {
         self.scopes.last().expect("a select is resolved inside its scope")
+    }
+
+    /// Whether a column's name alone says which one it is.
+    pub(super) fn has_one_relation(&self) -> bool {
+        self.current().relations.len() == 1
     }
 
     /// The one relation of the innermost scope became a subquery of this name.

@@ -27,7 +27,7 @@ use tidelake_format::{
 use tidelake_protocol::CATALOG;
 
 use super::super::*;
-use crate::catalog::information_schema;
+use crate::{catalog::information_schema, plan::Planner};
 
 /// The first timestamp of W1.
 pub(super) const T0: i64 = 1_563_249_700_000;
@@ -177,7 +177,7 @@ pub(super) fn context(world: &Arc<World>) -> SessionContext {
     config.options_mut().catalog.default_catalog = CATALOG.to_owned();
     config.options_mut().catalog.create_default_catalog_and_schema = false;
     let builder = SessionStateBuilder::new().with_config(config).with_default_features();
-    let state = crate::functions::register(builder).build();
+    let state = crate::functions::register(builder).with_query_planner(Arc::new(Planner)).build();
     let catalog = MemoryCatalogProvider::new();
     let db = MemorySchemaProvider::new();
     let all = rows();

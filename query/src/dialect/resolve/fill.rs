@@ -1,0 +1,227 @@
+//! `INTERVAL(…) FILL(mode)`: the select with its groups goes into a subquery, whose gaps a plan node fills.
+//!
+//! The subquery has the keys, the start of the window and each item with an aggregate; the node stands over it ([`fill_gaps`]). The
+//! outer select computes the other items, which depend on keys and window alone, for filled windows as for all others.
+//!
+//! [`fill_gaps`]: crate::plan::fill_gaps
+
+use std::{collections::HashSet, ops::ControlFlow};
+
+use datafusion::{
+    execution::SessionState,
+    sql::sqlparser::ast::{
+        Distinct, Expr, Function, GroupByExpr, Ident, OrderBy, OrderByKind, Select, SelectItem, SetExpr, TableAlias,
+        TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    },
+};
+use tidelake_format::{Error, Result};
+
+use super::{
+    super::{
+        clauses::{FillClause, Window},
+        lex::at,
+        names::quoted,
+    },
+    Resolver, WindowNames,
+    expression::{function_name, look},
+    source::parse_query,
+};
+use crate::plan::{Fill, Windows};
+
+/// The name of the subquery whose gaps the n-th fill of a statement fills.
+pub(crate) fn relation_name(n: usize) -> String {
+    format!("{PREFIX}{n}")
+}
+
+/// The number in such a name.
+pub(crate) fn fill_of(relation: &str) -> Option<usize> {
+    relation.strip_prefix(PREFIX)?.parse().ok()
+}
+
+const PREFIX: &str = "__fill_";
+const START: &str = "__window_start";
+
+/// Whether an expression has an aggregate, outside nested queries.
+pub(super) fn has_aggregate(expr: &Expr, state: &SessionState) -> bool {
+    let mut found = false;
+    look(expr, |part| found |= is_aggregate(part, state));
+    found
+}
+
+/// Whether an expression is a call of an aggregate that is no window function.
+pub(super) fn is_aggregate(expr: &Expr, state: &SessionState) -> bool {
+    matches!(expr, Expr::Function(f) if f.over.is_none()
+        && function_name(f).is_some_and(|name| state.aggregate_functions().contains_key(&name)))
+}
+
+/// Rewrites a select whose groups are settled; gives the default order in its new names.
+///
+/// # Errors
+/// Unsupported for clauses and items that cannot be filled; Invalid for a column that is neither a key nor in an aggregate.
+pub(super) fn rewrite(
+    resolver: &mut Resolver<'_>,
+    select: &mut Select,
+    window: &Window,
+    clause: &FillClause,
+    names: &WindowNames,
+    order_by: Option<&mut OrderBy>,
+    default_order: Vec<Expr>,
+) -> Result<Vec<Expr>> {
+    refuse(select).map_err(|e| at(e, clause.place))?;
+    let GroupByExpr::Expressions(groups, _) = &select.group_by else {
+        return Err(Error::internal("a window without groups"));
+    };
+    let mut outer = Outer { resolver, columns: Vec::new() };
+    let mut aliases = HashSet::new();
+    for key in groups.iter().filter(|key| **key != names.start) {
+        let name = format!("__key{}", outer.columns.len());
+        outer.columns.push((key.clone(), name));
+    }
+    let keys = outer.columns.len();
+    outer.columns.push((names.start.clone(), START.to_owned()));
+    let mut inner = select.clone();
+    let mut projection = Vec::with_capacity(select.projection.len());
+    for item in std::mem::take(&mut select.projection) {
+        let (mut expr, alias) = match item {
+            SelectItem::ExprWithAlias { expr, alias } => (expr, alias),
+            SelectItem::UnnamedExpr(expr) => {
+                let name = last_name(&expr).unwrap_or_else(|| expr.to_string());
+                (expr, quoted(name))
+            }
+            other => {
+                let error = Error::unsupported("with FILL the select list names its columns one by one");
+                return Err(at(error.with("found", other), clause.place));
+            }
+        };
+        if has_aggregate(&expr, outer.resolver.state) {
+            let name = format!("__value{}", outer.columns.len() - keys - 1);
+            outer.columns.push((expr, name.clone()));
+            expr = Expr::Identifier(quoted(name));
+        } else {
+            outer.rename(&mut expr).map_err(|e| at(e, clause.place))?;
+        }
+        aliases.insert(alias.value.clone());
+        projection.push(SelectItem::ExprWithAlias { expr, alias });
+    }
+    if let Some(order_by) = order_by
+        && let OrderByKind::Expressions(exprs) = &mut order_by.kind
+    {
+        let is_alias = |expr: &Expr| matches!(expr, Expr::Identifier(ident) if aliases.contains(&ident.value));
+        for by in exprs.iter_mut().filter(|by| !is_alias(&by.expr)) {
+            outer.rename(&mut by.expr).map_err(|e| at(e, clause.place))?;
+        }
+    }
+    let mut order = default_order;
+    for expr in &mut order {
+        outer.rename(expr).map_err(|e| at(e, clause.place))?;
+    }
+    let item = |(expr, name): &(Expr, String)| SelectItem::ExprWithAlias { expr: expr.clone(), alias: quoted(&**name) };
+    inner.projection = outer.columns.iter().map(item).collect();
+    inner.distinct = None;
+    let mut query = parse_query("SELECT 1")?;
+    *query.body = SetExpr::Select(Box::new(inner));
+    let windows = Windows {
+        width: window.interval,
+        offset: window.offset,
+        step: window.sliding,
+        zone: resolver.session.time_zone,
+    };
+    let name = quoted(relation_name(resolver.fills.len()));
+    resolver.fills.push(Fill { mode: clause.mode.clone(), is_forced: clause.is_forced, windows, keys });
+    let alias = TableAlias { explicit: true, name, columns: Vec::new(), at: None };
+    let relation = TableFactor::Derived { lateral: false, subquery: Box::new(query), alias: Some(alias), sample: None };
+    select.from = vec![TableWithJoins { relation, joins: Vec::new() }];
+    select.projection = projection;
+    select.selection = None;
+    select.group_by = GroupByExpr::Expressions(Vec::new(), Vec::new());
+    Ok(order)
+}
+
+/// Clauses whose meaning beside FILL is not clear, and functions that look at other rows.
+fn refuse(select: &Select) -> Result<()> {
+    let refuse = |found: &str| {
+        let message = "not supported in a SELECT with FILL; put that SELECT into a subquery, and this around it";
+        Err(Error::unsupported(message).with("found", found))
+    };
+    let mut over = None;
+    look(&select.projection, |expr| {
+        if let Expr::Function(Function { over: Some(_), .. }) = expr {
+            over = Some(expr.to_string());
+        }
+    });
+    match over {
+        Some(over) => refuse(&over),
+        None if select.having.is_some() => refuse("HAVING"),
+        None if select.qualify.is_some() => refuse("QUALIFY"),
+        None if matches!(select.distinct, Some(Distinct::On(_))) => refuse("DISTINCT ON"),
+        None => Ok(()),
+    }
+}
+
+/// The last part of a column's name.
+fn last_name(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Identifier(ident) => Some(ident.value.clone()),
+        Expr::CompoundIdentifier(idents) => idents.last().map(|ident| ident.value.clone()),
+        _ => None,
+    }
+}
+
+/// Puts expressions of the select into names of the subquery's columns.
+struct Outer<'r, 'a> {
+    resolver: &'r Resolver<'a>,
+    /// The expressions of the subquery's columns and their names.
+    columns: Vec<(Expr, String)>,
+}
+
+impl Outer<'_, '_> {
+    /// # Errors
+    /// Invalid for columns that are neither keys nor in aggregates, Unsupported for aggregates that no item has.
+    fn rename(&self, expr: &mut Expr) -> Result<()> {
+        let _ = expr.visit(&mut Rename(self));
+        let (mut column, mut aggregate) = (None, None);
+        look(expr, |part| match part {
+            Expr::Identifier(ident) if !self.is_ours(ident) => column = Some(part.to_string()),
+            Expr::CompoundIdentifier(_) => column = Some(part.to_string()),
+            part if is_aggregate(part, self.resolver.state) => aggregate = Some(part.to_string()),
+            _ => (),
+        });
+        match (aggregate, column) {
+            (Some(found), _) => {
+                let message = "with FILL, ORDER BY takes columns of the select list: give the aggregate a name there";
+                Err(Error::unsupported(message).with("found", found))
+            }
+            (_, Some(found)) => {
+                let message = "expected a key of PARTITION BY, a name of the window such as _wstart, or an aggregate";
+                Err(Error::invalid(message).with("found", found))
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn is_ours(&self, ident: &Ident) -> bool {
+        self.columns.iter().any(|(_, name)| *name == ident.value)
+    }
+
+    fn name_of(&self, expr: &Expr) -> Option<&str> {
+        let same = |of: &Expr| {
+            let column = self.resolver.column_of(expr);
+            *of == *expr
+                || (self.resolver.has_one_relation() && column.is_some() && column == self.resolver.column_of(of))
+        };
+        self.columns.iter().find(|(of, _)| same(of)).map(|(_, name)| name.as_str())
+    }
+}
+
+struct Rename<'o, 'r, 'a>(&'o Outer<'r, 'a>);
+
+impl VisitorMut for Rename<'_, '_, '_> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Some(name) = self.0.name_of(expr) {
+            *expr = Expr::Identifier(quoted(name));
+        }
+        ControlFlow::Continue(())
+    }
+}

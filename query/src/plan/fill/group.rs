@@ -1,0 +1,243 @@
+//! One group: its windows with rows, and the windows between them.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt64Array},
+    buffer::NullBuffer,
+    compute::{cast, concat, take},
+    datatypes::{DataType, Int64Type},
+};
+use datafusion::common::{Result, ScalarValue};
+use tidelake_format::Error;
+
+use super::{
+    FillMode,
+    exec::Shared,
+    linear::{self, Cell},
+};
+use crate::{error::to_datafusion, sizes::bytes_of};
+
+/// A batch has at most as many windows as have this many bytes: a filled window has a whole copy of a long text.
+const BATCH_BYTES: u64 = 4 << 20;
+
+/// The most windows of one group. TDengine has the same limit.
+pub(super) const MOST_WINDOWS: i128 = 10_000_000;
+
+/// # Errors
+/// Invalid for more windows than [`MOST_WINDOWS`].
+pub(super) fn refuse_many(windows: i128) -> Result<()> {
+    if windows <= MOST_WINDOWS {
+        return Ok(());
+    }
+    let message = "FILL would give too many windows; narrow the time range in WHERE, or widen INTERVAL";
+    Err(to_datafusion(Error::invalid(message).with("limit", MOST_WINDOWS).with("found", windows)))
+}
+
+/// A group that is put out window by window.
+pub(super) struct Group {
+    shared: Arc<Shared>,
+    /// Its windows with rows, ascending; those whose start is NULL are last.
+    rows: RecordBatch,
+    /// The starts of the windows with rows, without NULL.
+    starts: Vec<i64>,
+    values: Vec<Column>,
+    /// The bytes of a window, at most.
+    window_bytes: u64,
+    /// The next window with rows.
+    next_row: usize,
+    /// The next window of the range, unless the range is over.
+    next_start: Option<i128>,
+    /// The last instant of the range.
+    last: i128,
+    is_over: bool,
+}
+
+impl Group {
+    /// A group of the rows, which may be none.
+    ///
+    /// # Errors
+    /// Invalid for more windows than [`MOST_WINDOWS`].
+    pub(super) fn try_new(shared: Arc<Shared>, rows: RecordBatch) -> Result<Self> {
+        let time = rows.column(shared.fill.keys);
+        let ticks = cast(time, &DataType::Int64)?;
+        let known = time.len() - time.null_count();
+        let starts = ticks.as_primitive::<Int64Type>().values()[..known].to_vec();
+        let first = match (shared.range.first, starts.first()) {
+            (Some(first), _) => shared.starts.first(first),
+            (None, first) => first.map(|first| i128::from(*first)),
+        };
+        let last = shared.range.last.or(starts.last().copied()).map(i128::from);
+        let (next_start, last) = match (first, last) {
+            (Some(first), Some(last)) => ((first <= last).then_some(first), last),
+            _ => (None, 0),
+        };
+        if let Some(first) = next_start {
+            refuse_many(shared.starts.count(first, last))?;
+        }
+        let columns = rows.columns()[shared.fill.keys + 1..].iter();
+        let values = columns.zip(&shared.constants).map(|(array, constant)| Column::new(array.clone(), constant));
+        let values = values.collect();
+        let constants = shared.constants.iter().map(|constant| constant.size() as u64);
+        let window_bytes = rows.columns().iter().map(longest).chain(constants).fold(1, u64::saturating_add);
+        Ok(Self { rows, starts, values, window_bytes, next_row: 0, next_start, last, is_over: false, shared })
+    }
+
+    /// The next windows, at most this number of them; `None` after the last one.
+    pub(super) fn next(&mut self, most: usize) -> Result<Option<RecordBatch>> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let fit = usize::try_from(BATCH_BYTES / self.window_bytes).unwrap_or(usize::MAX);
+        let mut windows = Vec::new();
+        while windows.len() < most.min(fit).max(1) {
+            let Some(window) = self.window() else { break };
+            windows.push(window);
+        }
+        if !windows.is_empty() {
+            return self.batch(&windows).map(Some);
+        }
+        self.is_over = true;
+        // Rows without a time are in no window.
+        let timeless = self.rows.slice(self.starts.len(), self.rows.num_rows() - self.starts.len());
+        Ok((timeless.num_rows() > 0).then_some(timeless))
+    }
+
+    /// The next window, with or without rows.
+    fn window(&mut self) -> Option<Window> {
+        let row = self.starts.get(self.next_row).copied();
+        let next = self.next_start.map(|next| next.max(i64::MIN.into()) as i64);
+        let window = match (row, next) {
+            (Some(row), next) if next.is_none_or(|next| row <= next) => {
+                let window = Window { start: row, before: self.next_row, has_row: true };
+                self.next_row += 1;
+                window
+            }
+            (_, Some(next)) => Window { start: next, before: self.next_row, has_row: false },
+            _ => return None,
+        };
+        if next == Some(window.start) {
+            let after = self.next_start.and_then(|next| self.shared.starts.next(next));
+            self.next_start = after.filter(|next| *next <= self.last);
+        }
+        Some(window)
+    }
+
+    fn batch(&mut self, windows: &[Window]) -> Result<RecordBatch> {
+        let keys = self.shared.fill.keys;
+        let mut columns = Vec::with_capacity(self.rows.num_columns());
+        let first_row = UInt64Array::from_value(0, windows.len());
+        for key in &self.rows.columns()[..keys] {
+            columns.push(take(key, &first_row, None)?);
+        }
+        let starts = Int64Array::from_iter_values(windows.iter().map(|window| window.start));
+        columns.push(cast(&starts, self.rows.column(keys).data_type())?);
+        for value in &mut self.values {
+            columns.push(value.fill(windows, &self.starts, &self.shared.fill.mode)?);
+        }
+        Ok(RecordBatch::try_new(self.shared.schema.clone(), columns)?)
+    }
+}
+
+/// The bytes of the longest value of a column.
+fn longest(column: &ArrayRef) -> u64 {
+    match column.data_type() {
+        _ if column.is_empty() => 0,
+        // Of a dictionary each value counts as its longest one.
+        DataType::Dictionary(..) => bytes_of(column.as_ref(), 0, 1),
+        other if other.primitive_width().is_some() => bytes_of(column.as_ref(), 0, 1),
+        _ => (0..column.len()).map(|row| bytes_of(column.as_ref(), row, 1)).max().unwrap_or(0),
+    }
+}
+
+/// A window of the result.
+struct Window {
+    start: i64,
+    /// The number of windows with rows before it, which is the place of its own row.
+    before: usize,
+    has_row: bool,
+}
+
+/// A column of values of a group.
+struct Column {
+    array: ArrayRef,
+    nulls: Option<NullBuffer>,
+    /// What a window without a value has in modes that look at no other window.
+    constant: ScalarValue,
+    /// The last known value of the rows before `seen`.
+    previous: Option<usize>,
+    seen: usize,
+    /// The first known value from the last place that was looked for, or the number of rows.
+    next: usize,
+}
+
+impl Column {
+    fn new(array: ArrayRef, constant: &ScalarValue) -> Self {
+        let nulls = array.logical_nulls();
+        Self { array, nulls, constant: constant.clone(), previous: None, seen: 0, next: 0 }
+    }
+
+    fn is_known(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
+    }
+
+    /// The rows of the nearest known values before a row and from it on. Rows come in ascending order.
+    fn neighbours(&mut self, row: usize) -> (Option<usize>, Option<usize>) {
+        while self.seen < row {
+            if self.is_known(self.seen) {
+                self.previous = Some(self.seen);
+            }
+            self.seen += 1;
+        }
+        self.next = self.next.max(row);
+        while self.next < self.array.len() && !self.is_known(self.next) {
+            self.next += 1;
+        }
+        (self.previous, (self.next < self.array.len()).then_some(self.next))
+    }
+
+    /// The values of some windows.
+    fn fill(&mut self, windows: &[Window], starts: &[i64], mode: &FillMode) -> Result<ArrayRef> {
+        let cells: Vec<Cell> = windows.iter().map(|window| self.cell(window, starts, mode)).collect();
+        if *mode == FillMode::Linear
+            && let Some(filled) = linear::fill(&self.array, &cells, starts)
+        {
+            return Ok(filled);
+        }
+        let constant = self.array.len() as u64;
+        let rows = cells.iter().map(|cell| match cell {
+            Cell::Known(row) => Some(*row as u64),
+            Cell::Between { .. } => None,
+            Cell::Unknown => (!self.constant.is_null()).then_some(constant),
+        });
+        let rows = UInt64Array::from_iter(rows);
+        if self.constant.is_null() {
+            return Ok(take(&self.array, &rows, None)?);
+        }
+        let values = concat(&[self.array.as_ref(), self.constant.to_array_of_size(1)?.as_ref()])?;
+        Ok(take(&values, &rows, None)?)
+    }
+
+    fn cell(&mut self, window: &Window, starts: &[i64], mode: &FillMode) -> Cell {
+        if window.has_row && self.is_known(window.before) {
+            return Cell::Known(window.before);
+        }
+        let known = |row: Option<usize>| row.map_or(Cell::Unknown, Cell::Known);
+        match mode {
+            FillMode::Null | FillMode::Values(_) => Cell::Unknown,
+            FillMode::Previous => known(self.neighbours(window.before).0),
+            FillMode::Next => known(self.neighbours(window.before).1),
+            FillMode::Near => match self.neighbours(window.before) {
+                (Some(left), Some(right)) => {
+                    let distance = |row: usize| starts.get(row).map(|start| start.abs_diff(window.start));
+                    Cell::Known(if distance(right) < distance(left) { right } else { left })
+                }
+                (left, right) => known(left.or(right)),
+            },
+            FillMode::Linear => match self.neighbours(window.before) {
+                (Some(left), Some(right)) => Cell::Between { left, right, start: window.start },
+                _ => Cell::Unknown,
+            },
+        }
+    }
+}
