@@ -27,6 +27,27 @@ use tidelake_format::{
 
 use self::time::Implausible;
 
+/// Decodes the bodies of one wire format. A new format is a folder here with an implementation of this trait;
+/// [`Ingest::write_body`](crate::write::Ingest::write_body) does the rest.
+pub trait Decoder: Clone + Send + Sync + 'static {
+    /// Decodes a body whose rows are for a database. `now` is the wall clock in ticks of the database: the time of rows without one,
+    /// and what decides which rows are older than their table keeps.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for a body that is refused as a whole; a bad row is in [`Decoded::rejected`] instead.
+    fn decode(&self, body: &[u8], lookup: &dyn Lookup, database: &Database, now: i64) -> Result<Decoded>;
+}
+
+/// What a format's own server says of rows that it refuses.
+pub(crate) struct Words {
+    /// What a table is called.
+    pub(crate) table: &'static str,
+    /// A table cannot have a column of this name and role: `(table, name, role)`.
+    pub(crate) bad_column: fn(&str, &str, Role) -> String,
+    /// The row is older than its table keeps.
+    pub(crate) too_old: &'static str,
+}
+
 /// What a decoder asks of the catalog.
 pub trait Lookup {
     /// The database of this name: exact, else the only one that differs by case alone.

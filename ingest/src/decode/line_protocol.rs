@@ -16,7 +16,7 @@ mod span;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use memchr::{memchr, memchr_iter};
 use tidelake_format::{
@@ -27,7 +27,7 @@ use tidelake_format::{
 };
 
 use super::{
-    Decoded, Lookup, Rejected,
+    Decoded, Decoder, Lookup, Rejected, Words,
     builder::{Fault, Tag},
     request::{Mark, Request},
     time,
@@ -35,6 +35,33 @@ use super::{
 pub use gathered::Gathered;
 use parse::{Literal, Refused, key_end, line_end, split_key, syntax, unescape};
 use span::{Span, SpanMap};
+
+/// What influxd says.
+const WORDS: Words = Words {
+    table: "measurement",
+    bad_column: |measurement, name, role| match role {
+        Role::Tag => format!("invalid tag key: input tag {name:?} on measurement {measurement:?} is invalid"),
+        _ => format!("invalid field name: input field {name:?} on measurement {measurement:?} is invalid"),
+    },
+    too_old: "points beyond retention policy",
+};
+
+/// Bodies of line protocol, one after the other.
+#[derive(Debug, Clone)]
+pub struct Lines {
+    /// The unit of the timestamps.
+    pub precision: LinePrecision,
+    /// Where each body ends, ascending: no line goes on from one into the next, and each counts its lines from 1.
+    pub ends: Arc<[usize]>,
+    /// The most bytes of a line up to its first line break.
+    pub longest: usize,
+}
+
+impl Decoder for Lines {
+    fn decode(&self, body: &[u8], lookup: &dyn Lookup, database: &Database, now: i64) -> Result<Decoded> {
+        Ok(decode_each(body, &self.ends, lookup, database, self.precision, now, self.longest))
+    }
+}
 
 /// The unit of a request's timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -110,13 +137,13 @@ pub fn decode_each(
     now: i64,
     longest: usize,
 ) -> Decoded {
-    let (mut request, mut seen) = (Request::new(lookup, database, now), Seen::default());
+    let (mut request, mut seen) = (Request::new(lookup, database, now, &WORDS), Seen::default());
     let scale = Scale::new(precision, database.precision);
     let mut start = 0;
     for end in ends {
-        let mut decoder = Decoder { body: &bodies[..*end], request, seen, tags: Vec::new(), scale, now, longest };
-        decoder.run(start);
-        (request, seen, start) = (decoder.request, decoder.seen, *end);
+        let mut reading = Reading { body: &bodies[..*end], request, seen, tags: Vec::new(), scale, now, longest };
+        reading.run(start);
+        (request, seen, start) = (reading.request, reading.seen, *end);
     }
     request.finish()
 }
@@ -181,7 +208,7 @@ struct Seen {
     fields: Vec<Fields>,
 }
 
-struct Decoder<'a> {
+struct Reading<'a> {
     body: &'a [u8],
     request: Request<'a>,
     seen: Seen,
@@ -193,7 +220,7 @@ struct Decoder<'a> {
     longest: usize,
 }
 
-impl<'a> Decoder<'a> {
+impl<'a> Reading<'a> {
     /// Reads the lines from `at` on.
     fn run(&mut self, mut at: usize) {
         let body = self.body;

@@ -17,7 +17,7 @@ use tidelake_format::{
 };
 
 use super::{
-    Decoded, Lookup, Rejected,
+    Decoded, Decoder, Lookup, Rejected, Words,
     builder::{Fault, Tag},
     request::Request,
     time,
@@ -29,6 +29,26 @@ pub const VALUE: &str = "value";
 
 /// Timestamps above are milliseconds.
 const LAST_SECOND: i64 = u32::MAX as i64;
+
+/// OpenTSDB has no name for these: its metrics have no fields, and it keeps all points.
+const WORDS: Words = Words {
+    table: "metric",
+    bad_column: |metric, name, role| match role {
+        Role::Tag => format!("Invalid tag: {name:?} of metric {metric:?} cannot be a tag"),
+        _ => format!("Invalid metric: {metric:?} cannot have the field {name:?}"),
+    },
+    too_old: "The data point is older than its database keeps",
+};
+
+/// Bodies of a put.
+#[derive(Debug, Clone, Copy)]
+pub struct Points;
+
+impl Decoder for Points {
+    fn decode(&self, body: &[u8], lookup: &dyn Lookup, database: &Database, now: i64) -> Result<Decoded> {
+        decode(body, lookup, database, now)
+    }
+}
 
 /// Decodes the body of a put: one data point or an array of them. `now` is in ticks of the database and decides what
 /// is older than the database keeps.
@@ -44,7 +64,7 @@ pub fn decode(body: &[u8], lookup: &dyn Lookup, database: &Database, now: i64) -
     }
     let Body(entries) =
         serde_json::from_slice(body).map_err(|e| Error::invalid("Unable to parse the given JSON").with("reason", e))?;
-    let mut request = Request::new(lookup, database, now);
+    let mut request = Request::new(lookup, database, now, &WORDS);
     for (at, entry) in entries.iter().enumerate() {
         let stored = match entry {
             Entry::Point(point) => store(&mut request, point),

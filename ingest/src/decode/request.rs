@@ -11,7 +11,7 @@ use tidelake_format::{
 };
 
 use super::{
-    Decoded, Limits, Lookup, Rejected, SchemaChange,
+    Decoded, Limits, Lookup, Rejected, SchemaChange, Words,
     builder::{BlockBuilder, Tag, canonical_name},
     time::{self, Implausible},
 };
@@ -35,6 +35,7 @@ pub(super) struct Target {
     is_fixed: bool,
     /// How far it may grow where it may.
     limits: Limits,
+    words: &'static Words,
     pub(super) builder: BlockBuilder,
 }
 
@@ -70,13 +71,18 @@ impl Target {
     /// The column of this name and role, added to the draft with `ty` where there is none.
     ///
     /// # Errors
-    /// The reason why there can be none, in the words that InfluxDB has for reserved names.
+    /// The reason why there can be none, in the words of the format.
     pub(super) fn column(&mut self, name: &str, role: Role, ty: Type) -> Result<(ColumnId, Type), String> {
         if let Some(column) = self.table().column(name) {
             if column.role == role {
                 return Ok((column.id, column.ty));
             }
-            return Err(self.clash(name, role, column.role));
+            let is = match column.role {
+                Role::Time => "it is the time column",
+                Role::Field => "it already exists as a field",
+                Role::Tag => "it already exists as a tag",
+            };
+            return Err(format!("{}: {is}", self.bad_column(name, role)));
         }
         if self.is_fixed {
             return Err(FIXED.to_owned());
@@ -85,10 +91,10 @@ impl Target {
         if let Schema::Known(known) = &self.schema {
             self.schema = Schema::Draft(Box::new(Supertable::clone(known)));
         }
-        let Schema::Draft(table) = &mut self.schema else { return Err(self.refused(name, role)) };
+        let Schema::Draft(table) = &mut self.schema else { return Err(self.bad_column(name, role)) };
         match table.add_column(name, role, ty) {
             Ok(id) => Ok((id, ty)),
-            Err(e) => Err(format!("{}: {e}", self.refused(name, role))),
+            Err(e) => Err(format!("{}: {e}", self.bad_column(name, role))),
         }
     }
 
@@ -106,21 +112,8 @@ impl Target {
         Ok(self.builder.column(column))
     }
 
-    fn refused(&self, name: &str, role: Role) -> String {
-        let measurement = &self.table().name;
-        match role {
-            Role::Tag => format!("invalid tag key: input tag {name:?} on measurement {measurement:?} is invalid"),
-            _ => format!("invalid field name: input field {name:?} on measurement {measurement:?} is invalid"),
-        }
-    }
-
-    fn clash(&self, name: &str, role: Role, is: Role) -> String {
-        let is = match is {
-            Role::Time => "it is the time column",
-            Role::Field => "it already exists as a field",
-            Role::Tag => "it already exists as a tag",
-        };
-        format!("{}: {is}", self.refused(name, role))
+    fn bad_column(&self, name: &str, role: Role) -> String {
+        (self.words.bad_column)(&self.table().name, name, role)
     }
 
     /// The series with these tags, named by them.
@@ -149,6 +142,7 @@ pub(super) struct Request<'a> {
     pub(super) database: &'a Database,
     /// The wall clock in ticks.
     now: i64,
+    words: &'static Words,
     /// Whether what the catalog lacks is refused.
     is_fixed: bool,
     limits: Limits,
@@ -180,9 +174,16 @@ pub(super) struct Rows {
 
 impl Rows {
     /// The request that goes on with them.
-    pub(super) fn resume<'a>(self, lookup: &'a dyn Lookup, database: &'a Database, now: i64) -> Request<'a> {
+    pub(super) fn resume<'a>(
+        self,
+        lookup: &'a dyn Lookup,
+        database: &'a Database,
+        now: i64,
+        words: &'static Words,
+    ) -> Request<'a> {
         let Self { targets, places, name } = self;
-        let mut request = Request { is_fixed: true, targets, places, name, ..Request::new(lookup, database, now) };
+        let new = Request::new(lookup, database, now, words);
+        let mut request = Request { is_fixed: true, targets, places, name, ..new };
         if request.implausible == Implausible::Warn {
             request.implausible = Implausible::Refuse; // another way, which can tell of it, takes the line then
         }
@@ -205,11 +206,12 @@ impl Rows {
 }
 
 impl<'a> Request<'a> {
-    pub(super) fn new(lookup: &'a dyn Lookup, database: &'a Database, now: i64) -> Self {
+    pub(super) fn new(lookup: &'a dyn Lookup, database: &'a Database, now: i64, words: &'static Words) -> Self {
         Self {
             lookup,
             database,
             now,
+            words,
             is_fixed: false,
             limits: lookup.limits(),
             existing: None,
@@ -267,6 +269,7 @@ impl<'a> Request<'a> {
                 oldest,
                 is_fixed: self.is_fixed,
                 limits: self.limits,
+                words: self.words,
                 builder: BlockBuilder::new(&table, self.database.precision),
                 new: false,
                 first_new: table.next_column,
@@ -274,7 +277,7 @@ impl<'a> Request<'a> {
             },
             None if self.is_fixed => return Err(FIXED.to_owned()),
             None => {
-                check_name("measurement", name).map_err(|e| e.to_string())?;
+                check_name(self.words.table, name).map_err(|e| e.to_string())?;
                 self.check_new_table(name)?;
                 let mut table = Supertable::without_columns(TableId(u32::MAX), self.database.id, name);
                 table.add_column(TIME, Role::Time, Type::Timestamp).map_err(|e| e.to_string())?;
@@ -282,6 +285,7 @@ impl<'a> Request<'a> {
                     oldest,
                     is_fixed: false,
                     limits: self.limits,
+                    words: self.words,
                     builder: BlockBuilder::new(&table, self.database.precision),
                     new: true,
                     first_new: 0,
@@ -344,11 +348,11 @@ impl<'a> Request<'a> {
     /// Checks that a table keeps rows of this time.
     ///
     /// # Errors
-    /// The reason, in InfluxDB's words.
+    /// The reason, in the words of the format.
     #[inline]
     pub(super) fn check_kept(&self, target: usize, ticks: i64) -> Result<(), String> {
         if ticks < self.targets[target].oldest {
-            return Err("points beyond retention policy".to_owned());
+            return Err(self.words.too_old.to_owned());
         }
         Ok(())
     }

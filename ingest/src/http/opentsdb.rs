@@ -17,7 +17,7 @@ use super::{
     reply::{self, Parameters},
 };
 use crate::{
-    decode::Rejected,
+    decode::{Rejected, opentsdb::Points},
     write::{Durability, Ingest, Written},
 };
 
@@ -53,7 +53,8 @@ async fn put_points(ingest: &Ingest, database: Option<String>, uri: &Uri, header
         let body = body::unless_refused(ingest.check_write(&database).await, body).await?;
         let (body, reservation) = body::read(ingest, headers, body, ingest.config().body_bytes).await?;
         let ingest = reply::keyed(ingest, headers)?;
-        Ok(ingest.write_opentsdb_reserved(&database, body, durability, reservation).await?)
+        let durability = ingest.granted(durability);
+        Ok(ingest.write_reserved(&database, body, durability, reservation, Points).await?)
     };
     match written.await {
         Ok(written) => answer(&written, parameters.flag("summary"), parameters.flag("details")),

@@ -30,8 +30,8 @@ use super::{
 use crate::{
     config::millis,
     decode::{
-        Decoded, Limits, Lookup, SchemaChange,
-        line_protocol::{self, LinePrecision},
+        Decoder, Limits, SchemaChange,
+        line_protocol::{LinePrecision, Lines},
         opentsdb,
     },
     metrics::REJECTED,
@@ -92,12 +92,8 @@ impl Ingest {
         durability: Durability,
         reservation: Reservation,
     ) -> Result<Written> {
-        let (now_ns, longest) = (self.now_ns(), self.shared.config.line_bytes);
-        self.write_text(database, bodies, durability, reservation, move |bodies, lookup, db| {
-            let now = ticks(now_ns, db.precision);
-            Ok(line_protocol::decode_each(bodies, &ends, lookup, db, precision, now, longest))
-        })
-        .await
+        let lines = Lines { precision, ends, longest: self.shared.config.line_bytes };
+        self.write_reserved(database, bodies, durability, reservation, lines).await
     }
 
     /// Adds the one good line of a small body that is acknowledged from the buffer to those before it; gives the reservation
@@ -156,33 +152,37 @@ impl Ingest {
     /// # Errors
     /// Invalid when the body is not JSON of that shape; otherwise as [`Ingest::write_line_protocol`].
     pub async fn write_opentsdb(&self, database: &str, body: Bytes, durability: Durability) -> Result<Written> {
+        self.write_body(database, body, durability, opentsdb::Points).await
+    }
+
+    /// Writes a body of any wire format.
+    ///
+    /// Wrong rows are in [`Written::rejected`], the others are kept.
+    ///
+    /// # Errors
+    /// Those of the decoder for the body as a whole; otherwise as [`Ingest::write_line_protocol`].
+    pub async fn write_body(
+        &self,
+        database: &str,
+        body: Bytes,
+        durability: Durability,
+        decoder: impl Decoder,
+    ) -> Result<Written> {
         let reservation = self.reserve(body.len()).await?;
-        self.write_opentsdb_reserved(database, body, durability, reservation).await
+        let durability = self.granted(durability);
+        self.write_reserved(database, body, durability, reservation, decoder).await
     }
 
-    pub(crate) async fn write_opentsdb_reserved(
+    /// [`Ingest::write_body`] with what the body takes reserved, and a durability that the settings grant.
+    pub(crate) async fn write_reserved(
         &self,
         database: &str,
         body: Bytes,
         durability: Durability,
         reservation: Reservation,
+        decoder: impl Decoder,
     ) -> Result<Written> {
-        let (now_ns, durability) = (self.now_ns(), self.granted(durability));
-        self.write_text(database, body, durability, reservation, move |body, lookup, db| {
-            opentsdb::decode(body, lookup, db, ticks(now_ns, db.precision))
-        })
-        .await
-    }
-
-    async fn write_text(
-        &self,
-        database: &str,
-        body: Bytes,
-        durability: Durability,
-        reservation: Reservation,
-        decode: impl Fn(&[u8], &dyn Lookup, &Database) -> Result<Decoded> + Clone + Send + Sync + 'static,
-    ) -> Result<Written> {
-        let written = self.write_decoded(database, body, durability, reservation, decode).await;
+        let written = self.write_decoded(database, body, durability, reservation, decoder).await;
         if written.is_err() {
             Deed::new("WRITE", database).record_refusal(&self.principal, &written);
         }
@@ -195,9 +195,9 @@ impl Ingest {
         body: Bytes,
         durability: Durability,
         reservation: Reservation,
-        decode: impl Fn(&[u8], &dyn Lookup, &Database) -> Result<Decoded> + Clone + Send + Sync + 'static,
+        decoder: impl Decoder,
     ) -> Result<Written> {
-        let start = Instant::now();
+        let (start, now_ns) = (Instant::now(), self.now_ns());
         self.shared.body_bytes.increment(body.len() as u64);
         let digest = if self.key.is_some() { digest(&[b"rows", database.as_bytes(), &body]) } else { 0 };
         let claim = match self.known(digest).await? {
@@ -206,14 +206,15 @@ impl Ingest {
             None => None,
         };
         let (mut catalog, db) = self.database_or_create(database, start).await?;
+        let now = ticks(now_ns, db.precision);
         let (mut created, mut refused) = (0, None);
         for _ in 0..ROUNDS {
             let view = self.view(catalog.clone(), created);
             let decoded = if body.len() <= DECODE_INLINE {
-                decode(&body, &view, &db)?
+                decoder.decode(&body, &view, &db, now)?
             } else {
-                let (body, db, decode) = (body.clone(), db.clone(), decode.clone());
-                offload(move || decode(&body, &view, &db)).await?
+                let (body, db, decoder) = (body.clone(), db.clone(), decoder.clone());
+                offload(move || decoder.decode(&body, &view, &db, now)).await?
             };
             if !decoded.missing.is_empty() {
                 let new_tables =
@@ -273,7 +274,7 @@ impl Ingest {
     }
 
     /// What the settings grant of what a request asks for.
-    fn granted(&self, asked: Durability) -> Durability {
+    pub(crate) fn granted(&self, asked: Durability) -> Durability {
         if self.shared.config.no_sync { asked } else { Durability::Stored }
     }
 

@@ -2,7 +2,7 @@
 
 use tidelake_format::{Result, rows::Block, schema::Database};
 
-use super::{Decoder, LinePrecision, Scale, Seen};
+use super::{LinePrecision, Reading, Scale, Seen, WORDS};
 use crate::decode::{Lookup, request::Rows};
 
 /// Bytes of lines that are enough for a block.
@@ -62,19 +62,19 @@ impl Gathered {
         let start = self.body.len();
         self.body.extend_from_slice(line);
         self.body.push(b'\n');
-        let mut decoder = Decoder {
+        let mut reading = Reading {
             body: &self.body,
-            request: std::mem::take(&mut self.rows).resume(lookup, database, now),
+            request: std::mem::take(&mut self.rows).resume(lookup, database, now, &WORDS),
             seen: std::mem::take(&mut self.seen),
             tags: Vec::new(),
             scale: Scale::new(precision, database.precision),
             now,
             longest: usize::MAX,
         };
-        decoder.run(start);
-        let accepted = decoder.request.accepted;
-        self.seen = decoder.seen;
-        self.rows = decoder.request.suspend();
+        reading.run(start);
+        let accepted = reading.request.accepted;
+        self.seen = reading.seen;
+        self.rows = reading.request.suspend();
         self.len += accepted;
         accepted == 1
     }

@@ -165,3 +165,21 @@ fn no_bytes_make_the_decoder_panic() {
         }
     }
 }
+
+#[test]
+fn points_that_the_schema_or_the_retention_refuses_are_refused_in_words_of_opentsdb() {
+    let mut fixture = Fixture::new(Precision::Milli);
+    fixture.create(
+        "m",
+        &[("ts", Role::Time, Type::Timestamp), ("value", Role::Field, Type::Double), ("a", Role::Field, Type::Int)],
+    );
+    let body = r#"[{"metric":"m","timestamp":1,"value":1,"tags":{"a":"b"}},{"metric":"m\u0000","timestamp":1,"value":1,"tags":{"a":"b"}}]"#;
+    let decoded = settled(&mut fixture, body);
+    let reasons: Vec<&str> = decoded.rejected.iter().map(|r| r.reason.as_str()).collect();
+    assert_eq!(reasons[0], "Invalid tag: \"a\" of metric \"m\" cannot be a tag: it already exists as a field");
+    assert!(reasons[1].contains("metric") && !reasons[1].contains("measurement"), "{reasons:?}");
+    let database = Database { keep_ms: 1_000, ..fixture.database.clone() };
+    let old = r#"{"metric":"n","timestamp":1,"value":1,"tags":{"a":"b"}}"#;
+    let decoded = decode(old.as_bytes(), &fixture, &database, 1_000_000).unwrap();
+    assert_eq!(decoded.rejected[0].reason, "The data point is older than its database keeps");
+}
