@@ -3,7 +3,8 @@
 //! Window operators keep the rows of their input until the last row of a window or frame has come, and reserve nothing for them:
 //! `count(*) OVER ()` over a large table took as much memory as the table has. Joins reserve the batches of the side that they build
 //! from, and then put them together into one batch: for a moment they have them twice. A recursion of distinct rows puts a batch into
-//! its hash table, whose buffers double as they grow, and reserves what they take afterwards.
+//! its hash table, whose buffers double as they grow, and reserves what they take afterwards. So does an aggregation with the keys that it
+//! makes of a batch, one of each row for each grouping set.
 
 use std::sync::{
     Arc,
@@ -26,6 +27,7 @@ use datafusion::{
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
         ExecutionPlan,
+        aggregates::AggregateExec,
         execution_plan::reset_plan_states,
         joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec},
         recursive_query::RecursiveQueryExec,
@@ -36,7 +38,10 @@ use datafusion::{
 use futures::StreamExt;
 use parking_lot::Mutex;
 
-use super::passing::{passes, with_extension, with_input};
+use super::{
+    passing::{passes, with_extension, with_input},
+    wide::key_bytes,
+};
 use crate::{budget, pace::paced};
 
 /// A window operator has the rows of its input as they came, and puts them together into one batch.
@@ -49,7 +54,10 @@ const RESULT_BYTES: usize = 16;
 /// A hash table of distinct rows, while it grows, has its old buffers and new ones of twice the size.
 const GROWTH: usize = 2;
 
-/// Puts [`CountedRows`] around each window operator, [`Distinct`] around each recursion of distinct rows, and a [`BuiltFrom`] under
+/// Keys of one row for all grouping sets below this size are not counted beforehand.
+const SMALL_KEYS: u64 = 1 << 20;
+
+/// Puts [`CountedRows`] around each window operator, [`GroupingSets`] around each aggregation whose keys of one row are large, [`Distinct`] around each recursion of distinct rows, and a [`BuiltFrom`] under
 /// each join that builds from its first input.
 #[derive(Debug)]
 pub(crate) struct CountHeldRows;
@@ -65,6 +73,11 @@ impl PhysicalOptimizerRule for CountHeldRows {
                 let node = with_input(node, 0, |input| Arc::new(TakenDistinct { input }))?;
                 let input = with_input(node, 1, |input| Arc::new(TakenDistinct { input }))?;
                 return Ok(Transformed::yes(Arc::new(Distinct { input }) as Arc<dyn ExecutionPlan>));
+            }
+            if let Some(bytes) = node.downcast_ref::<AggregateExec>().map(key_bytes).filter(|bytes| *bytes > SMALL_KEYS)
+            {
+                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                return Ok(Transformed::yes(Arc::new(GroupingSets { input: node, bytes })));
             }
             let is_read_again = node.is::<NestedLoopJoinExec>();
             if !is_read_again && !node.is::<CrossJoinExec>() && !node.is::<HashJoinExec>() {
@@ -105,6 +118,27 @@ fn functions_of(node: &dyn ExecutionPlan) -> Option<Functions> {
         !frame.start_bound.is_unbounded() || !frame.end_bound.is_unbounded()
     };
     Some(Functions { count: functions.len(), are_values: functions.iter().any(has_frames) })
+}
+
+/// An aggregation with large keys: those of one row are reserved before the first one comes.
+#[derive(Debug, Clone)]
+struct GroupingSets {
+    /// The aggregation.
+    input: Arc<dyn ExecutionPlan>,
+    bytes: usize,
+}
+
+passes!(GroupingSets);
+
+impl GroupingSets {
+    fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let keys = MemoryConsumer::new(format!("keys of grouping sets[{partition}]")).register(context.memory_pool());
+        keys.try_grow(self.bytes)?;
+        let rows = self.input.execute(partition, context)?.inspect(move |_| {
+            let _held = &keys;
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+    }
 }
 
 /// The input that a join builds from: its batches are reserved until the last one has come, beside what the join reserves.

@@ -1,7 +1,9 @@
-//! Plans whose values may be large: they run in batches of few rows, and their memory counts twice.
+//! Plans whose values may be large, and plans with many grouping sets: they run in batches of few rows. The memory of the former counts
+//! twice.
 //!
 //! Operators that put batches together (repartitioning, filters, joins, sorts) hold as many rows as a batch has, whatever these take, and
-//! count none of them: 8192 rows of 60 kB are half a gigabyte for each partition.
+//! count none of them: 8192 rows of 60 kB are half a gigabyte for each partition. An aggregation by CUBE or ROLLUP makes a key of each row for
+//! each grouping set, and counts the keys of a batch when it has all of them.
 
 use std::sync::Arc;
 
@@ -13,9 +15,9 @@ use datafusion::{
     execution::{SessionState, TaskContext},
     physical_expr::{
         PhysicalExpr, ScalarFunctionExpr,
-        expressions::{CastExpr, Literal},
+        expressions::{CastExpr, Column, Literal},
     },
-    physical_plan::ExecutionPlan,
+    physical_plan::{ExecutionPlan, aggregates::AggregateExec, projection::ProjectionExec},
 };
 
 use super::twice;
@@ -25,6 +27,9 @@ use crate::functions::bounded::{constant_bytes, makes_large};
 const ROWS: u64 = 64;
 /// Where the size of large values is known, a batch has as many rows as have this many bytes.
 const BATCH_BYTES: u64 = 4 << 20;
+/// The keys that an aggregation makes of a batch, at most, and the fewest rows of a batch for that reason alone.
+const BATCH_KEYS: u64 = 64 << 10;
+const FEWEST_ROWS: u64 = 64;
 /// Constants from this size on are large.
 const LARGE_CONSTANT: u64 = 4 << 10;
 
@@ -33,15 +38,44 @@ const LARGE_CONSTANT: u64 = 4 << 10;
 /// # Errors
 /// Those of walking the plan: none is expected.
 pub(crate) fn context_of(plan: &Arc<dyn ExecutionPlan>, state: &SessionState) -> Result<Arc<TaskContext>> {
-    if !has_large_values(plan)? {
+    let (usual, sets) = (state.config().batch_size() as u64, grouping_sets(plan));
+    let has_large_values = has_large_values(plan)?;
+    let rows = if has_large_values {
+        (BATCH_BYTES / row_bytes(plan)?.saturating_mul(sets).max(1)).clamp(1, ROWS)
+    } else {
+        (BATCH_KEYS / sets).max(FEWEST_ROWS)
+    };
+    if rows >= usual {
         return Ok(state.task_ctx());
     }
-    let rows = (BATCH_BYTES / row_bytes(plan)?.max(1)).clamp(1, ROWS);
     let mut state = state.clone();
     *state.config_mut() = state.config().clone().with_batch_size(usize::try_from(rows).unwrap_or(1));
     let context = TaskContext::from(&state);
+    if !has_large_values {
+        return Ok(Arc::new(context));
+    }
     let runtime = twice::runtime(&context.runtime_env());
     Ok(Arc::new(context.with_runtime(runtime)))
+}
+
+/// The grouping sets of the aggregation that has the most of them, at least 1.
+fn grouping_sets(plan: &Arc<dyn ExecutionPlan>) -> u64 {
+    let own = plan.downcast_ref::<AggregateExec>().map_or(1, |aggregate| aggregate.group_expr().groups().len() as u64);
+    plan.children().into_iter().map(grouping_sets).fold(own.max(1), u64::max)
+}
+
+/// The bytes of the keys that an aggregation makes of one row for all of its grouping sets, as far as no column has a part in them.
+pub(super) fn key_bytes(aggregate: &AggregateExec) -> u64 {
+    let keys = aggregate.group_expr();
+    let below = aggregate.input().downcast_ref::<ProjectionExec>();
+    let of = |(place, (key, _)): (usize, &(Arc<dyn PhysicalExpr>, String))| {
+        // Constants may be computed below.
+        let computed = key.downcast_ref::<Column>().and_then(|column| below?.expr().get(column.index()));
+        let bytes = value_bytes(computed.map_or(key, |computed| &computed.expr));
+        let sets = keys.groups().iter().filter(|nulls| nulls.get(place) == Some(&false)).count();
+        bytes.saturating_mul(sets as u64)
+    };
+    keys.expr().iter().enumerate().map(of).fold(0, u64::saturating_add)
 }
 
 pub(super) fn has_large_values(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
@@ -128,6 +162,9 @@ mod tests {
             ("select distinct cast(array_repeat('x', value * 1000) as varchar) from generate_series(1, 9)", ROWS),
             ("select replace(a, 'a', repeat(a, 9000)) from (values ('a'), ('b')) t(a) order by 1", ROWS),
             (&literal, ROWS),
+            ("select count(*) from generate_series(1, 9) group by rollup (value, value + 1, value + 2)", usual),
+            ("select count(*) from (select value a from generate_series(1, 9)) group by cube (a, a+1, a+2, a+3)", 4096),
+            ("select count(*) from generate_series(1, 9) group by cube (value, repeat('x', 250000))", 4),
         ] {
             let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
             let found = context_of(&plan, &context.state()).unwrap().session_config().batch_size();
