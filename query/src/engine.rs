@@ -53,8 +53,8 @@ use self::{
 };
 use crate::{
     budget::{self, Budget, Phase, too_long},
-    dialect,
     error::from_datafusion,
+    frontend,
     metrics::REFUSED,
     pace::beside_the_runtime,
     session::Session,
@@ -184,7 +184,7 @@ impl Engine {
             }
             Text::Update(update) => {
                 let types = self.writer(session)?.parameters(session.database.as_deref(), &update).await?;
-                return Ok(Arc::new(Prepared::update(update, dialect::column_fields(&types), session)));
+                return Ok(Arc::new(Prepared::update(update, frontend::column_fields(&types), session)));
             }
         };
         let snapshot = self.snapshot(session).await?;
@@ -363,7 +363,7 @@ impl Engine {
         if sql.len() <= LONG_TEXT {
             return Ok(budget);
         }
-        let tokens = beside_the_runtime(|| dialect::count_tokens(sql, session.double_quotes));
+        let tokens = beside_the_runtime(|| frontend::of(session.language).count_tokens(session, sql));
         budget.for_plans_of(tokens * TOKEN_BYTES)
     }
 
@@ -386,7 +386,7 @@ impl Engine {
     /// A place for a statement, which waits for one among the running queries and is refused when too many wait already.
     /// Whoever looks for the query to kill does not wait for it to end.
     async fn permit(&self, session: &Session, sql: &str) -> Result<Permit> {
-        if dialect::shows_this_node(sql) {
+        if frontend::of(session.language).shows_this_node(sql) {
             return Ok(Permit::beside());
         }
         let entered = self.inner.admission.enter(Who::of(&session.principal), self.inner.config.timeout).await;

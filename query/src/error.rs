@@ -84,6 +84,24 @@ pub fn to_datafusion(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
+/// An error of planning: ours as it was, DataFusion's by kind.
+pub(crate) fn of_planning(error: DataFusionError) -> Error {
+    match error {
+        DataFusionError::External(inner) => match inner.downcast::<Error>() {
+            Ok(ours) => *ours,
+            Err(other) => from_datafusion(DataFusionError::External(other)),
+        },
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => of_planning(*inner),
+        DataFusionError::Collection(mut errors) if !errors.is_empty() => of_planning(errors.swap_remove(0)),
+        // What DataFusion calls a bug of its own is, for text that a user wrote, something that it cannot plan.
+        DataFusionError::Internal(message) => {
+            let message = message.lines().next().unwrap_or_default().trim_end_matches('.').to_owned();
+            Error::unsupported("this statement cannot be planned").with("reason", message)
+        }
+        other => from_datafusion(other),
+    }
+}
+
 /// At most 80 characters of text from outside, for a message.
 pub(crate) fn shorten(text: &str) -> String {
     match text.char_indices().nth(80) {

@@ -1,17 +1,17 @@
 //! How questions are answered: supertables as DataFusion tables, the SQL dialect, Flight SQL and HTTP.
 //!
-//! The path: [`flight`] or [`http`] → [`session`] → [`engine`] → [`dialect`] → [`table`] (tag manifests, row
+//! The path: [`flight`] or [`http`] → [`session`] → [`engine`] → [`frontend`] → [`table`] (tag manifests, row
 //! ranges, the log's tail) → DataFusion → wire.
 
 mod budget;
 pub mod buffer;
 pub mod catalog;
-pub mod dialect;
 pub mod engine;
 pub mod error;
 #[cfg(test)]
 mod fixture;
 pub mod flight;
+pub mod frontend;
 pub mod functions;
 pub mod http;
 mod libc;

@@ -9,6 +9,35 @@ use tidelake_protocol::sql::DoubleQuotes;
 
 use crate::buffer::StatementBuffer;
 
+/// The query language of a statement's text. As text its name, in either case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Language {
+    /// Tidelake's SQL: DataFusion's with clauses of TDengine.
+    #[default]
+    Sql,
+}
+
+impl FromStr for Language {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text.to_ascii_lowercase().as_str() {
+            "sql" => Ok(Self::Sql),
+            _ => Err(Error::unsupported("this query language is not supported")
+                .with("expected", "sql")
+                .with("found", crate::error::shorten(text))),
+        }
+    }
+}
+
+impl fmt::Display for Language {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sql => "sql",
+        })
+    }
+}
+
 /// What may answer aggregates beside the rows themselves; answers are the same with any.
 ///
 /// As text the names of those that may, separated by commas, or `none`: `manifests,rollups,scan`.
@@ -75,6 +104,8 @@ pub struct Session {
     pub time_zone: Tz,
     /// Writes that the statement must see.
     pub tokens: Vec<Token>,
+    /// The language of the statement.
+    pub language: Language,
     /// The meaning of double quotes.
     pub double_quotes: DoubleQuotes,
     /// What may answer aggregates.
@@ -104,6 +135,7 @@ impl Session {
             database: None,
             time_zone: Tz::UTC,
             tokens: Vec::new(),
+            language: Language::Sql,
             double_quotes: DoubleQuotes::Identifier,
             levels: Levels::default(),
             idempotency_key: None,

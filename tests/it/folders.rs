@@ -65,7 +65,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "catalog",
             "functions",
             "plan",
-            "dialect",
+            "frontend",
             "optimize",
             "engine",
             "flight",

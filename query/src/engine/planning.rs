@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use tidelake_format::{Result, access::Deed, snapshot::Snapshot, step, steps::stepped};
-use tidelake_protocol::sql::Update;
+use tidelake_format::{Error, Result, access::Deed, snapshot::Snapshot, step, steps::stepped};
 
 use super::{
     Engine, LONG_TEXT, log_fault,
@@ -12,7 +11,7 @@ use super::{
 };
 use crate::{
     budget::Budget,
-    dialect::{self, Parsed, Shape},
+    frontend::{self, Query, Read, Shape},
     pace::beside_the_runtime,
     session::Session,
 };
@@ -23,16 +22,15 @@ impl Engine {
         if let Some(known) = self.inner.plans.prepared(session, sql) {
             return Ok(Text::Query(QueryText::Known(known)));
         }
-        if let Some(shape) = dialect::shape(sql, session.double_quotes) {
+        let frontend = frontend::of(session.language);
+        if let Some(shape) = frontend.shape(session, sql) {
             return Ok(Text::Query(QueryText::Shaped(shape)));
         }
-        let parse = || match Update::parse(sql, session.double_quotes)? {
-            Some(update) => Ok(Text::Update(update)),
-            None => {
-                dialect::parse(sql, session.double_quotes).map(|query| Text::Query(QueryText::Parsed(Box::new(query))))
-            }
-        };
-        if sql.len() > LONG_TEXT { beside_the_runtime(parse) } else { parse() }
+        let read = || frontend.read(session, sql);
+        Ok(match if sql.len() > LONG_TEXT { beside_the_runtime(read) } else { read() }? {
+            Read::Query(query) => Text::Query(QueryText::Parsed(query)),
+            Read::Update(update) => Text::Update(update),
+        })
     }
 
     /// The plan of a statement for the catalog of this snapshot, where it is known, or that of its shape is; else the text.
@@ -98,27 +96,27 @@ impl Engine {
         snapshot: &Arc<Snapshot>,
     ) -> Result<Arc<Prepared>> {
         let shape = match text {
-            QueryText::Known(_) => dialect::shape(sql, session.double_quotes),
+            QueryText::Known(_) => frontend::of(session.language).shape(session, sql),
             QueryText::Shaped(shape) => Some(shape),
-            QueryText::Parsed(parsed) => return self.plan_parsed(session, sql, &parsed, snapshot).await,
+            QueryText::Parsed(query) => return self.plan_query(session, sql, query.as_ref(), snapshot).await,
         };
         if let Some(shape) = shape
             && let Some(prepared) = self.plan_by_shape(session, sql, &shape, snapshot).await
         {
             return Ok(prepared);
         }
-        self.plan_parsed(session, sql, &dialect::parse(sql, session.double_quotes)?, snapshot).await
+        self.plan_query(session, sql, query_of(session, sql)?.as_ref(), snapshot).await
     }
 
-    async fn plan_parsed(
+    async fn plan_query(
         &self,
         session: &Session,
         sql: &str,
-        parsed: &Parsed,
+        query: &dyn Query,
         snapshot: &Arc<Snapshot>,
     ) -> Result<Arc<Prepared>> {
         let (view, state) = self.state(session, snapshot.clone());
-        let prepared = Arc::new(stepped(step!("plan"), Prepared::query(sql, parsed, session, &view, &state)).await?);
+        let prepared = Arc::new(stepped(step!("plan"), Prepared::query(sql, query, session, &view, &state)).await?);
         self.inner.plans.keep(session, &prepared);
         Ok(prepared)
     }
@@ -137,8 +135,8 @@ impl Engine {
         let general = match known.filter(|k| k.version == version) {
             Some(known) => known,
             None => {
-                let parsed = dialect::parse(&shape.sql, session.double_quotes).ok()?;
-                self.plan_parsed(session, &shape.sql, &parsed, snapshot).await.ok()?
+                let query = query_of(session, &shape.sql).ok()?;
+                self.plan_query(session, &shape.sql, query.as_ref(), snapshot).await.ok()?
             }
         };
         self.with_values(session, sql, shape, &general)
@@ -159,5 +157,13 @@ impl Engine {
         let prepared = Arc::new(Prepared { sql: sql.to_owned(), kind, parameters: Vec::new(), version, principal });
         self.inner.plans.keep(session, &prepared);
         Some(prepared)
+    }
+}
+
+/// The query of a text that is known to be one.
+fn query_of(session: &Session, sql: &str) -> Result<Box<dyn Query>> {
+    match frontend::of(session.language).read(session, sql)? {
+        Read::Query(query) => Ok(query),
+        Read::Update(_) => Err(Error::internal("a text that was read as a query was read as a statement that writes")),
     }
 }

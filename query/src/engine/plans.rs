@@ -22,7 +22,7 @@ use super::{Prepared, template::Rescan};
 use crate::{
     error::from_datafusion,
     optimize::{SeriesAggregate, computes_long, context_of},
-    session::{Levels, Session},
+    session::{Language, Levels, Session},
     table::SeriesScan,
 };
 use tidelake_protocol::sql::DoubleQuotes;
@@ -85,6 +85,7 @@ struct Key {
     sql: String,
     database: Option<String>,
     time_zone: Tz,
+    language: Language,
     double_quotes: DoubleQuotes,
     levels: Levels,
     principal: Principal,
@@ -96,6 +97,7 @@ struct Asked<'a>(&'a Session, &'a str);
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.sql.as_str(), self.database.as_deref(), self.time_zone, self.double_quotes, self.levels).hash(state);
+        self.language.hash(state);
         self.principal.user().hash(state);
     }
 }
@@ -103,6 +105,7 @@ impl Hash for Key {
 impl Hash for Asked<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.1, self.0.database.as_deref(), self.0.time_zone, self.0.double_quotes, self.0.levels).hash(state);
+        self.0.language.hash(state);
         self.0.principal.user().hash(state);
     }
 }
@@ -113,6 +116,7 @@ impl Equivalent<Key> for Asked<'_> {
         key.sql == *sql
             && key.database == session.database
             && key.time_zone == session.time_zone
+            && key.language == session.language
             && key.double_quotes == session.double_quotes
             && key.levels == session.levels
             && key.principal == session.principal
@@ -141,6 +145,7 @@ impl Plans {
             sql: prepared.sql.clone(),
             database: session.database.clone(),
             time_zone: session.time_zone,
+            language: session.language,
             double_quotes: session.double_quotes,
             levels: session.levels,
             principal: session.principal.clone(),

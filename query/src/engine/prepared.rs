@@ -15,8 +15,8 @@ use tidelake_protocol::sql::Update;
 
 use super::template::{Plan, Template};
 use crate::{
-    dialect::{self, Parsed, Shape},
     error::from_datafusion,
+    frontend::{Query, Shape},
     session::Session,
     table::View,
     wire::wire_schema,
@@ -33,7 +33,7 @@ pub struct Prepared {
     pub sql: String,
     /// What it does.
     pub kind: Statement,
-    /// One field per parameter, in order, of the types that drivers can bind ([`dialect::parameter_fields`]).
+    /// One field per parameter, in order, of the types that drivers can bind ([`parameter_fields`](crate::frontend::parameter_fields)).
     pub parameters: Vec<Field>,
     /// The version of the catalog that names and types were looked up in.
     pub version: Version,
@@ -59,13 +59,13 @@ impl Prepared {
     /// Plans a statement that reads and settles the schema of its result.
     pub(super) async fn query(
         sql: &str,
-        parsed: &Parsed,
+        query: &dyn Query,
         session: &Session,
         view: &View,
         state: &SessionState,
     ) -> Result<Self> {
-        let planned = dialect::plan(parsed, state, session, view).await?;
-        // whatever came through the dialect: no query may change the session, the disk or the catalog
+        let planned = query.plan(state, session, view).await?;
+        // Whatever came through a front end: no query may change the session, the disk or the catalog
         let reading = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         reading.verify_plan(&planned.plan).map_err(from_datafusion)?;
         let fields = planned.plan.schema().fields();
@@ -145,5 +145,5 @@ pub(super) enum QueryText {
     Known(Arc<Prepared>),
     /// It may have the plan of its shape.
     Shaped(Shape),
-    Parsed(Box<Parsed>),
+    Parsed(Box<dyn Query>),
 }

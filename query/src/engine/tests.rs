@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod fills;
 mod memory;
 mod random;
 mod requests;

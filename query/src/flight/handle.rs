@@ -9,7 +9,7 @@ use tonic::codegen::Bytes;
 use super::{cache::Key, service::MAX_MESSAGE_BYTES};
 use crate::{
     request,
-    session::{Levels, Session},
+    session::{Language, Levels, Session},
     writer::WriteOutcome,
 };
 use tidelake_protocol::sql::DoubleQuotes;
@@ -45,6 +45,9 @@ pub(super) struct Handle {
     /// The statement by zstd, where it is long; else empty.
     #[prost(bytes = "vec", tag = "9")]
     packed: Vec<u8>,
+    /// The language of the statement; empty for SQL.
+    #[prost(string, tag = "10")]
+    language: String,
 }
 
 /// A [`WriteOutcome`], as a protocol buffer.
@@ -87,6 +90,11 @@ impl Handle {
             tokens: session.tokens.iter().map(ToString::to_string).collect(),
             levels: if session.levels == Levels::default() { String::new() } else { session.levels.to_string() },
             done: None,
+            language: if session.language == Language::default() {
+                String::new()
+            } else {
+                session.language.to_string()
+            },
         }
     }
 
@@ -177,7 +185,8 @@ impl Handle {
     /// The session of the statement, with the tokens of the present call added.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) for a time zone, token or level that is none.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for a time zone, token or level that is none, [`Kind::Unsupported`](crate::Kind::Unsupported)
+    /// for a language that this node does not know.
     pub(super) fn session(&self, call: &Session) -> Result<Session> {
         let mut tokens = call.tokens.clone();
         for token in &self.tokens {
@@ -190,6 +199,7 @@ impl Handle {
             database: self.database.clone(),
             time_zone: request::time_zone(&self.time_zone)?,
             tokens,
+            language: if self.language.is_empty() { Language::default() } else { self.language.parse()? },
             double_quotes: DoubleQuotes::Identifier,
             levels: if self.levels.is_empty() { Levels::default() } else { self.levels.parse()? },
             idempotency_key: call.idempotency_key.clone(),
@@ -228,7 +238,7 @@ mod tests {
         let call = Session { tokens: vec!["v9".parse().unwrap()], ..Session::of(Principal::AUTH_OFF) };
         let back = handle.session(&call).unwrap();
         assert_eq!((back.database.as_deref(), back.time_zone.name()), (Some("w1"), "Asia/Shanghai"));
-        assert_eq!(back.levels, Levels::NONE);
+        assert_eq!((back.levels, back.language), (Levels::NONE, Language::Sql));
         assert_eq!(back.tokens, vec!["v9".parse().unwrap(), "v7".parse().unwrap()]);
     }
 
@@ -260,6 +270,16 @@ mod tests {
         assert_eq!(handle.sql().unwrap(), sql);
         handle.packed = b"none of ours".to_vec();
         assert_eq!(handle.sql().unwrap_err().kind(), crate::Kind::Invalid);
+    }
+
+    #[test]
+    fn a_handle_in_a_language_of_a_newer_node_is_refused() {
+        let session = Session::of(Principal::AUTH_OFF);
+        let mut handle = Handle::new([3; 16], "select 1", &session);
+        assert!(handle.language.is_empty(), "nodes that know SQL alone read it");
+        handle.language = "klingon".to_owned();
+        let error = Handle::decode(&handle.encode()).unwrap().session(&session).unwrap_err();
+        assert_eq!((error.kind(), error.context("found")), (crate::Kind::Unsupported, Some("klingon")));
     }
 
     #[test]

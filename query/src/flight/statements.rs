@@ -135,17 +135,14 @@ impl FlightSql {
         let ticket: InfluxTicket = serde_json::from_slice(ticket).map_err(|e| {
             Error::invalid("a JSON ticket holds \"sql_query\" and perhaps \"database\"").with("reason", &e).source(e)
         })?;
-        if let Some(language) = ticket.query_type.filter(|t| !t.eq_ignore_ascii_case("sql")) {
-            return Err(Error::unsupported("a JSON ticket can only ask for SQL")
-                .with("expected", "query_type sql")
-                .with("found", crate::error::shorten(&language)));
-        }
+        let language = ticket.query_type.as_deref().map(str::parse).transpose()?;
         if ticket.params.is_some_and(|p| !p.is_empty()) {
             return Err(Error::unsupported(
                 "named parameters in a JSON ticket; prepare the statement with '?' instead",
             ));
         }
         let mut session = call.clone();
+        session.language = language.unwrap_or_default();
         session.database = ticket.database.filter(|d| !d.is_empty()).or(session.database);
         match self.engine.query(&session, &ticket.sql_query).await?.1 {
             Outcome::Rows(rows) => {

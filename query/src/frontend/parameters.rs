@@ -10,7 +10,7 @@ use tidelake_format::{
     types::{Precision, Type},
 };
 
-use super::planner::error;
+use crate::error::of_planning;
 
 /// One field per parameter of a plan, in order and named `$1`, `$2`, …, of the types that drivers can bind: Int64
 /// for integers (LIMIT and OFFSET too), Float64 for floats and decimals, Timestamp(ms) for instants, Date32 for days,
@@ -22,7 +22,7 @@ pub fn parameter_fields(plan: &LogicalPlan, count: usize) -> Result<Vec<Field>> 
     if count == 0 {
         return Ok(Vec::new());
     }
-    let types = plan.get_parameter_types().map_err(error)?;
+    let types = plan.get_parameter_types().map_err(of_planning)?;
     let limits = limit_parameters(plan)?;
     Ok((1..=count)
         .map(|n| {
@@ -76,6 +76,6 @@ fn limit_parameters(plan: &LogicalPlan) -> Result<Vec<String>> {
         }
         Ok(TreeNodeRecursion::Continue)
     })
-    .map_err(error)?;
+    .map_err(of_planning)?;
     Ok(found)
 }

@@ -13,30 +13,26 @@ mod depth;
 mod from_first;
 mod lex;
 mod names;
-mod parameters;
 mod planner;
 mod repeated;
 mod resolve;
 mod shape;
 mod show;
 
-use arrow::datatypes::Field;
+use async_trait::async_trait;
 use datafusion::{
     error::DataFusionError,
     execution::SessionState,
-    logical_expr::LogicalPlan,
     sql::{
         parser::{DFParserBuilder, Statement},
         sqlparser::{dialect::GenericDialect, parser::ParserError, tokenizer::Token},
     },
 };
 use tidelake_format::{Error, Result};
-use tidelake_protocol::sql::DoubleQuotes;
+use tidelake_protocol::sql::{DoubleQuotes, Update};
 
-pub use parameters::{column_fields, parameter_fields};
-pub use shape::{Shape, shape};
-
-use crate::{catalog::CatalogInfo, session::Session};
+use super::{Frontend, Planned, Query, Read, Shape, parameter_fields};
+use crate::{catalog::CatalogInfo, error::of_planning, session::Session};
 
 /// How deep expressions and queries may be nested.
 const DEPTH: usize = 64;
@@ -58,31 +54,42 @@ enum Body {
     Show(show::Show),
 }
 
-/// A planned statement that reads.
-#[derive(Debug, Clone)]
-pub struct Planned {
-    /// Analyzed, not optimized; parameters are `$1…`.
-    pub plan: LogicalPlan,
-    /// The final names of the plan's columns, one each: the text of the select list; they may repeat.
-    pub names: Vec<String>,
-    /// One field per parameter (`$1`, `$2`, …) of the type that drivers can bind ([`parameter_fields`]).
-    pub parameters: Vec<Field>,
-}
-
 /// The most tokens of a statement that reads. A list of 50 000 items has 100 000; parsing takes some microseconds for each.
 const MOST_TOKENS: usize = 200_000;
 
-/// Whether a statement is SHOW QUERIES, CONNECTIONS or VARIABLES: what this process knows without asking the store.
-pub(crate) fn shows_this_node(sql: &str) -> bool {
-    let mut words = sql.split([' ', '\t', '\r', '\n', ';']).filter(|word| !word.is_empty());
-    let mut is_next =
-        |any: &[&str]| words.next().is_some_and(|word| any.iter().any(|of| word.eq_ignore_ascii_case(of)));
-    is_next(&["show"]) && is_next(&["queries", "connections", "variables"])
+/// The front end of SQL.
+pub(super) struct Sql;
+
+impl Frontend for Sql {
+    fn shape(&self, session: &Session, text: &str) -> Option<Shape> {
+        shape::shape(text, session.double_quotes)
+    }
+
+    fn read(&self, session: &Session, text: &str) -> Result<Read> {
+        Ok(match Update::parse(text, session.double_quotes)? {
+            Some(update) => Read::Update(update),
+            None => Read::Query(Box::new(parse(text, session.double_quotes)?)),
+        })
+    }
+
+    fn count_tokens(&self, session: &Session, text: &str) -> usize {
+        lex::lex(text, session.double_quotes).map_or(0, |lexed| lexed.tokens.len())
+    }
+
+    /// SHOW QUERIES, CONNECTIONS and VARIABLES.
+    fn shows_this_node(&self, text: &str) -> bool {
+        let mut words = text.split([' ', '\t', '\r', '\n', ';']).filter(|word| !word.is_empty());
+        let mut is_next =
+            |any: &[&str]| words.next().is_some_and(|word| any.iter().any(|of| word.eq_ignore_ascii_case(of)));
+        is_next(&["show"]) && is_next(&["queries", "connections", "variables"])
+    }
 }
 
-/// The number of tokens of a statement: the memory of its syntax tree and its plans depends on it. 0 for a text that is no statement.
-pub(crate) fn count_tokens(sql: &str, quotes: DoubleQuotes) -> usize {
-    lex::lex(sql, quotes).map_or(0, |lexed| lexed.tokens.len())
+#[async_trait]
+impl Query for Parsed {
+    async fn plan(&self, state: &SessionState, session: &Session, info: &dyn CatalogInfo) -> Result<Planned> {
+        plan(self, state, session, info).await
+    }
 }
 
 /// Reads one query; other statements are parsed by [`Update::parse`](tidelake_protocol::sql::Update::parse).
@@ -156,7 +163,7 @@ fn syntax_error(error: DataFusionError, tokens: &[lex::Tok]) -> Error {
             ParserError::ParserError(message) | ParserError::TokenizerError(message) => message,
             ParserError::RecursionLimitExceeded => return too_deep(),
         },
-        other => return planner::error(other),
+        other => return of_planning(other),
     };
     let (text, place) = match message.rsplit_once(" at Line: ") {
         Some((text, place)) => (text.to_owned(), Some(place.to_owned())),
@@ -205,11 +212,6 @@ pub async fn plan(parsed: &Parsed, state: &SessionState, session: &Session, info
 /// A column's name without the number that made it unique.
 fn final_name(name: &str) -> &str {
     name.split_once(resolve::REPEATED).map_or(name, |(name, _)| name)
-}
-
-/// The database of a name: exactly this one, else the only one that equals it without case.
-pub fn database(info: &dyn CatalogInfo, name: &str) -> Option<std::sync::Arc<tidelake_format::schema::Database>> {
-    names::database(info, name)
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ use tidelake_format::{Error, Reason, Result};
 
 use super::{repeated, resolve::fill_of};
 use crate::{
-    error::{from_datafusion, to_datafusion},
+    error::{of_planning, to_datafusion},
     functions::{
         tick::{self, Round, unit_text},
         window::nanoseconds,
@@ -57,10 +57,10 @@ pub(crate) async fn plan(
     zone: Tz,
 ) -> Result<LogicalPlan> {
     repeated::refuse(&statement, MOST_NODES)?;
-    let plan = logical(statement, fills, state, zone).await.map_err(error)?;
+    let plan = logical(statement, fills, state, zone).await.map_err(of_planning)?;
     refuse_large(&plan)?;
-    let plan = type_selected_parameters(plan).map_err(error)?;
-    state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(error)
+    let plan = type_selected_parameters(plan).map_err(of_planning)?;
+    state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(of_planning)
 }
 
 /// # Errors
@@ -71,7 +71,7 @@ fn refuse_large(plan: &LogicalPlan) -> Result<()> {
         nodes += 1;
         Ok(if nodes > MOST_NODES { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })
-    .map_err(error)?;
+    .map_err(of_planning)?;
     if nodes > MOST_NODES {
         return Err(repeated::too_many(MOST_NODES));
     }
@@ -125,24 +125,6 @@ fn type_selected_parameters(plan: LogicalPlan) -> DfResult<LogicalPlan> {
         other => other.recompute_schema().map(Transformed::yes),
     })?;
     Ok(typed.data)
-}
-
-/// An error of planning: ours as it was, DataFusion's by kind.
-pub(crate) fn error(error: DataFusionError) -> Error {
-    match error {
-        DataFusionError::External(inner) => match inner.downcast::<Error>() {
-            Ok(ours) => *ours,
-            Err(other) => from_datafusion(DataFusionError::External(other)),
-        },
-        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => self::error(*inner),
-        DataFusionError::Collection(mut errors) if !errors.is_empty() => self::error(errors.swap_remove(0)),
-        // What DataFusion calls a bug of its own is, for text that a user wrote, something that it cannot plan.
-        DataFusionError::Internal(message) => {
-            let message = message.lines().next().unwrap_or_default().trim_end_matches('.').to_owned();
-            Error::unsupported("this statement cannot be planned").with("reason", message)
-        }
-        other => from_datafusion(other),
-    }
 }
 
 /// What the planner asks for: tables by exact name, functions of the state.

@@ -1,38 +1,15 @@
-//! The shape of a query: its text with `?` in place of the literals that its WHERE compares columns with.
-//!
-//! Queries of one shape differ in nothing that planning looks at, as long as each literal becomes a value of its
-//! column's own type without loss: one plan does for all of them.
+//! The shape of a query in SQL: the literals that its WHERE compares columns with are taken out.
 
 use std::fmt::Write as _;
 
-use arrow::datatypes::{DataType, TimeUnit};
-use chrono_tz::Tz;
-use datafusion::{
-    common::ScalarValue,
-    sql::sqlparser::{keywords::Keyword, tokenizer::Token},
-};
-use tidelake_protocol::sql::{DoubleQuotes, parse_instant};
+use datafusion::sql::sqlparser::{keywords::Keyword, tokenizer::Token};
+use tidelake_protocol::sql::DoubleQuotes;
 
 use super::lex::{self, Tok};
-use crate::functions::window::nanoseconds;
+use crate::frontend::shape::{Literal, Shape};
 
 /// Queries with more literals than this have no shape: their values are a list that differs in length too.
 const MOST: usize = 64;
-
-/// A query's text without its literals, and these in order.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Shape {
-    /// The text with `?` for each.
-    pub sql: String,
-    literals: Vec<Literal>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Literal {
-    /// As written, with its sign.
-    Number(String),
-    Text(String),
-}
 
 /// The words after which a WHERE of the outermost query has ended; `(` and `)` nest.
 const ENDS: [Keyword; 16] = [
@@ -56,7 +33,7 @@ const ENDS: [Keyword; 16] = [
 
 /// The shape of a query that has no parameters of its own and compares columns with literals in its outermost WHERE;
 /// `None` for any other text, right or wrong.
-pub fn shape(sql: &str, quotes: DoubleQuotes) -> Option<Shape> {
+pub(super) fn shape(sql: &str, quotes: DoubleQuotes) -> Option<Shape> {
     if !matches!(lex::first_word(sql).as_str(), "SELECT" | "WITH") {
         return None;
     }
@@ -153,58 +130,11 @@ fn literal(tokens: &[Tok], at: usize) -> Option<(usize, usize)> {
     }
 }
 
-impl Shape {
-    /// The literals as values of these types; `None` where one of them cannot be that without loss, or would be compared
-    /// in another way.
-    pub fn values(&self, types: &[DataType], zone: Tz) -> Option<Vec<ScalarValue>> {
-        if types.len() != self.literals.len() {
-            return None;
-        }
-        self.literals.iter().zip(types).map(|(literal, ty)| literal.value(ty, zone)).collect()
-    }
-}
-
-impl Literal {
-    fn value(&self, ty: &DataType, zone: Tz) -> Option<ScalarValue> {
-        match (self, ty) {
-            (Self::Text(text), DataType::Utf8) => Some(ScalarValue::Utf8(Some(text.clone()))),
-            (Self::Text(text), DataType::Timestamp(unit, None)) => {
-                let (nanos, tick) = (parse_instant(text, zone)?, i128::from(nanoseconds(*unit)));
-                let ticks = i64::try_from(nanos.div_euclid(tick)).ok().filter(|_| nanos.rem_euclid(tick) == 0)?;
-                instant(ticks, *unit)
-            }
-            (Self::Number(digits), DataType::Timestamp(unit, None)) => instant(digits.parse().ok()?, *unit),
-            (Self::Number(digits), ty) if ty.is_integer() => {
-                let value = ScalarValue::Int64(Some(digits.parse().ok()?));
-                value.cast_to(ty).ok().filter(|v| !v.is_null())
-            }
-            (Self::Number(digits), DataType::Float64) => float(digits).map(|v| ScalarValue::Float64(Some(v))),
-            (Self::Number(digits), DataType::Float32) => {
-                let value = float(digits)?;
-                let narrow = value as f32;
-                (f64::from(narrow) == value).then_some(ScalarValue::Float32(Some(narrow)))
-            }
-            _ => None,
-        }
-    }
-}
-
-/// A number as SQL has it beside a float: a whole one only where a float holds it.
-fn float(digits: &str) -> Option<f64> {
-    match digits.parse::<i64>() {
-        Ok(whole) if whole.unsigned_abs() <= 1 << 53 => Some(whole as f64),
-        Ok(_) => None,
-        Err(_) if digits.contains(['.', 'e', 'E']) => digits.parse().ok().filter(|v: &f64| v.is_finite()),
-        Err(_) => None,
-    }
-}
-
-fn instant(ticks: i64, unit: TimeUnit) -> Option<ScalarValue> {
-    ScalarValue::Int64(Some(ticks)).cast_to(&DataType::Timestamp(unit, None)).ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::{DataType, TimeUnit};
+    use chrono_tz::Tz;
+
     use super::*;
 
     fn text(sql: &str) -> Option<String> {

@@ -27,7 +27,7 @@ use tidelake_format::{
 use tidelake_protocol::CATALOG;
 
 use super::super::*;
-use crate::{catalog::information_schema, plan::Planner};
+use crate::{catalog::information_schema, error::of_planning, plan::Planner};
 
 /// The first timestamp of W1.
 pub(super) const T0: i64 = 1_563_249_700_000;
@@ -245,7 +245,7 @@ pub(super) async fn run_in(session: &Session, sql: &str) -> Result<(Vec<String>,
     let parsed = parse(sql, session.double_quotes)?;
     let planned = plan(&parsed, &context.state(), session, world.as_ref()).await?;
     let frame = datafusion::dataframe::DataFrame::new(context.state(), planned.plan);
-    let batches = frame.collect().await.map_err(planner::error)?;
+    let batches = frame.collect().await.map_err(of_planning)?;
     let options = FormatOptions::default().with_null("-");
     let mut rows = Vec::new();
     for batch in &batches {
