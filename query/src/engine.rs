@@ -10,6 +10,7 @@ mod planners;
 mod planning;
 mod plans;
 mod prepared;
+mod rescan;
 mod state;
 mod template;
 
@@ -57,9 +58,9 @@ use crate::{
     frontend,
     metrics::REFUSED,
     pace::beside_the_runtime,
+    scan::{Reader, View},
     session::Session,
     system::{Connections, Queries, System, Underway},
-    table::{Reader, View},
     visible::Visible,
     writer::{WriteOutcome, Writer},
 };

@@ -1,6 +1,6 @@
 //! How questions are answered: supertables as DataFusion tables, the SQL dialect, Flight SQL and HTTP.
 //!
-//! The path: [`flight`] or [`http`] → [`session`] → [`engine`] → [`frontend`] → [`table`] (tag manifests, row
+//! The path: [`flight`] or [`http`] → [`session`] → [`engine`] → [`frontend`] → [`scan`] (tag manifests, row
 //! ranges, the log's tail) → DataFusion → wire.
 
 mod budget;
@@ -14,16 +14,17 @@ pub mod flight;
 pub mod frontend;
 pub mod functions;
 pub mod http;
+mod levels;
 mod libc;
 pub mod metrics;
-mod optimize;
 mod pace;
 mod plan;
+mod preempt;
 pub(crate) mod request;
+mod scan;
 pub mod session;
 mod sizes;
 pub mod system;
-pub mod table;
 pub mod visible;
 pub mod wire;
 pub mod writer;

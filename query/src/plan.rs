@@ -11,7 +11,7 @@ mod planner;
 mod windows;
 
 pub(crate) use self::{
-    fill::{Fill, FillMode, fill_gaps},
+    fill::{Fill, FillGapsExec, FillMode, fill_gaps},
     planner::Planner,
     windows::Windows,
 };

@@ -13,8 +13,8 @@ use tidelake_protocol::CATALOG;
 use super::{CatalogInfo, information_schema};
 use crate::{
     error::to_datafusion,
+    scan::{Scope, SeriesTable, View},
     system::{SYSTEM, System},
-    table::{Scope, SeriesTable, View},
 };
 
 /// The name of the schema that describes the others.

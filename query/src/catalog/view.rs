@@ -12,7 +12,7 @@ use tidelake_format::{
 
 use super::CatalogInfo;
 use crate::{
-    table::{TimeRange, View},
+    scan::{TimeRange, View},
     visible::Visible,
 };
 

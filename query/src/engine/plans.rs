@@ -21,9 +21,10 @@ use tidelake_format::{Result, access::Principal, snapshot::Snapshot};
 use super::{Prepared, template::Rescan};
 use crate::{
     error::from_datafusion,
-    optimize::{SeriesAggregate, computes_long, context_of},
+    levels::SeriesAggregate,
+    preempt::{computes_long, context_of},
+    scan::SeriesScan,
     session::{Language, Levels, Session},
-    table::SeriesScan,
 };
 use tidelake_protocol::sql::DoubleQuotes;
 

@@ -17,8 +17,8 @@ use super::template::{Plan, Template};
 use crate::{
     error::from_datafusion,
     frontend::{Query, Shape},
+    scan::View,
     session::Session,
-    table::View,
     wire::wire_schema,
     writer::WriteOutcome,
 };

@@ -19,11 +19,12 @@ use super::{EngineConfig, planners};
 use crate::{
     catalog::{CurrentCatalog, Databases},
     functions,
-    optimize::{AggregateLevels, AnswerFromLevels, CountHeldRows, DivideGroups, SortOnThreads, YieldWithinBatches},
+    levels::{AggregateLevels, AnswerFromLevels},
     plan::Planner,
+    preempt::{CountHeldRows, DivideGroups, SortOnThreads, YieldWithinBatches},
+    scan::View,
     session::{Levels, Session},
     system::System,
-    table::View,
 };
 
 /// The schema of unqualified names in a session without a database; no database can have this name.

@@ -15,8 +15,7 @@ use datafusion::{
     physical_plan::ExecutionPlan,
 };
 
-use super::Prepared;
-use crate::optimize::with_scan;
+use super::{Prepared, rescan::with_scan};
 
 /// The logical plan of a statement that reads. It is bound to no snapshot: each run reads a new one.
 #[derive(Debug, Clone)]

@@ -26,10 +26,8 @@ use datafusion::{
 };
 use tidelake_format::Error;
 
-use self::{
-    exec::FillGapsExec,
-    range::{Bound, Range},
-};
+pub(crate) use self::exec::FillGapsExec;
+use self::range::{Bound, Range};
 use super::Windows;
 use crate::error::to_datafusion;
 

@@ -21,7 +21,7 @@ use tidelake_format::{
     schema::{Database, Supertable},
 };
 
-use crate::{error::to_datafusion, table::View};
+use crate::{error::to_datafusion, scan::View};
 
 /// Which one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -39,7 +39,7 @@ const COPIES: usize = 2;
 
 /// The physical node: its input is sorted by the keys and the window, and has all rows of a group in one partition.
 #[derive(Debug, Clone)]
-pub(super) struct FillGapsExec {
+pub(crate) struct FillGapsExec {
     input: Arc<dyn ExecutionPlan>,
     shared: Arc<Shared>,
     properties: Arc<PlanProperties>,

@@ -10,8 +10,8 @@ use std::{collections::HashSet, ops::ControlFlow};
 use datafusion::{
     execution::SessionState,
     sql::sqlparser::ast::{
-        Distinct, Expr, Function, GroupByExpr, Ident, OrderBy, OrderByKind, Select, SelectItem, SetExpr, TableAlias,
-        TableFactor, TableWithJoins, VisitMut, VisitorMut,
+        Distinct, Expr, Function, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
+        TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
     },
 };
 use tidelake_format::{Error, Result};
@@ -178,7 +178,7 @@ impl Outer<'_, '_> {
     /// # Errors
     /// Invalid for columns that are neither keys nor in aggregates, Unsupported for aggregates that no item has.
     fn rename(&self, expr: &mut Expr) -> Result<()> {
-        let _ = expr.visit(&mut Rename(self));
+        let _ = expr.visit(&mut Rename { outer: self, depth: 0 });
         let (mut column, mut aggregate) = (None, None);
         look(expr, |part| match part {
             Expr::Identifier(ident) if !self.is_ours(ident) => column = Some(part.to_string()),
@@ -213,13 +213,29 @@ impl Outer<'_, '_> {
     }
 }
 
-struct Rename<'o, 'r, 'a>(&'o Outer<'r, 'a>);
+/// Visits the expressions of the select, not those of nested queries: a name there is another one's.
+struct Rename<'o, 'r, 'a> {
+    outer: &'o Outer<'r, 'a>,
+    depth: usize,
+}
 
 impl VisitorMut for Rename<'_, '_, '_> {
     type Break = ();
 
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Some(name) = self.0.name_of(expr) {
+        if self.depth == 0
+            && let Some(name) = self.outer.name_of(expr)
+        {
             *expr = Expr::Identifier(quoted(name));
         }
         ControlFlow::Continue(())

@@ -143,6 +143,12 @@ async fn other_items_are_computed_for_filled_windows_too() {
         format!("2 {} {} 1000 7 dev1 {}", start - 1, start + 1_000, temperature(of))
     };
     assert_eq!(found, [line(5, 5), line(4, 2), line(3, 2), line(2, 2)]);
+    let found = lines(
+        "select devid % 2, (select max(devid) from devices where devid % 2 = 0), count(*) from devices
+         where ts >= 1563249699000 and ts < 1563249701000 partition by devid % 2 interval(1s) fill(value, 0)",
+    )
+    .await;
+    assert_eq!(found, ["0 18 0", "0 18 10", "1 18 0", "1 18 10"], "the name in the nested query is another one's");
     let named = run(
         "select avg(temperature) a, devgroup, count(*) from devices where ts >= 1563249700000 and ts < 1563249701000
          partition by devgroup interval(1s) fill(linear) order by a, devgroup",

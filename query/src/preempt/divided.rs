@@ -38,16 +38,17 @@ use futures::{
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{
-    SeriesAggregate,
-    passing::{passes, with_pool},
+use super::passing::{passes, with_pool};
+use crate::{
+    levels::SeriesAggregate,
+    pace::{SLICE, paced},
+    plan::FillGapsExec,
 };
-use crate::pace::{SLICE, paced};
 
 /// What a part may hold: so much is sorted within some hundredths of a second.
 const PART_BYTES: usize = 16 << 20;
 /// Aggregations of so many rows are hardly ever divided.
-pub(super) const UNDIVIDED_ROWS: usize = PART_BYTES / 64;
+pub(crate) const UNDIVIDED_ROWS: usize = PART_BYTES / 64;
 /// The most parts of an aggregation: each costs a little, however few groups there are.
 const MOST_PARTS: usize = 256;
 /// What a part may always hold: it has to be able to begin.
@@ -150,10 +151,12 @@ fn recompute() -> ReplaceChildrenOptions {
 }
 
 /// The most rows that a plan gives, where filters keep all; joins by equal keys are taken to give as many as they read.
-pub(super) fn most_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
+pub(crate) fn most_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
     let of_children = || plan.children().into_iter().map(most_rows);
     let rows = if let Some(levels) = plan.downcast_ref::<SeriesAggregate>() {
         levels.most_rows()
+    } else if plan.is::<FillGapsExec>() {
+        usize::MAX
     } else if plan.children().is_empty() {
         let known = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new()).ok();
         known.and_then(|known| known.num_rows.get_value().copied()).unwrap_or(0)
@@ -167,7 +170,7 @@ pub(super) fn most_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
 
 /// The parts of an aggregation, as many partitions as it had undivided.
 #[derive(Debug)]
-pub(super) struct Divided {
+pub(crate) struct Divided {
     /// Part `i` of partition `p` of `n` is partition `i * n + p`: the rest of a hash by all parts, taken by `n`, is that of
     /// the hash by `n`.
     aggregate: Arc<dyn ExecutionPlan>,

@@ -3,9 +3,10 @@
 //! The path of a scan: the catalog finds the table → [`provider`] sorts the filters ([`filters`]) → [`source`]s are
 //! the files and log blocks that the snapshot holds ([`reader`], [`tail`]; many small blocks as few, [`tiers`]) → [`series`] unites their series → [`select`]
 //! finds the chunks (one series in one source) that are asked for, and which of them overlap in time → [`units`] deals
-//! them out → [`scan`] reads them ([`read`]), merging only what overlaps ([`merging`]), and attaches tags ([`output`]).
+//! them out → [`exec`] reads them ([`read`]), merging only what overlaps ([`merging`]), and attaches tags ([`output`]).
 
 mod cache;
+mod exec;
 mod filters;
 mod merging;
 mod narrow;
@@ -13,7 +14,6 @@ mod output;
 mod provider;
 mod read;
 mod reader;
-mod scan;
 mod select;
 mod series;
 mod source;
@@ -23,12 +23,12 @@ mod tiers;
 mod units;
 mod view;
 
+pub(crate) use exec::SeriesScan;
 pub(crate) use filters::TimeRange;
 pub(crate) use output::{Decoded, OutputColumn, ticks};
 pub(crate) use provider::{Scope, SeriesTable};
 pub(crate) use read::{Asked, Columns, Reading};
 pub(crate) use reader::{Reader, Total};
-pub(crate) use scan::SeriesScan;
 pub(crate) use select::{Keep, Piece, Selection};
 pub(crate) use series::Ranks;
 pub(crate) use source::{FileSource, Origin, Source};

@@ -7,21 +7,21 @@ use datafusion::{
     physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions},
 };
 
-use super::{
-    SeriesAggregate,
-    divided::{Divided, UNDIVIDED_ROWS, most_rows},
+use crate::{
+    levels::SeriesAggregate,
+    preempt::{Divided, UNDIVIDED_ROWS, most_rows},
+    scan::SeriesScan,
 };
-use crate::table::SeriesScan;
 
 /// A plan that reads one table, with a scan of other rows of it in place of its own.
 ///
 /// `None` where it reads in several places, or where the new scan cannot stand in that place: it is divided into another
 /// number of partitions, or not all of it can be aggregated by the levels, or one of both reads so much that aggregations of it
-/// may have to be [divided](super::divided). Then the query has to be planned anew.
+/// may have to be [divided](Divided). Then the query has to be planned anew.
 ///
 /// # Errors
 /// DataFusion's.
-pub(crate) fn with_scan(
+pub(super) fn with_scan(
     plan: &Arc<dyn ExecutionPlan>,
     scan: &Arc<dyn ExecutionPlan>,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {

@@ -13,8 +13,8 @@ use tidelake_format::{
     tags::Aggregate,
 };
 
-use super::{cells::Cells, column::Wants, levels::Needed};
-use crate::table::{FileSource, Piece, Reader, Reading, Source, TimeRange, Total, Unit};
+use super::{cells::Cells, column::Wants, divide::Needed};
+use crate::scan::{FileSource, Piece, Reader, Reading, Source, TimeRange, Total, Unit};
 
 /// Chunks of a file of which its rollup answers the whole buckets.
 #[derive(Debug, Clone)]

@@ -30,7 +30,7 @@ use crate::{
         sum::PARTIAL,
         window::{FixedBucket, as_fixed_bucket},
     },
-    table::{OutputColumn, SeriesScan},
+    scan::{OutputColumn, SeriesScan},
 };
 
 /// One key of the groups.

@@ -18,7 +18,8 @@ use datafusion::{
     },
 };
 
-use super::{leaf::SeriesAggregate, wide::has_large_values};
+use super::wide::has_large_values;
+use crate::levels::SeriesAggregate;
 
 /// Whether an operator of the plan may compute for long in one turn. Rows that are only filtered and sorted do not, nor do
 /// aggregates that a [`SeriesAggregate`] computes: their groups are few.

@@ -18,12 +18,12 @@ use tidelake_format::{
 
 use super::{
     column::{ColumnCells, Part, Places, Span, cells},
-    levels::Needed,
+    divide::Needed,
     shape::{Key, State},
 };
 use crate::{
     functions::window::FixedBucket,
-    table::{Decoded, FileSource, Piece, Ranks, TimeRange, ticks},
+    scan::{Decoded, FileSource, Piece, Ranks, TimeRange, ticks},
 };
 
 /// Which group each series belongs to, by the keys that depend on the series alone.

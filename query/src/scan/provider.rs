@@ -22,10 +22,10 @@ use tidelake_format::{
 };
 
 use super::{
+    exec::SeriesScan,
     filters::{TimeRange, Use, classify, select, with_any_values},
     output::OutputColumn,
     read::{Columns, Reading},
-    scan::SeriesScan,
     select::Selection,
     view::View,
 };

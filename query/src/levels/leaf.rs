@@ -26,14 +26,15 @@ use tidelake_format::{ids::ColumnId, store::Store};
 use super::{
     AggregateLevels, AnswerFromLevels,
     cells::{self, Cells, Groups},
-    levels::{Answered, Needed, buckets, divide, needed, roll},
-    rescan::with_scan,
+    divide::{Answered, Needed, buckets, divide, needed, roll},
     rolled,
     shape::Shape,
 };
 use crate::{
     error::to_datafusion,
-    table::{Asked, Columns, Decoded, Keep, Origin, Piece, Reading, Selection, Spent, TimeRange, Unit, deal},
+    scan::{
+        Asked, Columns, Decoded, Keep, Origin, Piece, Reading, Selection, SeriesScan, Spent, TimeRange, Unit, deal,
+    },
 };
 
 /// Rows decoded at a time: large enough that the work per batch vanishes.
@@ -123,14 +124,14 @@ impl SeriesAggregate {
     }
 
     /// The node for the same aggregation over another scan of the table; `None` when the levels cannot answer that.
-    pub(super) fn with_scan(&self, scan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let Some(node) = with_scan(&self.replaced, scan)? else { return Ok(None) };
+    pub(crate) fn with_scan(&self, scan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(node) = over(&self.replaced, scan)? else { return Ok(None) };
         let answered = AnswerFromLevels::replace(node, &self.levels)?;
         Ok(answered.transformed.then_some(answered.data))
     }
 
     /// The most groups and buckets that it finds.
-    pub(super) fn most_rows(&self) -> usize {
+    pub(crate) fn most_rows(&self) -> usize {
         let buckets = cells::Buckets::new(self.shape.bucket.as_ref(), self.hull).count;
         let rows = self.shape.scan.reading().selection.rows();
         usize::try_from(buckets.saturating_mul(self.groups.len() as u64).min(rows)).unwrap_or(usize::MAX)
@@ -170,6 +171,20 @@ impl SeriesAggregate {
         let bucket = self.shape.bucket.clone();
         Cells::new(self.groups.clone(), bucket, self.hull, &self.needed, self.columns.time())
     }
+}
+
+/// The same plan over another scan, in place of its own; `None` where that has another number of partitions.
+fn over(plan: &Arc<dyn ExecutionPlan>, scan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let child = match plan.children().as_slice() {
+        [] => {
+            let partitions = |plan: &Arc<dyn ExecutionPlan>| plan.properties().partitioning.partition_count();
+            return Ok((plan.is::<SeriesScan>() && partitions(plan) == partitions(scan)).then(|| scan.clone()));
+        }
+        [child] => over(child, scan)?,
+        _ => None,
+    };
+    let keep = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
+    child.map(|child| plan.clone().replace_children(vec![child], keep)).transpose()
 }
 
 /// Whether every chunk counts as a whole, so that no rows are left.

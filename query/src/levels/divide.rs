@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     functions::window::FixedBucket,
-    table::{FileSource, Keep, Origin, Piece, Reading, Selection, TimeRange},
+    scan::{FileSource, Keep, Origin, Piece, Reading, Selection, TimeRange},
 };
 
 /// A data column that aggregates need.

@@ -1,6 +1,6 @@
 //! Aggregates answered from the coarsest level that is exact, in place of a partial aggregation over a scan.
 //!
-//! A physical rule finds `AggregateExec(Partial)` over a [`SeriesScan`](crate::table::SeriesScan) and puts a leaf of
+//! A physical rule finds `AggregateExec(Partial)` over a [`SeriesScan`](crate::scan::SeriesScan) and puts a leaf of
 //! exactly the same schema in its place. Per chunk (one series in one source) it takes:
 //!
 //! 1. the tag manifest, when the chunk counts as a whole, overlaps with no other and lies in one time bucket;
@@ -8,29 +8,18 @@
 //! 3. decoded rows otherwise: a series' rows are adjacent and ascend in time, so groups and buckets are found per
 //!    run, not per row, and nothing is hashed per row.
 //!
-//! What the rule does not understand stays as DataFusion planned it. [`shape`] reads the plan, [`levels`] divides the
-//! chunks, [`yielding`] keeps joins and functions stoppable, [`divided`] does so with aggregations that spill,
-//! [`sorts`] with what sorts start, [`held`] counts rows that windows, joins and recursions hold, [`long`] finds plans for threads of their own, [`rolled`] takes buckets of rollups,
-//! [`cells`] holds the aggregates of groups, each column's in [`mod@column`], [`codes`] adds up what is stored as codes,
-//! [`leaf`] is the plan node, [`rescan`] puts another scan under a plan.
+//! What the rule does not understand stays as DataFusion planned it. [`shape`] reads the plan, [`divide`] divides the
+//! chunks, [`rolled`] takes buckets of rollups, [`cells`] holds the aggregates of groups, each column's in [`mod@column`], [`codes`] adds
+//! up what is stored as codes, [`leaf`] is the plan node.
 
 mod cells;
 mod codes;
 mod column;
-mod divided;
-mod held;
+mod divide;
 mod leaf;
-mod levels;
-mod long;
 mod number;
-mod passing;
-mod rescan;
 mod rolled;
 mod shape;
-mod sorts;
-mod twice;
-mod wide;
-mod yielding;
 
 use std::sync::Arc;
 
@@ -45,12 +34,8 @@ use datafusion::{
     physical_plan::{ExecutionPlan, aggregates::AggregateExec},
 };
 
+pub(crate) use self::leaf::SeriesAggregate;
 use self::shape::Shape;
-pub(crate) use self::{
-    divided::DivideGroups, held::CountHeldRows, long::computes_long, sorts::SortOnThreads, wide::context_of,
-    yielding::YieldWithinBatches,
-};
-pub(crate) use self::{leaf::SeriesAggregate, rescan::with_scan};
 use crate::session::Levels;
 
 extensions_options! {
