@@ -1,6 +1,6 @@
 //! How records enter a Tidelake root: decoding, group commit into the log, folding and merging into data files.
 //!
-//! The path: [`http`] or [`udp`] → [`decode`] → [`mod@write`] → log segment → [`compact`] → data file and tag manifest.
+//! The path: [`http`], [`udp`] or [`statement`] → [`decode`] → [`mod@write`] → log segment → [`compact`] → data file and tag manifest.
 
 pub mod compact;
 pub mod config;
@@ -8,6 +8,7 @@ pub mod decode;
 pub mod http;
 pub mod metrics;
 mod scalar;
+mod statement;
 #[cfg(test)]
 mod testing;
 pub mod udp;

@@ -3,7 +3,7 @@
 //!
 //! A stream of batches too large for one segment goes past the groups (`bulk`), one into a new table past the log (`staged`).
 //!
-//! On the way: `rows` (requests of rows), `statement` (TDengine's SQL) and `batches` (Arrow) decode; `schema`
+//! On the way: `rows` (requests of rows) and `batches` (Arrow) decode; `schema`
 //! commits what they lack; `budget` bounds what waits, `arriving` what one user's slow bodies hold of it; `queue` is the open group; `lane` puts it; `series` finds the supertable of a series; `idempotent` answers copies of a request.
 
 mod arriving;
@@ -12,16 +12,15 @@ mod budget;
 mod bulk;
 #[cfg(test)]
 mod counts;
-mod created;
-mod idempotent;
+pub(crate) mod created;
+pub(crate) mod idempotent;
 mod lane;
 mod queue;
-mod rows;
+pub(crate) mod rows;
 mod schema;
-mod series;
+pub(crate) mod series;
 mod staged;
 mod stamps;
-mod statement;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -134,13 +133,13 @@ const TAIL_CACHE: usize = 32 << 20;
 /// the last clone, as in a crash.
 #[derive(Debug, Clone)]
 pub struct Ingest {
-    shared: Arc<Shared>,
-    time_zone: Tz,
-    key: Option<IdempotencyKey>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) time_zone: Tz,
+    pub(crate) key: Option<IdempotencyKey>,
     /// What the commit of its statement leaves, of a message of a queue.
-    mark: Option<Mark>,
+    pub(crate) mark: Option<Mark>,
     /// Whose requests these are: this process's own until it says otherwise.
-    principal: Principal,
+    pub(crate) principal: Principal,
     /// What is done with times that seem to be in another unit.
     implausible: Implausible,
     /// The group that the next request of this handle belongs to.
@@ -158,15 +157,15 @@ pub(crate) struct Shared {
     pub(crate) root: Root,
     pub(crate) config: Arc<IngestConfig>,
     pub(crate) budget: Budget,
-    shares: Shares,
-    queue: Arc<Queue>,
-    probe: Probe,
-    stamps: Arc<stamps::Stamps>,
-    schema: SchemaChanges,
-    directory: Arc<SeriesDirectory>,
-    compactor: Compactor,
+    pub(crate) shares: Shares,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) probe: Probe,
+    pub(crate) stamps: Arc<stamps::Stamps>,
+    pub(crate) schema: SchemaChanges,
+    pub(crate) directory: Arc<SeriesDirectory>,
+    pub(crate) compactor: Compactor,
     /// Looked up once: each request changes it.
-    body_bytes: Counter,
+    pub(crate) body_bytes: Counter,
 }
 
 impl Shared {
@@ -362,7 +361,7 @@ impl Ingest {
     }
 
     /// The time that is NOW to the requests of this handle, in nanoseconds since the epoch.
-    fn now_ns(&self) -> i64 {
+    pub(crate) fn now_ns(&self) -> i64 {
         self.sent_ns.unwrap_or_else(|| self.shared.ambient().wall_ns())
     }
 

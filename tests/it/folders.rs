@@ -44,7 +44,7 @@ const ORDER: [(&str, &[&str]); 6] = [
         ],
     ),
     ("protocol", &["number", "sql", "http"]),
-    ("ingest", &["metrics", "scalar", "decode", "config", "compact", "write", "http", "udp"]),
+    ("ingest", &["metrics", "scalar", "decode", "config", "compact", "write", "statement", "http", "udp"]),
     (
         "query",
         &[

@@ -260,7 +260,7 @@ impl Ingest {
     }
 
     /// What decoders see of a version, for a request that has created so many tables.
-    pub(super) fn view(&self, catalog: Arc<Catalog>, created: usize) -> View {
+    pub(crate) fn view(&self, catalog: Arc<Catalog>, created: usize) -> View {
         let shared = &self.shared;
         let limits = shared.schema.limits();
         let limits = Limits { new_tables: limits.new_tables.saturating_sub(created), ..limits };
@@ -338,7 +338,7 @@ impl Ingest {
     /// # Errors
     /// On an answer of the store that is not older than `start`: NotFound; Forbidden for who is not to know that, about the
     /// privilege that they would need.
-    pub(super) async fn find_database(
+    pub(crate) async fn find_database(
         &self,
         privilege: Privilege,
         name: &str,
@@ -409,7 +409,7 @@ impl Ingest {
 }
 
 /// What the reply and the log say of a time that was stored although it seems to be in another unit.
-pub(super) fn doubted(doubtful: Option<String>) -> Vec<String> {
+pub(crate) fn doubted(doubtful: Option<String>) -> Vec<String> {
     doubtful.into_iter().inspect(|doubt| tracing::warn!(doubt, "an implausible time was stored")).collect()
 }
 

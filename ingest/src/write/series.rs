@@ -57,7 +57,7 @@ impl Known {
 }
 
 /// Whether a series may have been dropped after a version: surely not when this is false.
-pub(super) fn was_dropped(table: &Supertable, name: &str, since: Version) -> bool {
+pub(crate) fn was_dropped(table: &Supertable, name: &str, since: Version) -> bool {
     let dropped = |t: &Tombstone| t.version > since && t.covers == Covers::Series && t.names(name);
     table.forgotten > since || table.tombstones.iter().any(dropped)
 }
@@ -181,7 +181,7 @@ impl SeriesDirectory {
     ///
     /// # Errors
     /// Those of [`SnapshotReader::snapshot`].
-    pub(super) async fn snapshot(&self) -> Result<Arc<Snapshot>> {
+    pub(crate) async fn snapshot(&self) -> Result<Arc<Snapshot>> {
         self.reader.snapshot(&[]).await
     }
 

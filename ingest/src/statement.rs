@@ -31,15 +31,17 @@ use tidelake_format::{
 use tidelake_protocol::sql::{CreateSubtable, DoubleQuotes, Insert, Statement, TableName, Update};
 use tokio::time::Instant;
 
-use super::{
-    Durability, Executed, Ingest, Written,
-    idempotent::{Known, Mark, digest},
-    rows::doubted,
-    series::{SeriesDirectory, View},
-};
-use crate::decode::{
-    Decoded,
-    tdengine::{self, Inserted, Session},
+use crate::{
+    decode::{
+        Decoded,
+        tdengine::{self, Inserted, Session},
+    },
+    write::{
+        Durability, Executed, Ingest, Written,
+        idempotent::{Known, Mark, digest},
+        rows::doubted,
+        series::{SeriesDirectory, View},
+    },
 };
 
 /// Statements of more bytes than this are read on a thread for blocking work.
