@@ -23,9 +23,9 @@ mod write;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
-use tidelake_loadtest::generate::statements::write_file;
-use tidelake_loadtest::generate::{Order, text};
 use tidelake_loadtest::report::{Page as _, Report};
+use tidelake_loadtest::workload::generate::statements::write_file;
+use tidelake_loadtest::workload::generate::{Order, text};
 
 /// Load test: the papers' thermohygrometers, written and asked over the public wire.
 #[derive(Debug, Parser)]

@@ -1,6 +1,6 @@
 //! The clients: what a load test sends and how it counts.
 //!
-//! Encoding is cheap on purpose ([`encode`](crate::generate::encode)), and so is the HTTP client ([`http`]): both share the machine with the
+//! Encoding is cheap on purpose ([`encode`](crate::workload::generate::encode)), and so is the HTTP client ([`http`]): both share the machine with the
 //! server that they measure. Every wait is bounded, and only what the server acknowledged is counted.
 
 pub mod adapter;

@@ -1,9 +1,19 @@
-//! The papers' statements and write matrix, as data with names.
+//! What a load test sends and what must come back; no connection, no clock.
+//!
+//! Here are the statements and the write matrix of the papers' thermohygrometers, as data with names; their rows are in [`generate`], the
+//! right answers in [`oracle`] and [`mod@verify`], which compare an [`answer`]. [`devops`], [`meters`] and [`wide`] are the other workloads.
 
+pub mod answer;
+pub mod devops;
 pub mod figures;
+pub mod generate;
+pub mod meters;
+pub mod oracle;
 pub mod part;
+pub mod verify;
+pub mod wide;
 
-pub use crate::generate::SUPERTABLE;
+pub use generate::SUPERTABLE;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 

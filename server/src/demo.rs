@@ -12,14 +12,14 @@ use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use tidelake_loadtest::{
     Devices,
-    answer::Value,
     drive::{
         self, Existing, HttpOptions, WriteOptions,
         query::{Addresses, Asker, Door},
     },
-    generate::{Order, Source},
-    oracle::Oracle,
-    verify::verify,
+    workload::answer::Value,
+    workload::generate::{Order, Source},
+    workload::oracle::Oracle,
+    workload::verify::verify,
     workload::{Function, Question},
 };
 

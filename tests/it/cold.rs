@@ -10,9 +10,9 @@ use tidelake_loadtest::{
         cold::{ColdOptions, ask_cold},
         query::{Addresses, Asker, Door},
     },
-    generate::{Order, Source},
-    oracle::Oracle,
-    verify::verify,
+    workload::generate::{Order, Source},
+    workload::oracle::Oracle,
+    workload::verify::verify,
     workload::{Function, Question},
 };
 use tidelake_tests::{Http, S3Server, Server, process};

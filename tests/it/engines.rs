@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tidelake_loadtest::{
     Device, Devices,
     drive::{self, Existing, HttpOptions, WriteOptions},
-    generate::{Order, Source},
+    workload::generate::{Order, Source},
 };
 use tidelake_tests::{Http, Server, tool};
 

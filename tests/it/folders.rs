@@ -97,13 +97,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "cli",
         ],
     ),
-    (
-        "loadtest",
-        &[
-            "answer", "generate", "workload", "oracle", "verify", "devops", "meters", "wide", "distant", "measure",
-            "drive", "report", "cli",
-        ],
-    ),
+    ("loadtest", &["workload", "distant", "measure", "drive", "report", "cli"]),
 ];
 
 /// Crate, module, a module above it that it uses all the same, and the reason.

@@ -10,10 +10,10 @@ use tidelake_loadtest::{
         query::{Addresses, Asker, Door},
         udp::{UdpOptions, send_datagrams},
     },
-    generate::{Order, Source},
-    oracle::Oracle,
-    verify::verify,
     workload,
+    workload::generate::{Order, Source},
+    workload::oracle::Oracle,
+    workload::verify::verify,
 };
 use tidelake_tests::{Http, S3Server, Server};
 

@@ -9,8 +9,8 @@ use tidelake_loadtest::drive::HttpOptions;
 use tidelake_loadtest::drive::beside::writer::WriterOptions;
 use tidelake_loadtest::drive::beside::{BesideOptions, BesideSample, ask_beside};
 use tidelake_loadtest::measure::median;
-use tidelake_loadtest::oracle::Oracle;
 use tidelake_loadtest::report::{Page as _, Report};
+use tidelake_loadtest::workload::oracle::Oracle;
 
 /// How the writer writes.
 #[derive(Debug, Clone, Args)]

@@ -11,8 +11,8 @@ use tidelake_loadtest::distant::{self, Distance, Passed};
 use tidelake_loadtest::drive::HttpOptions;
 use tidelake_loadtest::drive::beside::writer::WriterOptions;
 use tidelake_loadtest::drive::cold::{ColdOptions, ColdSample, ask_cold, ask_cold_beside};
-use tidelake_loadtest::oracle::Oracle;
 use tidelake_loadtest::report::{self, Page as _, Report};
+use tidelake_loadtest::workload::oracle::Oracle;
 use tidelake_loadtest::workload::{Function, Question};
 use tokio::net::TcpListener;
 

@@ -7,7 +7,6 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
-use tidelake_loadtest::devops::{DATABASE, Fleet, Form, MEASUREMENTS};
 use tidelake_loadtest::drive::compact::compact;
 use tidelake_loadtest::drive::devops::{FormSample, LoadSample, Words, ask, load};
 use tidelake_loadtest::drive::files::live_bytes;
@@ -16,6 +15,7 @@ use tidelake_loadtest::drive::{self, Client, HttpOptions};
 use tidelake_loadtest::measure;
 use tidelake_loadtest::report::Page as _;
 use tidelake_loadtest::report::fleet::{FleetBeside, FleetReport, FleetRival, values_per_second};
+use tidelake_loadtest::workload::devops::{DATABASE, Fleet, Form, MEASUREMENTS};
 
 /// Arguments of `devops`.
 #[derive(Debug, Args)]

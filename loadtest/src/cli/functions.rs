@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tidelake_loadtest::drive::functions::{FunctionsOptions, through_functions};
 use tidelake_loadtest::drive::platform;
-use tidelake_loadtest::oracle::Oracle;
 use tidelake_loadtest::report::functions::FunctionsReport;
 use tidelake_loadtest::report::{Conditions, Page as _};
+use tidelake_loadtest::workload::oracle::Oracle;
 
 /// Where functions find their store: the root, and what is named `AWS_…` in this process's environment.
 fn environment(store: &str) -> Vec<(String, String)> {

@@ -9,9 +9,9 @@ use tempfile::TempDir;
 use tidelake_loadtest::Devices;
 use tidelake_loadtest::drive::server::{self, ServerOptions};
 use tidelake_loadtest::drive::{Durability, Existing, Protocol, WriteOptions, WriteSample, create_database};
-use tidelake_loadtest::generate::{Order, Source};
 use tidelake_loadtest::measure::sync_ms;
 use tidelake_loadtest::report::{Page as _, Report};
+use tidelake_loadtest::workload::generate::{Order, Source};
 
 /// Which cells are measured.
 #[derive(Debug, Clone, Args)]

@@ -5,9 +5,9 @@ use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
 use tidelake_loadtest::drive::meters::{MetersOptions, MetersSample, load};
-use tidelake_loadtest::meters::{Form, Meters, published};
 use tidelake_loadtest::report::meters::MetersReport;
 use tidelake_loadtest::report::{Conditions, Page as _};
+use tidelake_loadtest::workload::meters::{Form, Meters, published};
 
 /// Arguments of `meters`.
 #[derive(Debug, Args)]

@@ -5,11 +5,11 @@ use anyhow::{Context, Result};
 use tidelake_loadtest::Devices;
 use tidelake_loadtest::drive::HttpOptions;
 use tidelake_loadtest::drive::query::{Asker, Door};
-use tidelake_loadtest::oracle::Oracle;
-use tidelake_loadtest::verify::verify;
+use tidelake_loadtest::workload::oracle::Oracle;
 use tidelake_loadtest::workload::part::Part;
+use tidelake_loadtest::workload::verify::verify;
 use tidelake_loadtest::workload::{Function, Question};
-use tidelake_loadtest::{report::PartSample, verify::Verified};
+use tidelake_loadtest::{report::PartSample, workload::verify::Verified};
 
 /// In the order of the report.
 const PARTS: [Part; 4] = [Part::AllRows, Part::WholeMinutes, Part::CutMinutes, Part::ScanAlone];

@@ -5,9 +5,9 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::PathBuf;
 use tidelake_loadtest::drive::query::{Asker, Door, QuerySample, statements};
-use tidelake_loadtest::oracle::Oracle;
-use tidelake_loadtest::verify::Verified;
-use tidelake_loadtest::verify::verify;
+use tidelake_loadtest::workload::oracle::Oracle;
+use tidelake_loadtest::workload::verify::Verified;
+use tidelake_loadtest::workload::verify::verify;
 use tidelake_loadtest::workload::{Question, all_queries};
 
 /// Which questions are asked, how often and through which doors.

@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use std::time::Duration;
 use tidelake_loadtest::drive::queue::{QueueOptions, send_messages};
-use tidelake_loadtest::generate::{Order, Source};
+use tidelake_loadtest::workload::generate::{Order, Source};
 
 /// Arguments of `queue`.
 #[derive(Debug, Args)]

@@ -10,10 +10,10 @@ use std::time::Duration;
 use tidelake_loadtest::drive::compact::compact;
 use tidelake_loadtest::drive::files::link_live;
 use tidelake_loadtest::drive::{Existing, HttpOptions, create_database};
-use tidelake_loadtest::generate::Source;
 use tidelake_loadtest::measure;
-use tidelake_loadtest::oracle::Oracle;
 use tidelake_loadtest::report::{Page as _, Report};
+use tidelake_loadtest::workload::generate::Source;
+use tidelake_loadtest::workload::oracle::Oracle;
 use tidelake_loadtest::workload::{DATABASE, SUPERTABLE};
 
 /// Arguments of `run`.

@@ -7,9 +7,9 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
 use std::time::Instant;
-use tidelake_loadtest::answer::Answer;
 use tidelake_loadtest::drive::query::{Asker, Door};
 use tidelake_loadtest::drive::statements::{KindSample, run};
+use tidelake_loadtest::workload::answer::Answer;
 
 /// Arguments of `statements`.
 #[derive(Debug, Args)]

@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::Args;
 use tidelake_loadtest::drive::udp::{UdpOptions, send_datagrams};
 use tidelake_loadtest::drive::{Existing, create_database};
-use tidelake_loadtest::generate::{Order, Source};
+use tidelake_loadtest::workload::generate::{Order, Source};
 
 /// Arguments of `udp`.
 #[derive(Debug, Args)]

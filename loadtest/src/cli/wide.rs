@@ -9,7 +9,7 @@ use tidelake_loadtest::distant::Distance;
 use tidelake_loadtest::drive::wide::{Line, WideOptions, WideSample, load};
 use tidelake_loadtest::report::wide::WideReport;
 use tidelake_loadtest::report::{Conditions, Page as _};
-use tidelake_loadtest::wide::{PUBLISHED, Wide};
+use tidelake_loadtest::workload::wide::{PUBLISHED, Wide};
 
 /// Arguments of `wide`.
 #[derive(Debug, Args)]

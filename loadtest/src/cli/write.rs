@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
 use tidelake_loadtest::drive::{Durability, Existing, Protocol, WriteOptions, WriteSample, create_database, write};
-use tidelake_loadtest::generate::{Order, Source};
+use tidelake_loadtest::workload::generate::{Order, Source};
 
 /// How rows are written.
 #[derive(Debug, Clone, Args)]

@@ -274,8 +274,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::generate::encode::Batch;
-    use crate::generate::{Device, Devices};
+    use crate::workload::generate::encode::Batch;
+    use crate::workload::generate::{Device, Devices};
 
     #[tokio::test]
     async fn a_bare_server_sends_the_very_batches_that_it_was_given_and_knows_nothing_else() {

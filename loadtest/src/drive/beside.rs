@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     measure::median,
-    oracle::Oracle,
-    verify::verify,
+    workload::oracle::Oracle,
+    workload::verify::verify,
     workload::{Function, Question, part::Part},
 };
 

@@ -20,9 +20,9 @@ use super::{
 use crate::{
     distant::{self, Distance, Passed},
     measure::median,
-    oracle::Oracle,
-    verify::verify,
     workload::Question,
+    workload::oracle::Oracle,
+    workload::verify::verify,
 };
 
 /// What is started, and over what.

@@ -21,8 +21,8 @@ use super::{
     server::{Server, ServerOptions},
 };
 use crate::{
-    answer::{Answer, Value},
     measure::{self, Size},
+    workload::answer::{Answer, Value},
     workload::{DATABASE, SUPERTABLE},
 };
 

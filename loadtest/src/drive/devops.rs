@@ -6,7 +6,7 @@ use super::{
     latency::Percentiles,
     query::Raw,
 };
-use crate::devops::{Asked, DATABASE, Feed, Fleet, Form, check, check_values, influxql};
+use crate::workload::devops::{Asked, DATABASE, Feed, Fleet, Form, check, check_values, influxql};
 use anyhow::{Context, Result, bail};
 use futures::future::try_join_all;
 use serde::{Deserialize, Serialize};

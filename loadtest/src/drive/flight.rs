@@ -3,7 +3,7 @@
 mod put;
 
 use super::http::{LEVELS_HEADER, TOKEN_HEADER};
-use crate::generate::encode::SCHEMA;
+use crate::workload::generate::encode::SCHEMA;
 use crate::workload::{DATABASE, SUPERTABLE};
 use anyhow::{Context, Result};
 use arrow::array::RecordBatch;

@@ -19,10 +19,10 @@ use super::{
     write::write,
 };
 use crate::{
-    answer::Value as Answered,
-    generate::{Devices, Order, Source},
-    oracle::Oracle,
-    verify::{Verified, verify},
+    workload::answer::Value as Answered,
+    workload::generate::{Devices, Order, Source},
+    workload::oracle::Oracle,
+    workload::verify::{Verified, verify},
     workload::{Function as Aggregate, Q1_GROUPS, Question, all_queries},
 };
 

@@ -17,11 +17,11 @@ use super::{
 };
 use crate::{
     Devices,
-    generate::{Order, Source},
     measure::{self, Memory},
-    oracle::Oracle,
-    verify::verify,
+    workload::generate::{Order, Source},
+    workload::oracle::Oracle,
     workload::queries,
+    workload::verify::verify,
 };
 
 /// Rows of one Arrow batch.

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     measure,
-    meters::{CREATE_SUPERTABLE, DATABASE, Feed, Form, Meters, SUMS},
+    workload::meters::{CREATE_SUPERTABLE, DATABASE, Feed, Form, Meters, SUMS},
 };
 
 /// How the meters are written.

@@ -6,7 +6,7 @@ use super::{
     sample::{PeerLoad, PeerSample},
     write,
 };
-use crate::generate::{
+use crate::workload::generate::{
     Device, Devices, Order, Source,
     encode::{Batch, SCHEMA},
 };

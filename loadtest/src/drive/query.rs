@@ -2,9 +2,9 @@
 
 use super::flight::{self, Session};
 use super::http::{Client, HttpOptions};
-use crate::answer::Answer;
 use crate::measure::median;
 use crate::workload::DATABASE;
+use crate::workload::answer::Answer;
 use anyhow::{Context, Result, bail};
 use arrow::array::RecordBatch;
 use arrow::ipc::reader::StreamReader;

@@ -17,7 +17,7 @@ use super::{
     query::{Addresses, Asker, Door},
     udp::count,
 };
-use crate::generate::{Feed, Source, encode::Text};
+use crate::workload::generate::{Feed, Source, encode::Text};
 
 /// Messages of one request, as the queue takes them.
 const MESSAGES: usize = 10;

@@ -43,7 +43,7 @@ pub struct PeerSample {
     pub data_rows: u64,
     /// Each run in order, in milliseconds.
     pub millis: Vec<f64>,
-    /// The rows of the answer; of q1 one row, as [`crate::verify::sums_of_q1`] has it.
+    /// The rows of the answer; of q1 one row, as [`crate::workload::verify::sums_of_q1`] has it.
     pub rows: Vec<Vec<serde_json::Value>>,
     /// Whether the engine ran inside the adapter's process, with no network between.
     pub in_process: bool,

@@ -9,7 +9,7 @@ use super::{
     latency::{Latencies, Percentiles},
     query::Asker,
 };
-use crate::answer::{Answer, Value};
+use crate::workload::answer::{Answer, Value};
 
 /// Longest statement that is read, in bytes: what a server takes in one body.
 const MAX_STATEMENT: usize = 64 << 20;

@@ -15,9 +15,9 @@ use super::{
     query::{Addresses, Asker, Door},
 };
 use crate::{
-    answer::Value,
-    generate::Source,
-    generate::encode::Text,
+    workload::answer::Value,
+    workload::generate::Source,
+    workload::generate::encode::Text,
     workload::{DATABASE, SUPERTABLE},
 };
 

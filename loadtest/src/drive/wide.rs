@@ -30,7 +30,7 @@ use super::{
 use crate::{
     distant::{self, Distance, Passed},
     measure,
-    wide::{CREATE_SUPERTABLE, DATABASE, ROW_BYTES, SCHEMA, SUPERTABLE, Wide},
+    workload::wide::{CREATE_SUPERTABLE, DATABASE, ROW_BYTES, SCHEMA, SUPERTABLE, Wide},
 };
 
 /// Longest time of one DoPut.

@@ -7,12 +7,12 @@ use super::{
     text::{bytes, grouped, millis, paragraph, section, table},
 };
 use crate::{
-    devops::{Fleet, Form},
     drive::{
         devops::{FormSample, LoadSample},
         send::SendSample,
     },
     measure::Size,
+    workload::devops::{Fleet, Form},
     workload::figures::FLEET,
 };
 

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     drive::{cost::Prices, functions::FunctionsSample, platform::Used},
-    generate::Devices,
     measure::median,
+    workload::generate::Devices,
 };
 
 /// Every measurement, with its conditions.

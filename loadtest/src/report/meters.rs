@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     drive::meters::MetersSample,
-    meters::{Meters, published},
+    workload::meters::{Meters, published},
 };
 
 /// Every measurement, with its conditions.

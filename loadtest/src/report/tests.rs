@@ -221,7 +221,7 @@ fn assert_lines(page: &str, lines: &[&str]) {
 #[test]
 fn meters_are_told_by_processors_against_the_first() {
     let sample = |cores, rows| crate::drive::meters::MetersSample {
-        form: crate::meters::Form::Line,
+        form: crate::workload::meters::Form::Line,
         cores,
         client_cores: "1".into(),
         is_shared: cores == 2,
@@ -234,7 +234,7 @@ fn meters_are_told_by_processors_against_the_first() {
     };
     let report = meters::MetersReport {
         conditions: Conditions::here(),
-        data: crate::meters::Meters { subtables: 10, rows: 200_000, seed: 1 },
+        data: crate::workload::meters::Meters { subtables: 10, rows: 200_000, seed: 1 },
         samples: vec![sample(1, 2_000_000), sample(2, 3_000_000)],
     };
     assert_lines(
@@ -283,8 +283,8 @@ fn wide_rows_are_told_against_the_disk_and_against_the_line_before() {
 #[test]
 fn a_fleet_is_told_with_and_without_another_system() {
     use crate::{
-        devops::{Fleet, Form},
         drive::devops::{FormSample, LoadSample},
+        workload::devops::{Fleet, Form},
     };
     let latency = Latencies::default().percentiles();
     let form = |form, with_parameters, mean_ms| FormSample {

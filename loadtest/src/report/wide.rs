@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     drive::wide::WideSample,
-    wide::{PUBLISHED, ROW_BYTES},
+    workload::wide::{PUBLISHED, ROW_BYTES},
 };
 
 /// Every measurement, with its conditions.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 use super::Question;
-use crate::generate::{Devices, FIRST_TS, STEP_MS};
+use crate::workload::generate::{Devices, FIRST_TS, STEP_MS};
 
 const MINUTE_MS: i64 = 60_000;
 

@@ -14,7 +14,7 @@ use tidelake_ingest::decode::{
 };
 use tidelake_loadtest::{
     Device,
-    generate::encode::{Batch, Text},
+    workload::generate::encode::{Batch, Text},
 };
 use tidelake_protocol::sql::{DoubleQuotes, Statement, parse};
 

@@ -20,7 +20,7 @@ use tidelake_ingest::{
 };
 use tidelake_loadtest::{
     Device, Devices,
-    generate::encode::Text,
+    workload::generate::encode::Text,
     workload::{CREATE_SUPERTABLE, DATABASE, SUPERTABLE},
 };
 use tidelake_query::{

@@ -9,15 +9,15 @@ use anyhow::{Context, Result, bail};
 use tokio::task::JoinHandle;
 
 use crate::{
-    answer::{Answer, Value},
-    devops::{self, Feed, Fleet},
     drive::{
         http::HttpOptions,
         send::{Acknowledgement, Bodies, SendOptions, SendSample, TEXT, send},
     },
-    generate::encode::Text,
-    generate::{Device, Devices},
-    oracle::Oracle,
+    workload::answer::{Answer, Value},
+    workload::devops::{self, Feed, Fleet},
+    workload::generate::encode::Text,
+    workload::generate::{Device, Devices},
+    workload::oracle::Oracle,
     workload::{DATABASE, Function, Question},
 };
 
@@ -210,8 +210,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        answer::Column,
-        generate::{FIRST_TS, STEP_MS},
+        workload::answer::Column,
+        workload::generate::{FIRST_TS, STEP_MS},
     };
     use std::collections::BTreeSet;
 

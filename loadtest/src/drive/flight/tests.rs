@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::generate::{Device, Devices};
+use crate::workload::generate::{Device, Devices};
 use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
 use arrow_flight::sql::server::{FlightSqlService, PeekableFlightDataStream};
 use arrow_flight::sql::{CommandStatementQuery, SqlInfo, TicketStatementQuery};
@@ -116,7 +116,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn batches(set: &Devices) -> Vec<RecordBatch> {
     let batch = |devid| {
-        let mut batch = crate::generate::encode::Batch::default();
+        let mut batch = crate::workload::generate::encode::Batch::default();
         batch.push(&Device::numbered(devid), &set.rows(devid));
         batch.finish().unwrap()
     };
@@ -176,7 +176,7 @@ async fn a_client_writes_its_share_in_streams_of_the_chosen_length() {
     options.flight = Some(url);
     options.protocol = crate::drive::Protocol::Flight;
     (options.clients, options.rows_per_request, options.rows_per_stream) = (2, 20, 60);
-    let source = crate::generate::Source::Generated(set, crate::generate::Order::Time);
+    let source = crate::workload::generate::Source::Generated(set, crate::workload::generate::Order::Time);
     let sample = crate::drive::write(&source, &options, &|_| ()).await.unwrap();
     assert_eq!((sample.rows, sample.requests, sample.rows_by_client), (300, 6, vec![150, 150]));
     let kept = fake.kept.lock().unwrap();

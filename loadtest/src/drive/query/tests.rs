@@ -2,7 +2,7 @@
 
 use super::super::fake::{Act, reply, serve};
 use super::*;
-use crate::answer::Column;
+use crate::workload::answer::Column;
 use arrow::array::{ArrayRef, Int64Array};
 use arrow::ipc::writer::StreamWriter;
 use std::sync::Arc;

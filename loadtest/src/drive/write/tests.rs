@@ -2,7 +2,7 @@
 
 use super::super::fake::{Act, Request, no_content, reply, serve};
 use super::*;
-use crate::generate::{Devices, Order};
+use crate::workload::generate::{Devices, Order};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 

@@ -2,9 +2,9 @@
 
 use super::{DATABASE, Draws, FIRST_TS, Fleet, STEP_MS};
 use crate::{
-    answer::{Answer, Column},
-    generate::random::mix,
-    verify::TOLERANCE,
+    workload::answer::{Answer, Column},
+    workload::generate::random::mix,
+    workload::verify::TOLERANCE,
 };
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};

@@ -2,8 +2,8 @@
 //!
 //! No engine, no Arrow kernel and no code of the server takes part, so an agreement means something.
 
-use crate::answer::{Answer, Column};
-use crate::generate::{Device, Devices, GROUPS};
+use crate::workload::answer::{Answer, Column};
+use crate::workload::generate::{Device, Devices, GROUPS};
 use crate::workload::{Function, Question};
 use std::{collections::BTreeMap, ops::Range};
 

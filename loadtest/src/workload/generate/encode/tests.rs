@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::generate::{Devices, Order, Source};
+use crate::workload::generate::{Devices, Order, Source};
 use arrow::array::AsArray;
 use arrow::datatypes::{Float32Type, Int32Type, TimestampMillisecondType};
 

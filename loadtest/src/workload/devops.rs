@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::generate::random::{GAMMA, mix};
+use crate::workload::generate::random::{GAMMA, mix};
 
 pub use fields::{Field, Kind, MEASUREMENTS, Measurement};
 pub use questions::{Asked, Form, answer, check, check_values, influxql};

@@ -3,9 +3,9 @@
 //! Every reading is a pure function of (seed, subtable, row number), as the thermohygrometers' rows are. Fractions are
 //! drawn as hundredths, so that their text is exact and each is the single-precision number nearest to it.
 
-use crate::answer::{Answer, Value};
-use crate::generate::digits::{Backward, push_int};
-use crate::generate::random::{GAMMA, mix};
+use crate::workload::answer::{Answer, Value};
+use crate::workload::generate::digits::{Backward, push_int};
+use crate::workload::generate::random::{GAMMA, mix};
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -148,7 +148,7 @@ impl Meters {
                 let Value::Float(sum) = found[at] else {
                     anyhow::bail!("group {subtable}, sum({name}): expected a float, found {:?}", found[at]);
                 };
-                let is_close = (sum - expected).abs() <= crate::verify::TOLERANCE * expected.abs();
+                let is_close = (sum - expected).abs() <= crate::workload::verify::TOLERANCE * expected.abs();
                 ensure!(is_close, "group {subtable}, sum({name}): expected {expected}, found {sum}");
             }
         }
@@ -259,7 +259,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::answer::Column;
+    use crate::workload::answer::Column;
 
     const SET: Meters = Meters { subtables: 3, rows: 5, seed: 1 };
 

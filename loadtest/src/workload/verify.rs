@@ -1,10 +1,10 @@
 //! Is an answer right? Integers exactly, floats to 1e-9 of their size, columns by name, rows in the order that the
 //! statement promises.
 
-use crate::answer::{Answer, Column, Value};
-use crate::generate::{Device, Devices, FIRST_TS, GROUPS, STEP_MS};
-use crate::oracle::Oracle;
 use crate::workload::Question;
+use crate::workload::answer::{Answer, Column, Value};
+use crate::workload::generate::{Device, Devices, FIRST_TS, GROUPS, STEP_MS};
+use crate::workload::oracle::Oracle;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;

@@ -13,8 +13,8 @@ use arrow::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    answer::{Answer, Value},
-    generate::random::{GAMMA, mix},
+    workload::answer::{Answer, Value},
+    workload::generate::random::{GAMMA, mix},
 };
 
 /// The database.
@@ -154,7 +154,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::answer::Column;
+    use crate::workload::answer::Column;
     use arrow::array::AsArray;
 
     const SET: Wide = Wide { subtables: 3, rows: 4, seed: 1 };

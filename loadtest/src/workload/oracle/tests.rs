@@ -39,16 +39,16 @@ fn every_answer_equals_a_second_computation_row_by_row() {
         for (at, minute) in minutes.iter().enumerate() {
             let bucket = rows.iter().filter(|(g, row)| *g < percent && row.ts / 60_000 == *minute);
             let values: Vec<i32> = bucket.map(|(_, row)| row.temperature).collect();
-            assert_eq!(q4.columns[0].value(at), crate::answer::Value::Int(values.len() as i64));
-            assert_eq!(q4.columns[2].value(at), crate::answer::Value::Float(avg(&values)));
+            assert_eq!(q4.columns[0].value(at), crate::workload::answer::Value::Int(values.len() as i64));
+            assert_eq!(q4.columns[2].value(at), crate::workload::answer::Value::Float(avg(&values)));
         }
         let q3 = oracle.answer(&Question::Q3 { percent });
         assert_eq!(q3.rows(), percent as usize);
         for group in 0..percent {
             let values: Vec<i32> = rows.iter().filter(|(g, _)| *g == group).map(|(_, row)| row.temperature).collect();
             let sum = values.iter().map(|&v| i64::from(v)).sum();
-            assert_eq!(q3.columns[1].value(group as usize), crate::answer::Value::Int(sum));
-            assert_eq!(q3.columns[2].value(group as usize), crate::answer::Value::Float(avg(&values)));
+            assert_eq!(q3.columns[1].value(group as usize), crate::workload::answer::Value::Int(sum));
+            assert_eq!(q3.columns[2].value(group as usize), crate::workload::answer::Value::Float(avg(&values)));
         }
     }
     for group in [0, 1, 99] {
@@ -63,7 +63,7 @@ fn no_rows_give_nulls_and_no_groups() {
         let answer = oracle.answer(&question);
         match question {
             Question::Q2 { function: Function::Count, .. } => assert_eq!(answer.columns[0], Column::Int(vec![Some(0)])),
-            Question::Q2 { .. } => assert_eq!(answer.row(0), [crate::answer::Value::Null]),
+            Question::Q2 { .. } => assert_eq!(answer.row(0), [crate::workload::answer::Value::Null]),
             _ => assert_eq!(answer.rows(), 0),
         }
     }
