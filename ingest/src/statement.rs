@@ -148,7 +148,7 @@ impl Ingest {
         if mark.is_in(self.shared.probe.catalog(start.elapsed()).await?.as_ref()) {
             return Ok(replayed);
         }
-        let marking = Self { mark: Some(mark.clone()), ..self.clone() };
+        let marking = self.marking(mark.clone());
         let done = marking.run(database, text, parameters, statement, start).await;
         let Err(error) = done else { return done };
         // Another copy may have come first, or the commit be in of which no answer came.

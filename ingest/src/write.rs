@@ -312,6 +312,11 @@ impl Ingest {
         Self { key, ..self.clone() }
     }
 
+    /// The same handle, for a statement whose commit leaves a mark.
+    pub(crate) fn marking(&self, mark: Mark) -> Self {
+        Self { mark: Some(mark), ..self.clone() }
+    }
+
     /// The same handle, for requests of somebody: what that one may not do is refused.
     #[must_use]
     pub fn for_principal(&self, principal: Principal) -> Self {

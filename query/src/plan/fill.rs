@@ -19,17 +19,19 @@ use datafusion::{
     catalog::Session,
     common::{DFSchema, DFSchemaRef, Result, ScalarValue, internal_err},
     logical_expr::{
-        Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore, physical_planning_context::PhysicalPlanningContext,
+        Expr, Extension, Limit, LogicalPlan, UserDefinedLogicalNodeCore, lit,
+        physical_planning_context::PhysicalPlanningContext,
     },
     physical_plan::ExecutionPlan,
     physical_planner::PhysicalPlanner,
 };
 use tidelake_format::Error;
+use tidelake_protocol::sql::parse_instant;
 
 pub(crate) use self::exec::FillGapsExec;
 use self::range::{Bound, Range};
 use super::Windows;
-use crate::error::to_datafusion;
+use crate::{error::to_datafusion, functions::window::nanoseconds};
 
 /// How the windows without rows are filled.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -79,7 +81,15 @@ pub(crate) fn fill_gaps(input: LogicalPlan, fill: Fill) -> Result<LogicalPlan> {
     let bounds = range::bounds(&input, fill.keys);
     let node = FillGaps::try_new(input, fill, bounds)?;
     node.constants()?;
-    Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
+    let has_keys = node.fill.keys > 0;
+    let filled = LogicalPlan::Extension(Extension { node: Arc::new(node) });
+    if has_keys {
+        return Ok(filled);
+    }
+    // A condition without columns, such as one on a parameter, must not be applied to the rows below: the windows would still be there.
+    // No condition is applied before a limit.
+    let all = Some(Box::new(lit(i64::MAX)));
+    Ok(LogicalPlan::Limit(Limit { skip: None, fetch: all, input: Arc::new(filled) }))
 }
 
 /// The logical node.
@@ -123,10 +133,18 @@ impl FillGaps {
             return Err(to_datafusion(error));
         }
         let cast = |(constant, field): (&ScalarValue, &Arc<Field>)| {
-            constant.cast_to(field.data_type()).map_err(|_| {
+            let wrong = || {
                 let error = Error::invalid("a constant of FILL(VALUE, …) has another type than its column");
                 to_datafusion(error.with("expected", field.data_type()).with("found", constant))
-            })
+            };
+            match (field.data_type(), constant.try_as_str().flatten()) {
+                (DataType::Timestamp(unit, _), Some(text)) => {
+                    let nanos = parse_instant(text, self.fill.windows.zone).ok_or_else(wrong)?;
+                    let ticks = i64::try_from(nanos.div_euclid(nanoseconds(*unit).into())).map_err(|_| wrong())?;
+                    ScalarValue::Int64(Some(ticks)).cast_to(field.data_type())
+                }
+                (data_type, _) => constant.cast_to(data_type).map_err(|_| wrong()),
+            }
         };
         constants.iter().zip(self.values()).map(cast).collect()
     }

@@ -67,7 +67,7 @@ fn grouping_sets(plan: &Arc<dyn ExecutionPlan>) -> u64 {
 /// The bytes of the keys that an aggregation makes of one row for all of its grouping sets, as far as no column has a part in them.
 pub(super) fn key_bytes(aggregate: &AggregateExec) -> u64 {
     let keys = aggregate.group_expr();
-    let below = aggregate.input().downcast_ref::<ProjectionExec>();
+    let below = projection_below(aggregate.input());
     let of = |(place, (key, _)): (usize, &(Arc<dyn PhysicalExpr>, String))| {
         // Constants may be computed below.
         let computed = key.downcast_ref::<Column>().and_then(|column| below?.expr().get(column.index()));
@@ -76,6 +76,17 @@ pub(super) fn key_bytes(aggregate: &AggregateExec) -> u64 {
         bytes.saturating_mul(sets as u64)
     };
     keys.expr().iter().enumerate().map(of).fold(0, u64::saturating_add)
+}
+
+/// The projection that a node is, or that is below it and nodes that pass its rows on.
+fn projection_below(plan: &Arc<dyn ExecutionPlan>) -> Option<&ProjectionExec> {
+    match plan.downcast_ref::<ProjectionExec>() {
+        Some(projection) => Some(projection),
+        None => match plan.children()[..] {
+            [input] if input.schema() == plan.schema() => projection_below(input),
+            _ => None,
+        },
+    }
 }
 
 pub(super) fn has_large_values(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {

@@ -27,7 +27,7 @@ use tidelake_ingest::{
     write::{Durability, Ingest},
 };
 use tidelake_protocol::sql::{self, DoubleQuotes, Statement};
-use tidelake_query::frontend::sql;
+use tidelake_query::frontend;
 use tokio::runtime::Runtime;
 
 use crate::{corpus, doors::doors};
@@ -89,8 +89,8 @@ fn statement(input: &[u8]) -> bool {
 
 fn query(input: &[u8]) -> bool {
     let Ok(sql) = std::str::from_utf8(input) else { return false };
-    let texts = sql::parse(sql, DoubleQuotes::Text).is_ok();
-    sql::parse(sql, DoubleQuotes::Identifier).is_ok() || texts
+    let texts = frontend::sql::parse(sql, DoubleQuotes::Text).is_ok();
+    frontend::sql::parse(sql, DoubleQuotes::Identifier).is_ok() || texts
 }
 
 /// Segments, versions, tag manifests and data files, from a root that the write path made in memory.

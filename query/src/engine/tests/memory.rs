@@ -231,12 +231,17 @@ async fn the_keys_of_one_row_for_all_grouping_sets_count_in_the_memory_for_queri
     // 480 kB in half of the grouping sets: 4 MB of one row, and 123 MB.
     for (numbers, fits) in [(3, true), (8, false)] {
         let keys: String = (0..numbers).map(|n| format!("value % {}, ", n + 2)).collect();
-        let sql = format!(
-            "select count(*) from (select count(*) from generate_series(1, 2) group by cube ({keys}array_repeat(7, 60000)))"
-        );
-        match batches_in(&engine, &session_with(64 << 20), &sql).await {
-            Ok(found) => assert!(fits && shown(&found).len() == 1, "{sql}"),
-            Err(e) => assert!(!fits && e.to_string().contains("may hold 67108864 bytes"), "{sql}: {e}"),
+        for sql in [
+            format!("select count(*) from generate_series(1, 2) group by cube ({keys}array_repeat(7, 60000))"),
+            format!(
+                "select count(*) from (select value, repeat('x', 480000) r from generate_series(1, 2)) group by cube ({keys}r)"
+            ),
+        ] {
+            let sql = format!("select count(*) from ({sql})");
+            match batches_in(&engine, &session_with(64 << 20), &sql).await {
+                Ok(found) => assert!(fits && shown(&found).len() == 1, "{sql}"),
+                Err(e) => assert!(!fits && e.to_string().contains("may hold 67108864 bytes"), "{sql}: {e}"),
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use datafusion::{
         tree_node::{Transformed, TreeNodeRecursion},
     },
     datasource::provider_as_source,
-    error::{DataFusionError, Result as DfResult},
+    error::Result as DfResult,
     execution::{FunctionRegistry, SessionState},
     logical_expr::{
         AggregateUDF, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Projection, ScalarUDF, TableSource,

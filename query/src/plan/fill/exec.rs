@@ -143,8 +143,10 @@ impl ExecutionPlan for FillGapsExec {
         vec![order_of(&self.shared).map(OrderingRequirements::from)]
     }
 
+    /// Not that of its input, which it says nothing of, but its own: else the optimizer would put a sort that the rows are wanted in into
+    /// the place of the one that this node needs.
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
+        vec![false]
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {

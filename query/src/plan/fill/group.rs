@@ -64,6 +64,7 @@ impl Group {
         let known = time.len() - time.null_count();
         let starts = ticks.as_primitive::<Int64Type>().values()[..known].to_vec();
         let first = match (shared.range.first, starts.first()) {
+            (Some(first), _) if shared.range.last.is_some_and(|last| last < first) => None,
             (Some(first), _) => shared.starts.first(first),
             (None, first) => first.map(|first| i128::from(*first)),
         };
@@ -76,8 +77,8 @@ impl Group {
             refuse_many(shared.starts.count(first, last))?;
         }
         let columns = rows.columns()[shared.fill.keys + 1..].iter();
-        let values = columns.zip(&shared.constants).map(|(array, constant)| Column::new(array.clone(), constant));
-        let values = values.collect();
+        let values = columns.zip(&shared.constants).map(|(array, constant)| Column::try_new(array, known, constant));
+        let values = values.collect::<Result<_>>()?;
         let constants = shared.constants.iter().map(|constant| constant.size() as u64);
         let window_bytes = rows.columns().iter().map(longest).chain(constants).fold(1, u64::saturating_add);
         Ok(Self { rows, starts, values, window_bytes, next_row: 0, next_start, last, is_over: false, shared })
@@ -160,10 +161,13 @@ struct Window {
 
 /// A column of values of a group.
 struct Column {
+    /// The values of the windows with rows, and after them the constant, where there is one.
     array: ArrayRef,
+    /// The number of windows with rows.
+    rows: usize,
     nulls: Option<NullBuffer>,
-    /// What a window without a value has in modes that look at no other window.
-    constant: ScalarValue,
+    /// Whether a window without a value has the constant, in modes that look at no other window.
+    has_constant: bool,
     /// The last known value of the rows before `seen`.
     previous: Option<usize>,
     seen: usize,
@@ -172,9 +176,13 @@ struct Column {
 }
 
 impl Column {
-    fn new(array: ArrayRef, constant: &ScalarValue) -> Self {
-        let nulls = array.logical_nulls();
-        Self { array, nulls, constant: constant.clone(), previous: None, seen: 0, next: 0 }
+    fn try_new(array: &ArrayRef, rows: usize, constant: &ScalarValue) -> Result<Self> {
+        let mut array = array.slice(0, rows);
+        let (nulls, has_constant) = (array.logical_nulls(), !constant.is_null());
+        if has_constant {
+            array = concat(&[array.as_ref(), constant.to_array_of_size(1)?.as_ref()])?;
+        }
+        Ok(Self { array, rows, nulls, has_constant, previous: None, seen: 0, next: 0 })
     }
 
     fn is_known(&self, row: usize) -> bool {
@@ -190,10 +198,10 @@ impl Column {
             self.seen += 1;
         }
         self.next = self.next.max(row);
-        while self.next < self.array.len() && !self.is_known(self.next) {
+        while self.next < self.rows && !self.is_known(self.next) {
             self.next += 1;
         }
-        (self.previous, (self.next < self.array.len()).then_some(self.next))
+        (self.previous, (self.next < self.rows).then_some(self.next))
     }
 
     /// The values of some windows.
@@ -204,18 +212,13 @@ impl Column {
         {
             return Ok(filled);
         }
-        let constant = self.array.len() as u64;
+        let constant = self.has_constant.then_some(self.rows as u64);
         let rows = cells.iter().map(|cell| match cell {
             Cell::Known(row) => Some(*row as u64),
             Cell::Between { .. } => None,
-            Cell::Unknown => (!self.constant.is_null()).then_some(constant),
+            Cell::Unknown => constant,
         });
-        let rows = UInt64Array::from_iter(rows);
-        if self.constant.is_null() {
-            return Ok(take(&self.array, &rows, None)?);
-        }
-        let values = concat(&[self.array.as_ref(), self.constant.to_array_of_size(1)?.as_ref()])?;
-        Ok(take(&values, &rows, None)?)
+        Ok(take(&self.array, &UInt64Array::from_iter(rows), None)?)
     }
 
     fn cell(&mut self, window: &Window, starts: &[i64], mode: &FillMode) -> Cell {

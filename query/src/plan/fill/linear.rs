@@ -76,7 +76,7 @@ where
 
 /// A type with values between others.
 trait Line: Sized {
-    /// The value at `part` of `whole` on the way from one value to another one, 0 ≤ part ≤ whole, 0 < whole. Whole numbers lose what is
+    /// The value at `part` of `whole` on the way from one value to another one, 0 ≤ part ≤ whole; the first one where `whole` is 0. Whole numbers lose what is
     /// behind the point, as in TDengine.
     fn between(from: Self, to: Self, part: i128, whole: i128) -> Self;
 }
@@ -86,6 +86,9 @@ macro_rules! line_of_integers {
         impl Line for $native {
             fn between(from: Self, to: Self, part: i128, whole: i128) -> Self {
                 // Half of i128 does for all but decimals and the ends of time: there f64 is near enough.
+                if whole == 0 {
+                    return from;
+                }
                 let exact = || {
                     let (from, to) = (i128::from(from), i128::from(to));
                     Some(from.checked_mul(whole - part)?.checked_add(to.checked_mul(part)?)? / whole)
@@ -103,7 +106,11 @@ line_of_integers!(i8, i16, i32, i64, i128, u8, u16, u32, u64);
 
 impl Line for f64 {
     fn between(from: Self, to: Self, part: i128, whole: i128) -> Self {
-        from + (to - from) * (part as f64 / whole as f64)
+        if whole == 0 {
+            return from;
+        }
+        let (way, part) = (to - from, part as f64 / whole as f64);
+        if way.is_finite() { from + way * part } else { from * (1.0 - part) + to * part }
     }
 }
 
@@ -125,6 +132,7 @@ mod tests {
         assert_eq!(u64::between(u64::MAX, u64::MAX - 2, 1, 2), u64::MAX - 1);
         assert_eq!(i64::between(9_007_199_254_740_993, 9_007_199_254_740_995, 1, 2), 9_007_199_254_740_994);
         assert_eq!(u8::between(255, 255, 5, 7), 255);
+        assert_eq!(i32::between(1, 2, 0, 0), 1);
     }
 
     #[test]
@@ -132,5 +140,6 @@ mod tests {
         assert!((f64::between(1.0, 2.0, 1, 4) - 1.25).abs() < 1e-15);
         assert!((f32::between(-1.0, 1.0, 1, 2)).abs() < 1e-7);
         assert!(f64::between(f64::NAN, 1.0, 1, 2).is_nan());
+        assert!(f64::between(-1.7e308, 1.7e308, 1, 2).abs() < 1.0);
     }
 }

@@ -9,7 +9,7 @@ use arrow::{
 use datafusion::{
     common::{Column, JoinType, Result, ScalarValue, tree_node::TreeNode as _},
     logical_expr::{
-        BinaryExpr, ColumnarValue, Expr, LogicalPlan, Operator, expr::Between, expr::ScalarFunction,
+        BinaryExpr, ColumnarValue, Distinct, Expr, LogicalPlan, Operator, expr::Between, expr::ScalarFunction,
         utils::split_conjunction,
     },
     physical_expr::PhysicalExpr,
@@ -69,6 +69,9 @@ impl Range {
             let (floor, ceil) = (nanos.div_euclid(tick), -(-nanos).div_euclid(tick));
             let clamp = |ticks: i128| ticks.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
             match side {
+                // Every row has such a time: that is what a comparison with an instant beyond all ticks becomes.
+                Side::AtLeast if ceil <= i128::from(i64::MIN) => (),
+                Side::AtMost if floor >= i128::from(i64::MAX) => (),
                 Side::AtLeast => range.first = range.first.max(Some(clamp(ceil))),
                 Side::MoreThan => range.first = range.first.max(Some(clamp(floor + 1))),
                 Side::AtMost => range.last = Some(range.last.unwrap_or(i64::MAX).min(clamp(floor))),
@@ -151,6 +154,15 @@ fn follow(plan: &LogicalPlan, at: Place, found: &mut Vec<Bound>) {
                 follow(&join.right, Place { column: at.column - left, ..at }, found);
             }
         }
+        LogicalPlan::Join(join)
+            if join.join_type == JoinType::Left && at.column < join.left.schema().fields().len() =>
+        {
+            follow(&join.left, at, found);
+        }
+        LogicalPlan::Window(window) if at.column < window.input.schema().fields().len() => {
+            follow(&window.input, at, found);
+        }
+        LogicalPlan::Distinct(Distinct::All(input)) => follow(input, at, found),
         LogicalPlan::Sort(sort) => follow(&sort.input, at, found),
         LogicalPlan::Limit(limit) => follow(&limit.input, at, found),
         _ => (),

@@ -6,19 +6,26 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray},
-    datatypes::{Float64Type, Int64Type, TimestampMillisecondType},
+    datatypes::{Float64Type, Int64Type, TimeUnit, TimestampMillisecondType},
 };
 use chrono_tz::Tz;
 use datafusion::{
     common::ScalarValue,
     datasource::memory::MemorySourceConfig,
+    logical_expr::{Expr, lit},
+    physical_expr::expressions::Literal,
     physical_plan::collect,
     prelude::{SessionConfig, SessionContext},
 };
 use rand::{Rng as _, SeedableRng, rngs::StdRng};
 use tidelake_protocol::sql::Duration;
 
-use super::{Fill, FillMode, exec::FillGapsExec, range::Range};
+use super::{
+    Fill, FillMode,
+    exec::{FillGapsExec, Shared},
+    group::Group,
+    range::{Bound, Range, Side},
+};
 use crate::plan::Windows;
 
 /// key → start → (whole number, float, text)
@@ -114,7 +121,7 @@ async fn groups_of_any_size_are_filled_whatever_the_batches_are() {
             FillMode::Values(constants) => constants.clone(),
             _ => vec![ScalarValue::Int64(None), ScalarValue::Float64(None), ScalarValue::Utf8(None)],
         };
-        let starts = windows.of_unit(arrow::datatypes::TimeUnit::Millisecond).unwrap();
+        let starts = windows.of_unit(TimeUnit::Millisecond).unwrap();
         let fill = Fill { mode: mode.clone(), is_forced, windows, keys: usize::from(keyed) };
         let node = FillGapsExec::try_new(input, fill, starts, range, used).unwrap();
         let config = SessionConfig::new().with_batch_size(rng.random_range(1..9));
@@ -169,6 +176,36 @@ async fn groups_of_any_size_are_filled_whatever_the_batches_are() {
     }
 }
 
+#[test]
+fn comparisons_that_every_row_passes_and_contradictions_bound_nothing() {
+    let bound = |side, ticks| Bound { side, instant: lit(ScalarValue::TimestampNanosecond(Some(ticks), None)) };
+    let range = |bounds: &[Bound]| {
+        let literal = |expr: &Expr| match expr {
+            Expr::Literal(value, _) => Ok(Arc::new(Literal::new(value.clone())) as _),
+            other => panic!("{other}"),
+        };
+        Range::of(bounds, TimeUnit::Nanosecond, literal).unwrap()
+    };
+    let found = range(&[bound(Side::AtLeast, i64::MIN), bound(Side::AtMost, i64::MAX)]);
+    assert_eq!(found, Range::default());
+    let found =
+        range(&[bound(Side::MoreThan, 4), bound(Side::AtLeast, 3), bound(Side::LessThan, 9), bound(Side::AtMost, 9)]);
+    assert_eq!(found, Range { first: Some(5), last: Some(8) });
+    let width = Duration::parse("10b").unwrap();
+    let windows = Windows { width, offset: Duration::ZERO, step: width, zone: Tz::UTC };
+    let input = batch(&Rows::new(), false);
+    let shared = |range| Shared {
+        starts: windows.of_unit(TimeUnit::Nanosecond).unwrap(),
+        fill: Fill { mode: FillMode::Null, is_forced: true, windows: windows.clone(), keys: 0 },
+        range,
+        constants: vec![ScalarValue::Null; 3],
+        schema: input.schema(),
+    };
+    let rows = |range| Group::try_new(Arc::new(shared(range)), input.clone()).unwrap().next(100).unwrap();
+    assert!(rows(Range { first: Some(105), last: Some(102) }).is_none());
+    assert_eq!(rows(Range { first: Some(102), last: Some(115) }).unwrap().num_rows(), 2);
+}
+
 #[tokio::test]
 async fn a_group_is_counted_in_the_memory_for_queries() {
     use datafusion::execution::{memory_pool::GreedyMemoryPool, runtime_env::RuntimeEnvBuilder};
@@ -178,7 +215,7 @@ async fn a_group_is_counted_in_the_memory_for_queries() {
     let input = MemorySourceConfig::try_new_exec(&[batches], all.schema(), None).unwrap();
     let width = Duration::parse("5a").unwrap();
     let windows = Windows { width, offset: Duration::ZERO, step: width, zone: Tz::UTC };
-    let starts = windows.of_unit(arrow::datatypes::TimeUnit::Millisecond).unwrap();
+    let starts = windows.of_unit(TimeUnit::Millisecond).unwrap();
     let fill = Fill { mode: FillMode::Next, is_forced: false, windows, keys: 0 };
     let nulls = vec![ScalarValue::Int64(None), ScalarValue::Float64(None), ScalarValue::Utf8(None)];
     let node = Arc::new(FillGapsExec::try_new(input, fill, starts, Range::default(), nulls).unwrap());

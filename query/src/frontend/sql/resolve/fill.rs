@@ -71,7 +71,7 @@ pub(super) fn rewrite(
     let GroupByExpr::Expressions(groups, _) = &select.group_by else {
         return Err(Error::internal("a window without groups"));
     };
-    let mut outer = Outer { resolver, columns: Vec::new() };
+    let mut outer = Outer { resolver, columns: Vec::new(), aliases: HashSet::new() };
     let mut aliases = HashSet::new();
     for key in groups.iter().filter(|key| **key != names.start) {
         let name = format!("__key{}", outer.columns.len());
@@ -106,10 +106,11 @@ pub(super) fn rewrite(
     if let Some(order_by) = order_by
         && let OrderByKind::Expressions(exprs) = &mut order_by.kind
     {
-        let is_alias = |expr: &Expr| matches!(expr, Expr::Identifier(ident) if aliases.contains(&ident.value));
-        for by in exprs.iter_mut().filter(|by| !is_alias(&by.expr)) {
+        outer.aliases = aliases;
+        for by in exprs {
             outer.rename(&mut by.expr).map_err(|e| at(e, clause.place))?;
         }
+        outer.aliases.clear();
     }
     let mut order = default_order;
     for expr in &mut order {
@@ -137,7 +138,7 @@ pub(super) fn rewrite(
     Ok(order)
 }
 
-/// Clauses whose meaning beside FILL is not clear, and functions that look at other rows.
+/// Clauses whose meaning beside FILL is not clear, and functions that look at other rows or make several of one.
 fn refuse(select: &Select) -> Result<()> {
     let refuse = |found: &str| {
         let message = "not supported in a SELECT with FILL; put that SELECT into a subquery, and this around it";
@@ -145,7 +146,9 @@ fn refuse(select: &Select) -> Result<()> {
     };
     let mut over = None;
     look(&select.projection, |expr| {
-        if let Expr::Function(Function { over: Some(_), .. }) = expr {
+        if let Expr::Function(function @ Function { over: is_over, .. }) = expr
+            && (is_over.is_some() || function_name(function).is_some_and(|name| name == "unnest"))
+        {
             over = Some(expr.to_string());
         }
     });
@@ -172,6 +175,8 @@ struct Outer<'r, 'a> {
     resolver: &'r Resolver<'a>,
     /// The expressions of the subquery's columns and their names.
     columns: Vec<(Expr, String)>,
+    /// The names of the select list, while ORDER BY is read: they come before columns of the same name.
+    aliases: HashSet<String>,
 }
 
 impl Outer<'_, '_> {
@@ -181,7 +186,7 @@ impl Outer<'_, '_> {
         let _ = expr.visit(&mut Rename { outer: self, depth: 0 });
         let (mut column, mut aggregate) = (None, None);
         look(expr, |part| match part {
-            Expr::Identifier(ident) if !self.is_ours(ident) => column = Some(part.to_string()),
+            Expr::Identifier(ident) if !self.is_ours(ident) && !self.is_alias(part) => column = Some(part.to_string()),
             Expr::CompoundIdentifier(_) => column = Some(part.to_string()),
             part if is_aggregate(part, self.resolver.state) => aggregate = Some(part.to_string()),
             _ => (),
@@ -203,7 +208,14 @@ impl Outer<'_, '_> {
         self.columns.iter().any(|(_, name)| *name == ident.value)
     }
 
+    fn is_alias(&self, expr: &Expr) -> bool {
+        matches!(expr, Expr::Identifier(ident) if self.aliases.contains(&ident.value))
+    }
+
     fn name_of(&self, expr: &Expr) -> Option<&str> {
+        if self.is_alias(expr) {
+            return None;
+        }
         let same = |of: &Expr| {
             let column = self.resolver.column_of(expr);
             *of == *expr

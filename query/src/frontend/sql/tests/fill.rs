@@ -261,6 +261,41 @@ async fn a_fill_works_wherever_a_select_stands() {
 }
 
 #[tokio::test]
+async fn rows_come_in_any_order_that_is_asked_for() {
+    let select = "select devgroup, cast(_wstart as bigint) s, count(*) n from devices
+         where devid < 2 and ts >= 1563249699000 and ts < 1563249701000 partition by devgroup interval(1s) fill(value, 0)";
+    let line = |group: i32, second: i64, count: i32| format!("{group} {} {count}", T0 + second * 1_000);
+    let [a, b, c, d] = [line(0, -1, 0), line(0, 0, 1), line(1, -1, 0), line(1, 0, 1)];
+    for (order, expected) in [
+        ("", [&a, &b, &c, &d]),
+        (" order by devgroup, _wstart desc", [&b, &a, &d, &c]),
+        (" order by devgroup desc, _wstart", [&c, &d, &a, &b]),
+        (" order by devgroup, n desc", [&b, &a, &d, &c]),
+        (" order by -n, coalesce(devgroup, 0)", [&b, &d, &a, &c]),
+        (" order by 3, 1 desc", [&c, &a, &d, &b]),
+        (" order by n desc, devgroup desc", [&d, &b, &c, &a]),
+    ] {
+        assert_eq!(lines(&format!("{select}{order}")).await, expected.map(Clone::clone), "{order}");
+    }
+    let before = "select devgroup, s, lag(n) over (partition by devgroup order by s desc) from";
+    let found = lines(&format!("{before} ({select}) order by devgroup, s")).await;
+    let line = |group: i32, second: i64, count: &str| format!("{group} {} {count}", T0 + second * 1_000);
+    assert_eq!(found, [line(0, -1, "1"), line(0, 0, "-"), line(1, -1, "1"), line(1, 0, "-")]);
+}
+
+#[tokio::test]
+async fn a_condition_without_columns_is_applied_to_filled_windows() {
+    let filled = "select count(*) n from devices where ts >= 1000 and ts < 4000 interval(1s) fill(null_f)";
+    let of = |condition: &str| {
+        let sql = format!("select count(*) from ({filled}) where {condition}");
+        async move { lines(&sql).await }
+    };
+    assert_eq!(of("true").await, ["3"]);
+    assert_eq!(of("(select max(devid) from devices) > 1000").await, ["0"]);
+    assert_eq!(of("(select max(devid) from devices) > 10").await, ["3"]);
+}
+
+#[tokio::test]
 async fn a_condition_on_a_key_is_applied_before_gaps_are_filled() {
     let sql =
         "select * from (select devgroup, _wstart, count(*) from devices partition by devgroup interval(1s) fill(null))
