@@ -207,7 +207,8 @@ impl Resolver<'_> {
         found
     }
 
-    /// The window that a marker in SORT BY stands for, and its expressions.
+    /// The INTERVAL clause of a select, and the expressions of its windows' start and end. `marker` is the call in SORT BY that holds the
+    /// clause's number.
     fn window(&mut self, select: &mut Select, marker: &Expr) -> Result<(Window, WindowNames)> {
         let window = self
             .marked(marker)
