@@ -23,6 +23,15 @@ const REPLY_HEADERS: usize = 10;
 /// What clients of InfluxDB take for the server's version: that of the dialect, then ours.
 const VERSION: &str = concat!("1.8.10-tidelake-", env!("CARGO_PKG_VERSION"));
 
+/// Names of headers that every request is looked through for, or that every reply has: parsed once.
+static TOKEN: HeaderName = HeaderName::from_static(headers::TOKEN);
+static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static(headers::IDEMPOTENCY_KEY);
+static IMPLAUSIBLE_TIMES: HeaderName = HeaderName::from_static(headers::IMPLAUSIBLE_TIMES);
+static INFLUX_VERSION: HeaderName = HeaderName::from_static("x-influxdb-version");
+static INFLUX_BUILD: HeaderName = HeaderName::from_static("x-influxdb-build");
+static REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
 /// The parameters of a request, from its URL or a form.
 pub(super) struct Parameters<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
@@ -65,20 +74,20 @@ pub(super) fn json(status: StatusCode, body: &Value) -> Response {
 /// tokens it brings, and with its own rule for implausible times.
 pub(super) fn keyed<'a>(ingest: &'a Ingest, headers: &HeaderMap) -> Result<Cow<'a, Ingest>, Error> {
     let mut ingest = Cow::Borrowed(ingest);
-    if let Some(rule) = headers.get(headers::IMPLAUSIBLE_TIMES) {
+    if let Some(rule) = headers.get(&IMPLAUSIBLE_TIMES) {
         let rule = String::from_utf8_lossy(rule.as_bytes()).parse();
         ingest =
             Cow::Owned(ingest.with_implausible(rule.map_err(|e: Error| e.with("header", headers::IMPLAUSIBLE_TIMES))?));
     }
     let mut tokens: Vec<Token> = Vec::new();
-    for value in headers.get_all(headers::TOKEN) {
+    for value in headers.get_all(&TOKEN) {
         let list = value.to_str().map_err(|e| Error::invalid("a token is ASCII text").source(e))?;
         tokens.extend(headers::tokens(list)?);
     }
     if !tokens.is_empty() {
         ingest = Cow::Owned(ingest.after(&tokens));
     }
-    if let Some(value) = headers.get(headers::IDEMPOTENCY_KEY) {
+    if let Some(value) = headers.get(&IDEMPOTENCY_KEY) {
         let text = value.to_str().map_err(|e| Error::invalid("an idempotency key is ASCII text").source(e))?;
         ingest = Cow::Owned(ingest.with_key(Some(IdempotencyKey::new(text)?)));
     }
@@ -113,11 +122,11 @@ pub(super) fn stamp(mut response: Response, id: u128) -> Response {
     let mut text = Uuid::encode_buffer();
     let id = Uuid::from_u128(id).hyphenated().encode_lower(&mut text);
     let headers = response.headers_mut();
-    headers.insert("x-influxdb-version", HeaderValue::from_static(VERSION));
-    headers.insert("x-influxdb-build", HeaderValue::from_static("Tidelake"));
+    headers.insert(&INFLUX_VERSION, HeaderValue::from_static(VERSION));
+    headers.insert(&INFLUX_BUILD, HeaderValue::from_static("Tidelake"));
     if let Ok(id) = HeaderValue::from_str(id) {
-        headers.insert("request-id", id.clone());
-        headers.insert("x-request-id", id);
+        headers.insert(&REQUEST_ID, id.clone());
+        headers.insert(&X_REQUEST_ID, id);
     }
     response
 }

@@ -70,13 +70,14 @@ pub(super) async fn stop() {
 
 /// The step of a request, within the trace that it says it belongs to.
 pub(super) fn request<B>(request: &hyper::Request<B>) -> Span {
-    let (method, path) = (request.method().as_str(), Route::shown(request.uri().path()));
+    // Not before the step is made: these are computed only where somebody takes it.
+    let path = || Route::shown(request.uri().path());
     let span = step!(
         "request",
-        otel.name = format!("{method} {path}"),
+        otel.name = format!("{} {}", request.method(), path()),
         otel.kind = "server",
-        http.request.method = method,
-        url.path = path,
+        http.request.method = request.method().as_str(),
+        url.path = path(),
         http.response.status_code = tracing::field::Empty,
     );
     if !span.is_disabled() {
