@@ -24,7 +24,7 @@ use datafusion::{
         Result as DfResult,
         runtime::{JoinSetTracer, set_join_set_tracer},
     },
-    execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation},
+    execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation},
 };
 use futures::future::BoxFuture;
 use tidelake_format::{Error, Result};
@@ -73,6 +73,13 @@ thread_local! {
     static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
 }
 
+/// The most bytes that a function makes of a batch of rows, however much memory there is.
+pub(crate) const MOST_BYTES: u64 = 64 << 20;
+/// A function makes at most this part of the statement's memory of one row: operators copy the values that they get, count
+/// the copies only once they have made them, and cannot take less than a row at a time.
+const ROW_PART: u64 = 8;
+/// A function may make this many bytes of one row, however little memory there is.
+const LEAST_BYTES: u64 = 1 << 20;
 /// The most bytes that one folded constant has.
 pub(crate) const FOLD_BYTES: usize = 8 << 10;
 /// The most bytes that all folded constants of a statement have.
@@ -203,6 +210,15 @@ pub(crate) fn reserve(bytes: usize) -> DfResult<()> {
     })
 }
 
+/// The most bytes that a function makes of one row for the statement of this thread.
+pub(crate) fn most_of_a_row() -> u64 {
+    let limit = TURN.with_borrow(|turn| turn.as_ref().map(|turn| turn.budget.0.pool.memory_limit()));
+    match limit {
+        Some(MemoryLimit::Finite(bytes)) => (bytes as u64 / ROW_PART).clamp(LEAST_BYTES, MOST_BYTES),
+        _ => MOST_BYTES,
+    }
+}
+
 /// Records in this place the most bytes that functions reserve at once, until the poll ends or another place is given.
 pub(crate) fn record_peak(peak: &Arc<AtomicUsize>) {
     TURN.with_borrow_mut(|turn| {
@@ -328,6 +344,15 @@ mod tests {
         let killed = CancellationToken::new();
         let timeout = Duration::from_secs(60);
         (Budget::new(pool.clone(), Instant::now() + timeout, timeout, killed.clone()), pool, killed)
+    }
+
+    #[test]
+    fn a_function_makes_of_one_row_at_most_an_eighth_of_the_memory_of_its_statement() {
+        for (mib, expected) in [(1, 1), (8, 1), (80, 10), (256, 32), (4_096, 64)] {
+            let (budget, _, _) = budget(mib << 20);
+            assert_eq!(budget.enter(Phase::Execute, most_of_a_row), expected << 20, "{mib} MiB");
+        }
+        assert_eq!(most_of_a_row(), MOST_BYTES);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! of any origin; [`register`](super::register) wraps every function of the registry, and [`rule`] those that the planner
 //! brings from elsewhere and the operator `||`. A wrapped function
 //!
-//! - estimates the bytes of its result from its arguments ([`size`]) and refuses what is beyond [`MOST_BYTES`],
+//! - estimates the bytes of its result from its arguments ([`size`]) and refuses what is beyond [`most_bytes`],
 //! - computes large results in slices of rows, reserves their bytes in the statement's pool and looks at its deadline
 //!   between them ([`crate::budget`]),
 //! - refuses arguments for which it would compute for too long without a pause ([`work`]),
@@ -48,14 +48,12 @@ use self::{
     work::Work,
 };
 use crate::{
-    budget::{self, FOLD_BYTES, Phase},
+    budget::{self, FOLD_BYTES, MOST_BYTES, Phase},
     error::{no_room, to_datafusion},
     pace::beside_the_runtime,
     sizes::bytes_of,
 };
 
-/// The most bytes that a function makes of a batch of rows.
-pub(crate) const MOST_BYTES: u64 = 64 << 20;
 /// A function computes about this many bytes between two looks at its deadline.
 const SLICE_BYTES: u64 = 1 << 20;
 /// Results below this are not counted: evaluations have few of them at once.
@@ -110,12 +108,13 @@ struct Bounded {
 
 impl Bounded {
     fn refused(&self, bytes: u64, rows: usize) -> datafusion::error::DataFusionError {
+        let of = match rows {
+            0 | 1 => "one row; select a shorter value".to_owned(),
+            _ => format!("{rows} rows; select shorter values, or fewer rows in a subquery with LIMIT"),
+        };
         to_datafusion(
-            Error::invalid(format!(
-                "{} would make {bytes} bytes of {rows} rows; select shorter values, or fewer rows in a subquery with LIMIT",
-                self.name()
-            ))
-            .with("limit", format!("{MOST_BYTES} bytes")),
+            Error::invalid(format!("{} would make {bytes} bytes of {of}", self.name()))
+                .with("limit", format!("{} bytes", most_bytes(rows))),
         )
     }
 
@@ -158,7 +157,7 @@ impl Bounded {
         self.reserve(reserved)?;
         let result = self.call(args, estimate)?;
         let made = self.made(&result, rows)?;
-        if made > MOST_BYTES {
+        if made > SMALL_BYTES && made > most_bytes(rows) {
             return Err(self.refused(made, rows));
         }
         if budget::phase() == Phase::Plan && is_constant && !budget::fold(usize::try_from(made).unwrap_or(usize::MAX)) {
@@ -221,6 +220,11 @@ impl Bounded {
         budget::release(usize::try_from(total).unwrap_or(usize::MAX));
         Ok(ColumnarValue::Array(whole))
     }
+}
+
+/// The most bytes that a function makes of so many rows.
+fn most_bytes(rows: usize) -> u64 {
+    if rows > 1 { MOST_BYTES } else { budget::most_of_a_row() }
 }
 
 /// The error that keeps the planner from folding a call. Only VALUES, whose rows the planner computes, shows it to a user.
@@ -377,8 +381,11 @@ impl ScalarUDFImpl for Bounded {
         }
         let sizes = Sizes::new(self.growth, &args.args, args.number_rows)?;
         let (largest, total) = (sizes.largest(), sizes.total());
-        if largest > MOST_BYTES || (self.growth.is_exact() && total > MOST_BYTES) {
-            return Err(self.refused(if self.growth.is_exact() { total } else { largest }, args.number_rows));
+        if largest > SMALL_BYTES && largest > budget::most_of_a_row() {
+            return Err(self.refused(largest, 1));
+        }
+        if self.growth.is_exact() && total > MOST_BYTES {
+            return Err(self.refused(total, args.number_rows));
         }
         let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         if is_short && (is_constant || total <= SLICE_BYTES) {

@@ -217,8 +217,10 @@ async fn a_recursion_of_distinct_rows_counts_what_its_hash_table_takes_while_it_
     };
     let found = batches_in(&engine, &session, &doubling(1 << 20)).await.unwrap();
     assert_eq!(shown(&found), ["20|1048576"]);
-    // Its last row has 8 MiB and the table 16 MiB: with the buffers that it grows into there is no room.
-    let e = batches_in(&engine, &session, &doubling(8 << 20)).await.unwrap_err();
+    // Eight rows, each 500 kB longer than the one before: a table of 18 MB. With the buffers that it grows into there is no room.
+    let growing = "with recursive r(t) as (select repeat('x', 500000) union \
+                   select concat(t, repeat('x', 500000)) from r where length(t) < 4000000) select count(*), max(length(t)) from r";
+    let e = batches_in(&engine, &session, growing).await.unwrap_err();
     assert!(e.kind() == tidelake_format::Kind::Unavailable && e.to_string().contains("may hold"), "{e}");
     let ring = "with recursive r(n) as (select 1 union select n % 1000 + 1 from r) select count(*), sum(n) from r";
     assert_eq!(shown(&batches_in(&engine, &session, ring).await.unwrap()), ["1000|500500"]);
@@ -364,6 +366,18 @@ async fn a_large_batch_of_an_answer_counts_in_the_memory_for_queries_while_it_is
     let e = batches_in(&engine, &session_with(12 << 20), &sql).await.unwrap_err();
     assert!(e.kind() == tidelake_format::Kind::Unavailable && e.to_string().contains("of an answer"), "{e}");
     assert_eq!(lines_in(&engine, &session_with(64 << 20), &sql).await, vec![literal; 100]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_function_makes_no_more_of_a_row_than_an_eighth_of_the_memory_of_its_statement() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    let sql = |bytes: u64| format!("select length(repeat('x', value + {bytes})) from generate_series(0, 0)");
+    let session = session_with(64 << 20);
+    assert_eq!(lines_in(&engine, &session, &sql(8_000_000)).await, ["8000000"]);
+    let e = batches_in(&engine, &session, &sql(8_500_000)).await.unwrap_err();
+    assert!(e.kind() == tidelake_format::Kind::Invalid && e.to_string().contains("limit: 8388608 bytes"), "{e}");
+    assert_eq!(lines(&engine, &sql(8_500_000)).await, ["8500000"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
