@@ -202,8 +202,8 @@ pub async fn plan(parsed: &Parsed, state: &SessionState, session: &Session, info
         }
     };
     let names = names::Names::of(&statement, state, session, info).await?;
-    let fills = resolve::resolve(&mut statement, &names, session, &clauses, state)?;
-    let plan = planner::plan(statement, fills, state, session.time_zone).await?;
+    let nodes = resolve::resolve(&mut statement, &names, session, &clauses, state)?;
+    let plan = planner::plan(statement, nodes, state, session.time_zone).await?;
     let parameters = parameter_fields(&plan, parsed.parameters)?;
     let names = plan.schema().fields().iter().map(|f| final_name(f.name()).to_owned()).collect();
     Ok(Planned { plan, names, parameters })

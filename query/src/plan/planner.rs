@@ -12,7 +12,7 @@ use datafusion::{
     physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner},
 };
 
-use super::fill;
+use super::{assign, fill};
 
 /// Plans all nodes, DataFusion's and those of [`plan`](super).
 #[derive(Debug)]
@@ -40,6 +40,9 @@ impl ExtensionPlanner for Nodes {
         session: &dyn Session,
         context: &PhysicalPlanningContext,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        if let Some(node) = node.as_any().downcast_ref::<assign::AssignWindows>() {
+            return assign::physical(node, inputs, planner, session, context).map(Some);
+        }
         let Some(node) = node.as_any().downcast_ref::<fill::FillGaps>() else { return Ok(None) };
         fill::physical(node, inputs, planner, session, context).map(Some)
     }

@@ -25,7 +25,7 @@ impl Windows {
     ///
     /// # Errors
     /// Invalid for a width, an offset or a step that [`Grid::new`] refuses. Unsupported for overlapping windows of the calendar.
-    pub(super) fn of_unit(&self, unit: TimeUnit) -> Result<Starts> {
+    pub(in crate::plan) fn of_unit(&self, unit: TimeUnit) -> Result<Starts> {
         let grid = Grid::new(self.width, self.offset, self.zone, unit)?;
         let (width, offset) = match grid {
             Grid::Fixed { width, offset } => (width, offset),

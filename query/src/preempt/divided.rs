@@ -42,7 +42,7 @@ use super::passing::{passes, with_pool};
 use crate::{
     levels::SeriesAggregate,
     pace::{SLICE, paced},
-    plan::FillGapsExec,
+    plan::{AssignWindowsExec, FillGapsExec},
 };
 
 /// What a part may hold: so much is sorted within some hundredths of a second.
@@ -157,6 +157,8 @@ pub(crate) fn most_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
         levels.most_rows()
     } else if plan.is::<FillGapsExec>() {
         usize::MAX
+    } else if let Some(windows) = plan.downcast_ref::<AssignWindowsExec>() {
+        of_children().fold(0, usize::saturating_add).saturating_mul(windows.most_windows())
     } else if plan.children().is_empty() {
         let known = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new()).ok();
         known.and_then(|known| known.num_rows.get_value().copied()).unwrap_or(0)

@@ -9,7 +9,7 @@ use datafusion::{
     common::{
         DFSchema, ScalarValue, TableReference,
         config::ConfigOptions,
-        plan_datafusion_err,
+        internal_err, plan_datafusion_err,
         tree_node::{Transformed, TreeNodeRecursion},
     },
     datasource::provider_as_source,
@@ -33,14 +33,17 @@ use datafusion::{
 };
 use tidelake_format::{Error, Reason, Result};
 
-use super::{repeated, resolve::fill_of};
+use super::{
+    repeated,
+    resolve::{Nodes, Windowed, fill_of, windows_of},
+};
 use crate::{
     error::{of_planning, to_datafusion},
     functions::{
         tick::{self, Round, unit_text},
         window::nanoseconds,
     },
-    plan::{Fill, fill_gaps},
+    plan::{assign_windows, fill_gaps},
 };
 use tidelake_protocol::sql::{FORMS, parse_instant};
 
@@ -48,16 +51,11 @@ use tidelake_protocol::sql::{FORMS, parse_instant};
 /// every rule of the optimizer visits each.
 const MOST_NODES: usize = 20_000;
 
-/// Plans and analyzes a statement whose tables are named `schema.table` exactly, and whose subqueries of the names that
-/// [`fill_of`] reads have gaps to be filled.
-pub(crate) async fn plan(
-    statement: Statement,
-    fills: Vec<Fill>,
-    state: &SessionState,
-    zone: Tz,
-) -> Result<LogicalPlan> {
+/// Plans and analyzes a statement whose tables are named `schema.table` exactly. Relations that have a name of [`fill_of`] or
+/// [`windows_of`] get the plan node of that number: it fills their gaps, or adds their windows.
+pub(crate) async fn plan(statement: Statement, nodes: Nodes, state: &SessionState, zone: Tz) -> Result<LogicalPlan> {
     repeated::refuse(&statement, MOST_NODES)?;
-    let plan = logical(statement, fills, state, zone).await.map_err(of_planning)?;
+    let plan = logical(statement, nodes, state, zone).await.map_err(of_planning)?;
     refuse_large(&plan)?;
     let plan = type_selected_parameters(plan).map_err(of_planning)?;
     state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(of_planning)
@@ -78,7 +76,7 @@ fn refuse_large(plan: &LogicalPlan) -> Result<()> {
     Ok(())
 }
 
-async fn logical(statement: Statement, fills: Vec<Fill>, state: &SessionState, zone: Tz) -> DfResult<LogicalPlan> {
+async fn logical(statement: Statement, nodes: Nodes, state: &SessionState, zone: Tz) -> DfResult<LogicalPlan> {
     let mut tables = HashMap::new();
     for reference in state.resolve_table_references(&statement)? {
         let catalog = &state.config_options().catalog;
@@ -92,7 +90,7 @@ async fn logical(statement: Statement, fills: Vec<Fill>, state: &SessionState, z
     }
     let mut planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(TimePlanner { zone })];
     planners.extend(state.expr_planners().iter().cloned());
-    let relations: Vec<Arc<dyn RelationPlanner>> = vec![Arc::new(FillPlanner { fills })];
+    let relations: Vec<Arc<dyn RelationPlanner>> = vec![Arc::new(NodePlanner { nodes })];
     let provider = Provider { state, tables, planners, relations };
     let options = ParserOptions { collect_spans: true, ..ParserOptions::from(&state.config_options().sql_parser) };
     SqlToRel::new_with_options(&provider, options).statement_to_plan(statement)
@@ -212,29 +210,43 @@ impl ContextProvider for Provider<'_> {
     }
 }
 
-/// Puts a node that fills gaps over each subquery whose name says so.
+/// Puts plan nodes over the relations whose names say so.
 #[derive(Debug)]
-struct FillPlanner {
-    fills: Vec<Fill>,
+struct NodePlanner {
+    nodes: Nodes,
 }
 
-impl RelationPlanner for FillPlanner {
+impl RelationPlanner for NodePlanner {
     fn plan_relation(
         &self,
         mut relation: TableFactor,
         context: &mut dyn RelationPlannerContext,
     ) -> DfResult<RelationPlanning> {
-        let TableFactor::Derived { alias, .. } = &mut relation else {
-            return Ok(RelationPlanning::Original(Box::new(relation)));
+        let original = |relation| Ok(RelationPlanning::Original(Box::new(relation)));
+        let (TableFactor::Derived { alias, .. } | TableFactor::NestedJoin { alias, .. }) = &mut relation else {
+            return original(relation);
         };
         let name = alias.as_ref().map(|alias| alias.name.value.as_str());
-        let Some(fill) = name.and_then(fill_of).and_then(|n| self.fills.get(n)) else {
-            return Ok(RelationPlanning::Original(Box::new(relation)));
+        let fill = name.and_then(fill_of).and_then(|n| self.nodes.fills.get(n));
+        let windowed = name.and_then(windows_of).and_then(|n| self.nodes.windows.get(n));
+        // Without its name the relation is planned like any other one.
+        let (node, alias) = match (fill, windowed) {
+            (Some(fill), _) => {
+                let alias = alias.take();
+                (fill_gaps(context.plan(relation)?, fill.clone())?, alias)
+            }
+            (_, Some(Windowed { time, windows })) => {
+                // Its columns keep the names of the relations that they are of.
+                alias.take();
+                let input = context.plan(relation)?;
+                let Expr::Column(time) = context.sql_to_expr(time.clone(), input.schema())? else {
+                    return internal_err!("windows are of a time column, found {time}");
+                };
+                (assign_windows(input, time, windows.clone())?, None)
+            }
+            _ => return original(relation),
         };
-        // Without its name the subquery is planned like any other one.
-        let alias = alias.take();
-        let filled = fill_gaps(context.plan(relation)?, fill.clone())?;
-        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(filled, alias))))
+        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(node, alias))))
     }
 }
 

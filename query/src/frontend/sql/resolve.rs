@@ -7,8 +7,8 @@
 mod expression;
 mod fill;
 mod select;
-mod sliding;
 mod source;
+mod windowed;
 
 use std::collections::HashSet;
 
@@ -33,7 +33,17 @@ use tidelake_format::{
 use super::{clauses::Clauses, lex::at, names::Names};
 use crate::{plan::Fill, session::Session};
 
-pub(super) use fill::fill_of;
+pub(super) use {
+    fill::fill_of,
+    windowed::{Windowed, windows_of},
+};
+
+/// What plan nodes do in a statement: [`windows_of`] and [`fill_of`] read from the name of a relation which one is over it.
+#[derive(Debug, Default)]
+pub(crate) struct Nodes {
+    pub(crate) windows: Vec<Windowed>,
+    pub(crate) fills: Vec<Fill>,
+}
 
 /// What is known of a column that a select can name.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,6 +121,8 @@ pub(crate) struct Resolver<'a> {
     pub(crate) state: &'a SessionState,
     scopes: Vec<Scope>,
     ctes: Vec<Cte>,
+    /// The windows found so far, with their time columns; a relation of each one's name ([`windowed::relation_name`]) is in the statement.
+    windows: Vec<Windowed>,
     /// The fills found so far; a subquery of each one's name ([`fill::relation_name`]) is in the statement.
     fills: Vec<Fill>,
 }
@@ -118,8 +130,7 @@ pub(crate) struct Resolver<'a> {
 /// Separates the name of a repeated column from its number.
 pub(crate) const REPEATED: char = '\u{1f}';
 
-/// Rewrites a statement that reads; gives the gaps that are to be filled in it, the n-th one in the relation whose name [`fill_of`] reads n
-/// from.
+/// Rewrites a statement that reads; gives the plan nodes over its relations.
 ///
 /// # Errors
 /// NotFound and Invalid for names, Invalid and Unsupported for clauses that do not fit together.
@@ -129,11 +140,19 @@ pub(crate) fn resolve(
     session: &Session,
     clauses: &Clauses,
     state: &SessionState,
-) -> Result<Vec<Fill>> {
-    let mut resolver =
-        Resolver { names, session, clauses, state, scopes: Vec::new(), ctes: Vec::new(), fills: Vec::new() };
+) -> Result<Nodes> {
+    let mut resolver = Resolver {
+        names,
+        session,
+        clauses,
+        state,
+        scopes: Vec::new(),
+        ctes: Vec::new(),
+        windows: Vec::new(),
+        fills: Vec::new(),
+    };
     resolver.statement(statement)?;
-    Ok(resolver.fills)
+    Ok(Nodes { windows: resolver.windows, fills: resolver.fills })
 }
 
 impl Resolver<'_> {

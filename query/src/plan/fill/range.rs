@@ -15,7 +15,10 @@ use datafusion::{
     physical_expr::PhysicalExpr,
 };
 
-use crate::functions::window::{WINDOW_START, WINDOW_STARTS, nanoseconds};
+use crate::{
+    functions::window::{WINDOW_START, nanoseconds},
+    plan::assign::AssignWindows,
+};
 
 /// A condition on the time of rows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -134,9 +137,9 @@ fn follow(plan: &LogicalPlan, at: Place, found: &mut Vec<Bound>) {
             }
         }
         LogicalPlan::Filter(filter) => {
-            if !at.is_window {
+            if let Some(time) = time_of(&filter.input, at) {
                 for condition in split_conjunction(&filter.predicate) {
-                    collect(condition, |c| filter.input.schema().maybe_index_of_column(c) == Some(at.column), found);
+                    collect(condition, |c| filter.input.schema().maybe_index_of_column(c) == Some(time), found);
                 }
             }
             follow(&filter.input, at, found);
@@ -144,6 +147,14 @@ fn follow(plan: &LogicalPlan, at: Place, found: &mut Vec<Bound>) {
         LogicalPlan::Unnest(unnest) => {
             if let Some(&column) = unnest.dependency_indices.get(at.column) {
                 follow(&unnest.input, Place { column, ..at }, found);
+            }
+        }
+        LogicalPlan::Extension(extension) => {
+            if let Some(node) = extension.node.as_any().downcast_ref::<AssignWindows>() {
+                match (at.column == node.start(), node.time()) {
+                    (true, Ok(column)) => follow(&node.input, Place { column, is_window: false }, found),
+                    _ => follow(&node.input, at, found),
+                }
             }
         }
         LogicalPlan::Join(join) if join.join_type == JoinType::Inner => {
@@ -169,6 +180,19 @@ fn follow(plan: &LogicalPlan, at: Place, found: &mut Vec<Bound>) {
     }
 }
 
+/// The place of the time of rows among the columns of a plan, where it is known.
+fn time_of(plan: &LogicalPlan, at: Place) -> Option<usize> {
+    match plan {
+        _ if !at.is_window => Some(at.column),
+        LogicalPlan::Filter(filter) => time_of(&filter.input, at),
+        LogicalPlan::Extension(extension) => {
+            let node = extension.node.as_any().downcast_ref::<AssignWindows>()?;
+            node.time().ok().filter(|_| at.column == node.start())
+        }
+        _ => None,
+    }
+}
+
 fn follow_expr(expr: &Expr, input: &LogicalPlan, at: Place, found: &mut Vec<Bound>) {
     match expr {
         Expr::Alias(alias) => follow_expr(&alias.expr, input, at, found),
@@ -177,9 +201,7 @@ fn follow_expr(expr: &Expr, input: &LogicalPlan, at: Place, found: &mut Vec<Boun
                 follow(input, Place { column, ..at }, found);
             }
         }
-        Expr::ScalarFunction(ScalarFunction { func, args })
-            if at.is_window && matches!(func.name(), WINDOW_START | WINDOW_STARTS) =>
-        {
+        Expr::ScalarFunction(ScalarFunction { func, args }) if at.is_window && func.name() == WINDOW_START => {
             if let Some(time) = args.first() {
                 follow_expr(time, input, Place { is_window: false, ..at }, found);
             }

@@ -17,7 +17,10 @@ use super::{
     source::{find, qualifies},
     unknown_column,
 };
-use crate::functions::{FIRST_LAST, spread::SPREAD_BETWEEN, window::WINDOW_START};
+use crate::{
+    functions::{FIRST_LAST, spread::SPREAD_BETWEEN, window::WINDOW_START},
+    plan::START,
+};
 
 /// The version of TDengine whose SQL and REST answers these are, and ours.
 pub(crate) const SERVER_VERSION: &str = concat!("3.3.0.0-tidelake-", env!("CARGO_PKG_VERSION"));
@@ -324,6 +327,7 @@ impl Resolver<'_> {
     fn is_time(&self, expr: &Expr) -> bool {
         let timestamp = |c: Col| matches!(c.role, ColRole::Time(_)) || c.ty == Some(Type::Timestamp);
         self.column_of(expr).is_some_and(timestamp)
+            || matches!(expr, Expr::Identifier(ident) if ident.value == START)
             || matches!(expr, Expr::Function(f) if function_name(f).is_some_and(|n| n == WINDOW_START))
     }
 

@@ -26,7 +26,7 @@ use super::{
     expression::{function_name, look},
     source::parse_query,
 };
-use crate::plan::{Fill, Windows};
+use crate::plan::{Fill, START, Windows};
 
 /// The name of the subquery whose gaps the n-th fill of a statement fills.
 pub(crate) fn relation_name(n: usize) -> String {
@@ -39,7 +39,6 @@ pub(crate) fn fill_of(relation: &str) -> Option<usize> {
 }
 
 const PREFIX: &str = "__fill_";
-const START: &str = "__window_start";
 
 /// Whether an expression has an aggregate, outside nested queries.
 pub(super) fn has_aggregate(expr: &Expr, state: &SessionState) -> bool {

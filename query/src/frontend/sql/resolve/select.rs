@@ -16,14 +16,12 @@ use super::{
         names::quoted,
     },
     Col, ColRole, Place, REPEATED, Relation, Resolver, Scope, WindowNames,
-    expression::{call, function_name, look, qualified, text, time_column},
-    fill, sliding,
+    expression::{function_name, look, qualified, time_column},
+    fill,
     source::{qualifies, texts},
+    windowed,
 };
-use crate::functions::{
-    FIRST_LAST,
-    window::{WINDOW_END, WINDOW_START, check},
-};
+use crate::functions::FIRST_LAST;
 
 /// A select item after expansion.
 struct Item {
@@ -64,7 +62,6 @@ impl Resolver<'_> {
             Some(marker) => Some(self.window(select, &marker.expr)?),
             None => None,
         };
-        // After the window, because a sliding one puts the relation into a subquery.
         for expr in &mut partition {
             self.expression(expr, Place::Columns)?;
         }
@@ -214,7 +211,7 @@ impl Resolver<'_> {
             .marked(marker)
             .cloned()
             .ok_or_else(|| Error::internal("a window without its clause").with("found", marker))?;
-        let Window { interval, offset, sliding, place, .. } = window;
+        let place = window.place;
         let scope = self.scopes.last().cloned().unwrap_or_default();
         let precision = scope.relations.iter().find_map(|r| match time_column(r)?.role {
             ColRole::Time(precision) => Some(precision),
@@ -223,16 +220,8 @@ impl Resolver<'_> {
         let (Some(time), Some(precision)) = (self.time(&scope), precision) else {
             return Err(at(Error::invalid("INTERVAL needs a table or subquery with a time column in FROM"), place));
         };
-        let zone = self.session.time_zone;
-        let grid = check(interval, offset, zone, precision.unit()).map_err(|e| at(e, place))?;
-        if sliding != interval {
-            let names = sliding::rewrite(self, select, &window, &grid, time, precision).map_err(|e| at(e, place))?;
-            return Ok((window, names));
-        }
-        let texts = [text(interval.to_string()), text(offset.to_string()), text(zone.name())];
-        let start = call(WINDOW_START, std::iter::once(time).chain(texts.clone()).collect());
-        let end = call(WINDOW_END, std::iter::once(start.clone()).chain(texts).collect());
-        Ok((window, WindowNames { start, end, precision }))
+        let names = windowed::rewrite(self, select, &window, time, precision).map_err(|e| at(e, place))?;
+        Ok((window, names))
     }
 
     fn marked(&self, marker: &Expr) -> Option<&Window> {
@@ -379,13 +368,6 @@ impl Resolver<'_> {
     /// Whether a column's name alone says which one it is.
     pub(super) fn has_one_relation(&self) -> bool {
         self.current().relations.len() == 1
-    }
-
-    /// The one relation of the innermost scope became a subquery of this name.
-    pub(super) fn rename_only_relation(&mut self, name: String) {
-        for relation in &mut self.scope().relations {
-            relation.qualifier = vec![name.clone()];
-        }
     }
 
     fn scope(&mut self) -> &mut Scope {
