@@ -14,7 +14,7 @@ pub(crate) mod tests;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 pub use fault::Fault;
-pub(crate) use fetch::{Fetched, VOID_MS, fetch_some};
+pub(crate) use fetch::{Fetched, VOID_MS, fetch_again, fetch_some};
 pub use give_up::{GivenUp, give_up};
 pub(crate) use listing::{Listing, Pending};
 pub use tail::TailSegment;

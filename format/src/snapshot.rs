@@ -1,12 +1,14 @@
 //! Snapshots: one version and the log positions read on top of it; every query runs on exactly one.
 
 mod held;
+mod id;
 mod reader;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
+pub use id::{DamagedSegment, SegmentId, SnapshotId};
 pub use reader::{SnapshotOptions, SnapshotReader};
 
 use crate::{

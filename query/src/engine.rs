@@ -11,6 +11,7 @@ mod planning;
 mod plans;
 mod prepared;
 mod rescan;
+mod scans;
 mod state;
 mod template;
 
@@ -20,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use arrow::array::RecordBatch;
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     execution::{SessionState, SessionStateBuilder},
     physical_plan::{execute_stream, execution_plan::reset_plan_states},
@@ -37,19 +38,20 @@ use tidelake_format::{
 };
 use tidelake_protocol::sql::{self, Kill, Update};
 use tokio::time::Instant;
+use tracing::Span;
 
 pub use self::{
     config::EngineConfig,
     prepared::{Outcome, Prepared, Statement},
     template::{Plan, Template},
 };
-pub use crate::budget::keep_spans;
+pub use crate::{budget::keep_spans, scan::ScanSpec};
 
 use self::{
     admission::{Admission, Permit, Who},
     memory::Shares,
     planners::{Planners, panicked},
-    plans::Plans,
+    plans::{Executable, Plans},
     prepared::Text,
 };
 use crate::{
@@ -324,6 +326,19 @@ impl Engine {
         let executable = self.executable(session, snapshot, statement, parameters, &budget);
         let executable = place.underway.unless_killed(stepped(step.clone(), executable));
         let executable = budget.in_time(executable).await?;
+        self.start(session, executable, schema.clone(), place, step, budget)
+    }
+
+    /// Starts a physical plan: the stream holds the place and ends at the deadline.
+    fn start(
+        &self,
+        session: &Session,
+        executable: Executable,
+        schema: SchemaRef,
+        place: Place,
+        step: Span,
+        budget: Budget,
+    ) -> Result<Outcome> {
         let apart = self.inner.config.compute_threads.as_ref().filter(|_| executable.is_long);
         let started = step.in_scope(|| {
             let plan_schema = executable.plan.schema();
@@ -343,7 +358,7 @@ impl Engine {
             stalled: self.inner.stalled.clone(),
             principal: session.principal.clone(),
         };
-        let guard = guard::Guard::new(stream, schema.clone(), place, step, budget, turns);
+        let guard = guard::Guard::new(stream, schema, place, step, budget, turns);
         Ok(Outcome::Rows(Box::pin(guard)))
     }
 

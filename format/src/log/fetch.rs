@@ -7,9 +7,10 @@ use futures::{StreamExt, TryStreamExt};
 use super::{Fault, Pending, TailSegment, listing::misplaced};
 use crate::{
     error::{Error, Kind, Result},
+    ids::Position,
     layout,
     offload::offload,
-    segment,
+    segment::{self, Segment},
     store::Store,
 };
 
@@ -95,7 +96,27 @@ async fn fetch_one(store: &Store, pending: &Pending) -> Result<Fetched> {
     Ok(Fetched::Fault(Fault { position: pending.position, tables, error }))
 }
 
-async fn fetch_once(store: &Store, key: &str, pending: &Pending) -> Result<Fetched> {
+/// Reads a segment that a snapshot has read before, whose rows count; `modified_ms` is its time in the order of segments.
+///
+/// # Errors
+/// [`Kind::NotFound`] when it is gone, or another object is in its place; those of the store, Corrupt and Unsupported.
+pub(crate) async fn fetch_again(
+    store: &Store,
+    position: Position,
+    modified_ms: i64,
+    bytes: u64,
+) -> Result<Arc<TailSegment>> {
+    let key = layout::log_key(position);
+    let (size, decoded) = get(store, &key, position).await?;
+    if size != bytes {
+        let replaced = Error::not_found("another object is in the place of a log segment");
+        return Err(replaced.with("key", key).with("expected_bytes", bytes).with("found_bytes", size));
+    }
+    Ok(Arc::new(TailSegment::new(position, modified_ms, size, decoded)))
+}
+
+/// The size of the object, and its content.
+async fn get(store: &Store, key: &str, position: Position) -> Result<(u64, Segment)> {
     let bytes = store.get(key).await?;
     let size = bytes.len();
     let decoded = if size <= INLINE_BYTES {
@@ -104,12 +125,17 @@ async fn fetch_once(store: &Store, key: &str, pending: &Pending) -> Result<Fetch
         let key = key.to_owned();
         offload(move || segment::decode(&key, &bytes)).await?
     };
-    let header = decoded.header;
-    if header.position != pending.position {
-        return Err(misplaced(key, pending.position, header.position));
+    match decoded.header.position == position {
+        true => Ok((size as u64, decoded)),
+        false => Err(misplaced(key, position, decoded.header.position)),
     }
+}
+
+async fn fetch_once(store: &Store, key: &str, pending: &Pending) -> Result<Fetched> {
+    let (size, decoded) = get(store, key, pending.position).await?;
+    let header = decoded.header;
     if pending.put_ms().saturating_sub(header.writer_start_ms) > VOID_MS {
         return Ok(Fetched::Void { writer_start_ms: header.writer_start_ms });
     }
-    Ok(Fetched::Segment(Arc::new(TailSegment::new(pending.position, pending.time_ms, size as u64, decoded))))
+    Ok(Fetched::Segment(Arc::new(TailSegment::new(pending.position, pending.time_ms, size, decoded))))
 }

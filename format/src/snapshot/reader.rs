@@ -1,5 +1,7 @@
 //! Reading snapshots: the log first, then the newest version, then the segments above its watermarks.
 
+mod again;
+
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;

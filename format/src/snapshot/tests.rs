@@ -372,3 +372,68 @@ async fn faults_of_the_store_lose_nothing_that_was_acknowledged() {
     // Nobody noticed: what fails for a moment is asked again.
     assert_eq!((failed, folded), (0, 12), "seed {seed}");
 }
+
+#[tokio::test]
+async fn another_reader_reads_a_snapshot_again_by_its_name_whatever_was_written_and_folded_since() {
+    let place = Place::new().await;
+    let reader = reader(&place);
+    for (writer, seq, modified) in [(B, 0, 100), (A, 0, 100), (B, 1, 50), (A, 1, 200)] {
+        place.put(writer, seq, modified, 0).await;
+    }
+    let snapshot = reader.snapshot(&[]).await.unwrap();
+    let name = serde_json::to_string(&snapshot.id()).unwrap();
+    place.put(A, 2, 300, 0).await;
+    let values = |snapshot: &Snapshot| -> Vec<f64> {
+        let blocks = snapshot.blocks(place.table).unwrap();
+        blocks.map(|(_, b)| b.rows.column(2).as_primitive::<Float64Type>().value(0)).collect()
+    };
+    // Another process, which has read nothing yet; and one that has the segments in memory.
+    for other in [self::reader(&place), reader.clone()] {
+        let again = other.at(&serde_json::from_str(&name).unwrap()).await.unwrap();
+        assert_eq!((again.catalog.version, values(&again)), (snapshot.catalog.version, values(&snapshot)));
+        assert_eq!(again.id(), snapshot.id());
+    }
+    // Segments in memory are not read again.
+    let newest = reader.snapshot(&[]).await.unwrap();
+    let before = place.store().counters();
+    assert!(Arc::ptr_eq(&reader.at(&newest.id()).await.unwrap(), &newest));
+    assert!(Arc::ptr_eq(&reader.at(&snapshot.id()).await.unwrap().tail[0], &snapshot.tail[0]));
+    assert_eq!(place.store().counters().since(&before).get_bytes, 0);
+    // The rows are in files now, and the segments still there: the name is as good as before.
+    let other = Root::open(place.store().clone()).await.unwrap();
+    let cut = cut(&other, Duration::from_secs(2), u64::MAX).await.unwrap();
+    let (_, folded) = other.commit(&[], |d| cut.apply(d)).await.unwrap();
+    let fresh = self::reader(&place);
+    assert_eq!(values(&fresh.at(&snapshot.id()).await.unwrap()), values(&snapshot));
+    // Those segments do not belong on top of the version that has their rows in files.
+    let wrong = SnapshotId { version: folded.version, ..snapshot.id() };
+    assert_eq!(fresh.at(&wrong).await.unwrap_err().kind(), Kind::Invalid);
+    for segment in &cut.segments {
+        place.store().delete(&layout::log_key(segment.position)).await.unwrap();
+    }
+    let e = self::reader(&place).at(&snapshot.id()).await.unwrap_err();
+    assert_eq!((e.kind(), e.to_string().contains("take a new one")), (Kind::NotFound, true));
+}
+
+#[tokio::test]
+async fn the_name_of_a_snapshot_says_what_is_damaged_and_does_not_stand_for_another_object() {
+    let place = Place::new().await;
+    let reader = reader(&place);
+    place.put(A, 0, 0, 0).await;
+    let a1 = place.put(A, 1, 0, 0).await;
+    let key = layout::log_key(a1);
+    let good = std::fs::read(place.path(&key)).unwrap();
+    std::fs::write(place.path(&key), &good[..good.len() - 3]).unwrap();
+    let id = reader.snapshot(&[]).await.unwrap().id();
+    assert_eq!((id.segments.len(), id.damaged.len()), (1, 1));
+    // The segment is whole again: the rows that the snapshot lacked must not come back in silence.
+    std::fs::write(place.path(&key), &good).unwrap();
+    let again = self::reader(&place).at(&id).await.unwrap();
+    let e = again.blocks(place.table).err().unwrap();
+    assert_eq!((e.kind(), e.context("key")), (Kind::Corrupt, Some(key.as_str())));
+    assert_eq!(again.blocks(TableId(77)).unwrap().count(), 0);
+    assert_eq!(again.id(), id);
+    let mut whole = self::reader(&place).snapshot(&[]).await.unwrap().id();
+    whole.segments[0].bytes += 1;
+    assert_eq!(self::reader(&place).at(&whole).await.unwrap_err().kind(), Kind::NotFound);
+}

@@ -6,6 +6,7 @@ mod fills;
 mod memory;
 mod random;
 mod requests;
+mod scans;
 mod shapes;
 mod swaps;
 mod world;

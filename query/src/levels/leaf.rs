@@ -130,6 +130,11 @@ impl SeriesAggregate {
         Ok(answered.transformed.then_some(answered.data))
     }
 
+    /// The partial aggregation that it stands for, with its scan.
+    pub(crate) fn replaced(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.replaced
+    }
+
     /// The most groups and buckets that it finds.
     pub(crate) fn most_rows(&self) -> usize {
         let buckets = cells::Buckets::new(self.shape.bucket.as_ref(), self.hull).count;

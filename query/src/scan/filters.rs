@@ -17,6 +17,7 @@ use datafusion::{
         utils::conjunction,
     },
 };
+use serde::{Deserialize, Serialize};
 use tidelake_format::{
     rows::SeriesSet,
     schema::{Supertable, TBNAME},
@@ -24,7 +25,8 @@ use tidelake_format::{
 };
 
 /// An inclusive range of time in ticks; empty when `first > last`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct TimeRange {
     /// The first tick.
     pub(crate) first: i64,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::{
     array::BooleanArray,
-    datatypes::{FieldRef, Schema, SchemaRef},
+    datatypes::{FieldRef, Fields, Schema, SchemaRef},
 };
 use async_trait::async_trait;
 use datafusion::{
@@ -26,6 +26,7 @@ use super::{
     filters::{TimeRange, Use, classify, select, with_any_values},
     output::OutputColumn,
     read::{Columns, Reading},
+    reader::Sources,
     select::Selection,
     view::View,
 };
@@ -38,6 +39,18 @@ pub(crate) enum Scope {
     Supertable,
     /// Those of the series of this exact name.
     Series(Arc<str>),
+}
+
+/// What a scan is to read.
+pub(super) struct Wanted {
+    /// Places in the table's schema, in the order of the result.
+    pub(super) columns: Vec<usize>,
+    /// The series, by rank; `None` = all.
+    pub(super) series: Option<BooleanArray>,
+    /// The times.
+    pub(super) range: TimeRange,
+    /// The number of rows, where fewer than all will do.
+    pub(super) limit: Option<usize>,
 }
 
 /// The table that queries see: ts (not null), fields, tags and `tbname` (Utf8, not null) last.
@@ -109,13 +122,31 @@ impl SeriesTable {
             let chosen = |i: usize| rank == Some(i as u32) && wanted.as_ref().is_none_or(|w| w.value(i));
             wanted = Some(BooleanArray::from_iter((0..series.len()).map(|i| Some(chosen(i)))));
         }
-        let selection = Selection::new(&sources.list, series.len(), wanted.as_ref(), range);
-
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        let projection = projection.unwrap_or(&all);
-        let schema = Arc::new(self.schema.project(projection)?);
+        let columns = projection.cloned().unwrap_or(all);
+        self.open(&view, state, &table, sources, Wanted { columns, series: wanted, range, limit })
+    }
+
+    /// Its columns.
+    pub(super) fn columns(&self) -> &Fields {
+        self.schema.fields()
+    }
+
+    /// The scan of what is wanted of the sources of that range of time; `table` is this table as the snapshot has it.
+    pub(super) fn open(
+        &self,
+        view: &View,
+        state: &dyn Session,
+        table: &Supertable,
+        sources: Sources,
+        wanted: Wanted,
+    ) -> Result<SeriesScan> {
+        let Wanted { columns, series: wanted, range, limit } = wanted;
+        let selection = Selection::new(&sources.list, sources.united.series.len(), wanted.as_ref(), range);
+        let series = &sources.united.series;
+        let schema = Arc::new(self.schema.project(&columns)?);
         let mut data: Vec<FieldRef> = Vec::new();
-        let mut output = Vec::with_capacity(projection.len());
+        let mut output = Vec::with_capacity(columns.len());
         for field in schema.fields() {
             let id = field_id(field).expect("the schema was made with ids");
             output.push(match self.table.column_by_id(id).map(|c| c.role) {
@@ -137,7 +168,9 @@ impl SeriesTable {
             reader: view.reader.clone(),
             memory: state.runtime_env().memory_pool.clone(),
             name,
+            table: table.id,
             sources,
+            wanted,
             selection,
             time,
             range,

@@ -12,7 +12,13 @@ use futures::{
     StreamExt, TryStreamExt,
     stream::{self, BoxStream},
 };
-use tidelake_format::{Error, Result, file::CodedBatch, ids::ColumnId, schema::field_id, store::Store};
+use tidelake_format::{
+    Error, Result,
+    file::CodedBatch,
+    ids::{ColumnId, TableId},
+    schema::field_id,
+    store::Store,
+};
 
 use super::{
     filters::TimeRange,
@@ -38,9 +44,13 @@ pub(crate) struct Reading {
     pub(crate) memory: Arc<dyn MemoryPool>,
     /// `database.table`, for people.
     pub(crate) name: String,
+    /// The table.
+    pub(crate) table: TableId,
     /// Where the rows are.
     pub(crate) sources: Sources,
-    /// Which of them are read.
+    /// The series that were asked for, by rank; `None` = all.
+    pub(crate) wanted: Option<BooleanArray>,
+    /// Which of the rows are read.
     pub(crate) selection: Selection,
     /// The time column.
     pub(crate) time: FieldRef,

@@ -59,8 +59,13 @@ fn name(series: usize) -> String {
 impl World {
     /// The state of a seed: some data files, deletes and overrides, then some log segments.
     pub(super) async fn random(seed: u64) -> World {
+        Self::random_in(Store::in_memory(), seed).await
+    }
+
+    /// The same in a store.
+    pub(super) async fn random_in(store: Store, seed: u64) -> World {
         let mut rng = StdRng::seed_from_u64(seed);
-        let mut world = Self::empty(&mut rng).await;
+        let mut world = Self::empty(&mut rng, store).await;
         for _ in 0..rng.random_range(0..4) {
             world.file(&mut rng).await;
             world.sometimes_change(&mut rng).await;
@@ -104,7 +109,7 @@ impl World {
 
     async fn regular_with(rolled: f64) -> World {
         let mut rng = StdRng::seed_from_u64(0);
-        let mut world = Self { rolled, ..Self::empty(&mut rng).await };
+        let mut world = Self { rolled, ..Self::empty(&mut rng, Store::in_memory()).await };
         let row = |series, step| (series, START + step * 1_000, (Some(step as i32), Some(step as f64 / 4.0), None));
         let rows: Vec<Row> = (0..SERIES).flat_map(|series| (0..STEPS).map(move |step| row(series, step))).collect();
         world.take(&rows);
@@ -113,8 +118,8 @@ impl World {
     }
 
     /// A table without rows.
-    async fn empty(rng: &mut StdRng) -> World {
-        let root = Root::open(Store::in_memory()).await.unwrap();
+    async fn empty(rng: &mut StdRng, store: Store) -> World {
+        let root = Root::open(store).await.unwrap();
         let columns = [
             ("ts", Role::Time, Type::Timestamp),
             ("a", Role::Field, Type::Int),
@@ -258,6 +263,11 @@ impl World {
         let columns = kept.iter().map(|i| columns[*i].clone()).collect();
         let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
         Block::try_new(self.table, SeriesSet::try_new(series).unwrap(), rows).unwrap()
+    }
+
+    /// One more log segment.
+    pub(super) async fn another_segment(&mut self, seed: u64) {
+        self.segment(&mut StdRng::seed_from_u64(!seed)).await;
     }
 
     pub(super) async fn segment(&mut self, rng: &mut StdRng) {

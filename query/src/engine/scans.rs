@@ -1,0 +1,76 @@
+//! Scans that one process plans and another one makes.
+
+use std::{sync::Arc, time::Duration};
+
+use datafusion::physical_plan::ExecutionPlan;
+use tidelake_format::{Error, Result, snapshot::Snapshot, step};
+
+use super::{
+    Engine, Place,
+    plans::Executable,
+    prepared::{Outcome, Text},
+};
+use crate::{
+    levels::SeriesAggregate,
+    scan::{ScanSpec, SeriesScan},
+    session::Session,
+};
+
+impl Engine {
+    /// The scans that a query makes, in the order of its plan. Aggregates that levels answer count as scans of their rows.
+    ///
+    /// # Errors
+    /// Invalid for a statement that writes; as [`Engine::query`].
+    pub async fn scans(&self, session: &Session, sql: &str) -> Result<Vec<ScanSpec>> {
+        let Text::Query(text) = self.read(session, sql)? else {
+            return Err(Error::invalid("only a query makes scans"));
+        };
+        let underway = self.inner.system.queries.begin(session, sql);
+        underway.only_prepares();
+        let _permit = underway.unless_killed(self.permit(session, sql)).await?;
+        underway.plans();
+        let snapshot = underway.unless_killed(self.snapshot(session)).await?;
+        let budget = self.budget(session, sql, Duration::ZERO, &underway)?;
+        let prepared = underway.unless_killed(self.plan(session, sql, text, &snapshot, &budget));
+        let prepared = budget.in_time(prepared).await?;
+        let executable = self.executable(session, snapshot.clone(), &prepared, None, &budget);
+        let executable = budget.in_time(underway.unless_killed(executable)).await?;
+        let mut specs = Vec::new();
+        collect(&executable.plan, &snapshot, &mut specs);
+        Ok(specs)
+    }
+
+    /// Makes a scan that an engine of this or another process has planned over the same root.
+    ///
+    /// # Errors
+    /// NotFound when its snapshot is not in the store any more; Forbidden where the session may not read the table; as
+    /// [`Engine::query`].
+    pub async fn scan(&self, session: &Session, spec: &ScanSpec) -> Result<Outcome> {
+        let text = spec.to_string();
+        let underway = self.inner.system.queries.begin(session, &text);
+        let permit = underway.unless_killed(self.permit(session, &text)).await?;
+        underway.runs();
+        let budget = self.budget(session, &text, Duration::ZERO, &underway)?;
+        let planned = async {
+            let snapshot = self.inner.snapshots.at(spec.snapshot()).await?;
+            let (view, state) = self.state(session, snapshot);
+            let scan = spec.open(&view, &state).await?;
+            Executable::new(Arc::new(scan), &state)
+        };
+        let executable = budget.in_time(underway.unless_killed(planned)).await?;
+        let schema = executable.plan.schema();
+        let place = Place { underway, permit: Some(permit) };
+        self.start(session, executable, schema, place, step!("query"), budget)
+    }
+}
+
+fn collect(plan: &Arc<dyn ExecutionPlan>, snapshot: &Snapshot, specs: &mut Vec<ScanSpec>) {
+    if let Some(scan) = plan.downcast_ref::<SeriesScan>() {
+        specs.push(ScanSpec::of(scan, snapshot));
+    } else if let Some(aggregate) = plan.downcast_ref::<SeriesAggregate>() {
+        collect(aggregate.replaced(), snapshot, specs);
+    }
+    for child in plan.children() {
+        collect(child, snapshot, specs);
+    }
+}
