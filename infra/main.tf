@@ -35,42 +35,57 @@ resource "aws_vpc_endpoint" "s3" {
   tags              = var.tags
 }
 
+locals {
+  # What each function is set by, by the name of its zip.
+  parts = {
+    ingest-http  = var.ingest
+    ingest-queue = var.queue
+    compact      = var.compaction
+    query-http   = var.query
+  }
+
+  settings = {
+    for zip, part in local.parts : zip => {
+      store                = module.storage.store
+      package              = "${var.packages}/${zip}.zip"
+      name                 = "${var.name}-${zip}"
+      architecture         = var.architecture
+      memory               = part.memory
+      timeout              = part.timeout
+      ephemeral_storage    = try(part.ephemeral_storage, null)
+      reserved_concurrency = part.reserved_concurrency
+      environment          = part.environment
+      log_level            = var.log_level
+      log_retention_days   = var.log_retention_days
+      tracing              = var.tracing
+      vpc                  = var.vpc
+      tags                 = var.tags
+    } if part != null
+  }
+}
+
 module "ingest" {
   source = "./modules/ingest"
   count  = var.ingest == null ? 0 : 1
 
-  name                     = "${var.name}-ingest-http"
-  store                    = module.storage.store
-  package                  = "${var.packages}/ingest-http.zip"
-  architecture             = var.architecture
-  memory                   = var.ingest.memory
-  timeout                  = var.ingest.timeout
-  reserved_concurrency     = var.ingest.reserved_concurrency
-  auth                     = var.ingest.auth
-  users                    = var.ingest.users
-  token_secret_arn         = var.ingest.token_secret_arn
-  token_secret_kms_key_arn = var.ingest.token_secret_kms_key_arn
-  auto_create_database     = var.ingest.auto_create_database
-  max_body                 = var.ingest.max_body
-  environment              = var.ingest.environment
-  log_level                = var.log_level
-  log_retention_days       = var.log_retention_days
-  tracing                  = var.tracing
-  vpc                      = var.vpc
-  tags                     = var.tags
+  function = local.settings["ingest-http"]
+
+  url = {
+    auth                     = var.ingest.auth
+    users                    = var.ingest.users
+    token_secret_arn         = var.ingest.token_secret_arn
+    token_secret_kms_key_arn = var.ingest.token_secret_kms_key_arn
+  }
+
+  auto_create_database = var.ingest.auto_create_database
+  max_body             = var.ingest.max_body
 }
 
 module "queue" {
   source = "./modules/queue"
   count  = var.queue == null ? 0 : 1
 
-  name                   = "${var.name}-ingest-queue"
-  store                  = module.storage.store
-  package                = "${var.packages}/ingest-queue.zip"
-  architecture           = var.architecture
-  memory                 = var.queue.memory
-  timeout                = var.queue.timeout
-  reserved_concurrency   = var.queue.reserved_concurrency
+  function               = local.settings["ingest-queue"]
   database               = var.queue.database
   format                 = var.queue.format
   other_formats          = var.queue.other_formats
@@ -89,12 +104,6 @@ module "queue" {
   message_retention_days = var.queue.message_retention_days
   source_kms_key_arn     = var.queue.source_kms_key_arn
   auto_create_database   = var.queue.auto_create_database
-  environment            = var.queue.environment
-  log_level              = var.log_level
-  log_retention_days     = var.log_retention_days
-  tracing                = var.tracing
-  vpc                    = var.vpc
-  tags                   = var.tags
 }
 
 locals {
@@ -109,48 +118,27 @@ module "compaction" {
   source = "./modules/compaction"
   count  = var.compaction == null ? 0 : 1
 
-  name                 = "${var.name}-compact"
-  store                = module.storage.store
-  package              = "${var.packages}/compact.zip"
-  architecture         = var.architecture
-  schedule             = var.compaction.on_demand_only ? null : coalesce(var.compaction.schedule, "rate(1 minute)")
-  collect_schedule     = local.schedules.collect == "never" ? null : local.schedules.collect
-  sweep_schedule       = local.schedules.sweep == "never" ? null : local.schedules.sweep
-  continues            = var.compaction.continues
-  memory               = var.compaction.memory
-  timeout              = var.compaction.timeout
-  reserved_concurrency = var.compaction.reserved_concurrency
-  environment          = var.compaction.environment
-  log_level            = var.log_level
-  log_retention_days   = var.log_retention_days
-  tracing              = var.tracing
-  vpc                  = var.vpc
-  tags                 = var.tags
+  function         = local.settings["compact"]
+  schedule         = var.compaction.on_demand_only ? null : coalesce(var.compaction.schedule, "rate(1 minute)")
+  collect_schedule = local.schedules.collect == "never" ? null : local.schedules.collect
+  sweep_schedule   = local.schedules.sweep == "never" ? null : local.schedules.sweep
+  continues        = var.compaction.continues
 }
 
 module "query" {
   source = "./modules/query"
   count  = var.query == null ? 0 : 1
 
-  name                     = "${var.name}-query-http"
-  store                    = module.storage.store
-  package                  = "${var.packages}/query-http.zip"
-  architecture             = var.architecture
-  memory                   = var.query.memory
-  timeout                  = var.query.timeout
-  ephemeral_storage        = var.query.ephemeral_storage
-  response                 = var.query.response
-  reserved_concurrency     = var.query.reserved_concurrency
-  auth                     = var.query.auth
-  users                    = var.query.users
-  token_secret_arn         = var.query.token_secret_arn
-  token_secret_kms_key_arn = var.query.token_secret_kms_key_arn
-  environment              = var.query.environment
-  log_level                = var.log_level
-  log_retention_days       = var.log_retention_days
-  tracing                  = var.tracing
-  vpc                      = var.vpc
-  tags                     = var.tags
+  function = local.settings["query-http"]
+
+  url = {
+    auth                     = var.query.auth
+    users                    = var.query.users
+    token_secret_arn         = var.query.token_secret_arn
+    token_secret_kms_key_arn = var.query.token_secret_kms_key_arn
+  }
+
+  response = var.query.response
 }
 
 module "flight" {

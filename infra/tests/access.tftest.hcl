@@ -116,3 +116,45 @@ run "what_is_no_bucket_is_refused" {
 
   expect_failures = [var.store]
 }
+
+run "a_root_outside_its_prefix_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/access"
+  }
+
+  variables {
+    store = { url = "s3://bucket/root", bucket_arn = "arn:aws:s3:::bucket", prefix = "other" }
+  }
+
+  expect_failures = [var.store]
+}
+
+run "what_is_no_url_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/access"
+  }
+
+  variables {
+    store = { url = "bucket/root", bucket_arn = "arn:aws:s3:::bucket", prefix = "root" }
+  }
+
+  expect_failures = [var.store]
+}
+
+run "a_whole_bucket_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/access"
+  }
+
+  variables {
+    store = { url = "s3://bucket", bucket_arn = "arn:aws:s3:::bucket", prefix = "root" }
+  }
+
+  expect_failures = [var.store]
+}

@@ -3,8 +3,10 @@ mock_provider "aws" {
 }
 
 variables {
-  store   = { url = "s3://bucket/root", bucket_arn = "arn:aws:s3:::bucket", prefix = "root" }
-  package = "s3://artifacts/1.0.0/compact.zip"
+  function = {
+    store   = { url = "s3://bucket/root", bucket_arn = "arn:aws:s3:::bucket", prefix = "root" }
+    package = "s3://artifacts/1.0.0/compact.zip"
+  }
 }
 
 run "compaction_runs_each_minute_and_goes_on_by_itself" {
@@ -145,7 +147,7 @@ run "cron_does_not_say_how_far_runs_lie_apart" {
   }
 }
 
-run "wrong_values_are_refused" {
+run "too_little_time_is_refused" {
   command = plan
 
   module {
@@ -153,20 +155,8 @@ run "wrong_values_are_refused" {
   }
 
   variables {
-    name                 = ""
-    store                = { url = "s3://bucket/root", bucket_arn = "bucket", prefix = "root" }
-    package              = "compact"
-    architecture         = "riscv64"
-    memory               = 20000
-    timeout              = 10
-    reserved_concurrency = -2
-    log_level            = "verbose"
-    log_retention_days   = 2
-    vpc                  = { subnet_ids = ["10.0.0.0/24"], security_group_ids = ["sg-1"] }
+    function = merge(var.function, { timeout = 10 })
   }
 
-  expect_failures = [
-    var.name, var.store, var.package, var.architecture, var.memory, var.timeout, var.reserved_concurrency, var.log_level, var.log_retention_days,
-    var.vpc,
-  ]
+  expect_failures = [var.function]
 }

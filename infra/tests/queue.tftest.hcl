@@ -3,8 +3,10 @@ mock_provider "aws" {
 }
 
 variables {
-  store    = { url = "s3://bucket/root", bucket_arn = "arn:aws:s3:::bucket", prefix = "root" }
-  package  = "s3://artifacts/1.0.0/ingest-queue.zip"
+  function = {
+    store   = { url = "s3://bucket/root", bucket_arn = "arn:aws:s3:::bucket", prefix = "root" }
+    package = "s3://artifacts/1.0.0/ingest-queue.zip"
+  }
   database = "metrics"
 }
 
@@ -149,21 +151,11 @@ run "wrong_values_are_refused" {
     max_receive_count      = 0
     message_retention_days = 15
     visibility_timeout     = 30
-    name                   = "ingest queue"
-    store                  = { url = "s3://bucket", bucket_arn = "arn:aws:s3:::bucket", prefix = "root" }
-    package                = "ingest-queue"
-    architecture           = "riscv64"
-    memory                 = 64
-    reserved_concurrency   = -2
-    log_level              = "verbose"
-    log_retention_days     = 2
-    vpc                    = { subnet_ids = ["subnet-1"], security_group_ids = [] }
   }
 
   expect_failures = [
     var.format, var.other_formats, var.other_databases, var.precision, var.database, var.batch_seconds, var.maximum_concurrency, var.max_receive_count,
-    var.message_retention_days, var.visibility_timeout, var.name, var.store, var.package, var.architecture, var.memory,
-    var.reserved_concurrency, var.log_level, var.log_retention_days, var.vpc,
+    var.message_retention_days, var.visibility_timeout,
   ]
 }
 

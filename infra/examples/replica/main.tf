@@ -40,8 +40,10 @@ module "replica_query" {
   source    = "../../modules/query"
   providers = { aws = aws.replica }
 
-  name         = "${var.name}-replica-query-http"
-  store        = module.replica.store
-  package      = "${var.packages}/query-http.zip"
-  architecture = var.architecture
+  function = {
+    store        = module.replica.store
+    package      = "${var.packages}/query-http.zip"
+    name         = "${var.name}-replica-query-http"
+    architecture = var.architecture
+  }
 }

@@ -9,7 +9,7 @@ variable "store" {
   nullable = false
 
   validation {
-    condition     = can(regex("^arn:[a-z-]+:s3:::[^/*]+$", var.store.bucket_arn)) && can(regex("^[^/*]+(/[^/*]+)*$", var.store.prefix))
-    error_message = "A store is the output store of the storage module: bucket_arn is arn:aws:s3:::BUCKET, the prefix has no slashes around it."
+    condition     = can(regex("^s3://[^/]+/.+$", var.store.url)) && endswith(var.store.url, "/${var.store.prefix}") && can(regex("^arn:[a-z-]+:s3:::[^/*]+$", var.store.bucket_arn)) && can(regex("^[^/*]+(/[^/*]+)*$", var.store.prefix))
+    error_message = "A store is the output store of the storage module: url is s3://BUCKET/PREFIX, bucket_arn is arn:aws:s3:::BUCKET, the prefix has no slashes around it."
   }
 }

@@ -2,14 +2,18 @@ data "aws_partition" "current" {}
 data "aws_region" "current" {}
 data "aws_caller_identity" "current" {}
 
-module "access" {
-  source = "../access"
-  store  = var.store
-}
-
 locals {
+  # The defaults of this module. The function module has all others, and looks at every value.
+  function = merge(var.function, {
+    name    = try(coalesce(var.function.name), "tidelake-compact")
+    memory  = try(coalesce(var.function.memory), 1024)
+    timeout = try(coalesce(var.function.timeout), 300)
+  })
+  # Of what is made here besides the function.
+  tags = try(var.function.tags, null)
+
   # Written out, because the policy is there before the function is.
-  arn = "arn:${data.aws_partition.current.partition}:lambda:${data.aws_region.current.name}:${data.aws_caller_identity.current.account_id}:function:${var.name}"
+  arn = "arn:${data.aws_partition.current.partition}:lambda:${data.aws_region.current.name}:${data.aws_caller_identity.current.account_id}:function:${local.function.name}"
 
   rate     = try(regex("^rate\\((?P<count>[0-9]+) (?P<unit>minute|hour|day)s?\\)$", var.schedule), null)
   interval = try(tonumber(local.rate.count) * { minute = 60, hour = 3600, day = 24 * 3600 }[local.rate.unit], null)
@@ -25,31 +29,14 @@ locals {
 module "function" {
   source = "../function"
 
-  name                 = var.name
-  description          = "Tidelake: folds the log, merges files, applies retention, collects garbage"
-  package              = var.package
-  architecture         = var.architecture
-  memory               = var.memory
-  timeout              = var.timeout
-  reserved_concurrency = var.reserved_concurrency
-  log_retention_days   = var.log_retention_days
-  tracing              = var.tracing
-  vpc                  = var.vpc
-  tags                 = var.tags
+  settings    = local.function
+  names       = { settings = keys(local.function) }
+  description = "Tidelake: folds the log, merges files, applies retention, collects garbage"
+  rights      = "compact"
 
-  environment = merge(
-    {
-      TIDELAKE_STORE    = var.store.url
-      TIDELAKE_LOG      = var.log_level
-      TIDELAKE_CONTINUE = tostring(var.continues)
-    },
-    var.environment,
-  )
+  environment = { TIDELAKE_CONTINUE = tostring(var.continues) }
 
-  statements = concat(
-    module.access.compact,
-    var.continues ? [{ Sid = "Continue", Action = ["lambda:InvokeFunction"], Resource = [local.arn] }] : [],
-  )
+  statements = var.continues ? [{ Sid = "Continue", Action = ["lambda:InvokeFunction"], Resource = [local.arn] }] : []
 }
 
 # A run that failed is not repeated: the next one finds the same work.
@@ -62,10 +49,10 @@ resource "aws_lambda_function_event_invoke_config" "this" {
 resource "aws_cloudwatch_event_rule" "schedule" {
   for_each = local.schedules
 
-  name                = each.key == "compact" ? var.name : "${var.name}-${each.key}"
+  name                = each.key == "compact" ? local.function.name : "${local.function.name}-${each.key}"
   description         = each.value.description
   schedule_expression = each.value.expression
-  tags                = var.tags
+  tags                = local.tags
 }
 
 resource "aws_cloudwatch_event_target" "schedule" {

@@ -2,17 +2,47 @@ data "aws_partition" "current" {}
 data "aws_region" "current" {}
 data "aws_caller_identity" "current" {}
 
+module "access" {
+  source = "../access"
+  store  = var.settings.store
+}
+
 locals {
   place     = "${data.aws_region.current.name}:${data.aws_caller_identity.current.account_id}"
-  log_group = "/aws/lambda/${var.name}"
-  in_s3     = startswith(var.package, "s3://")
+  log_group = "/aws/lambda/${var.settings.name}"
+  in_s3     = startswith(var.settings.package, "s3://")
   public    = try(var.url.auth, null) == "NONE"
+
+  token_secret_arn         = try(var.url.token_secret_arn, null)
+  token_secret_kms_key_arn = try(var.url.token_secret_kms_key_arn, null)
+
   # Whoever may invoke a public function past its URL writes the whole event, the client's address included.
-  address    = local.public ? { TIDELAKE_SOURCE_ADDRESS = "ignored" } : {}
-  variables  = { for name, value in merge(local.address, var.environment) : name => value if value != null }
-  package_s3 = local.in_s3 ? regex("^s3://(?P<bucket>[^/]+)/(?P<key>.+)$", var.package) : null
+  address = local.public ? { TIDELAKE_SOURCE_ADDRESS = "ignored" } : {}
+
+  variables = {
+    for name, value in merge(
+      local.address,
+      {
+        TIDELAKE_STORE        = var.settings.store.url
+        TIDELAKE_LOG          = var.settings.log_level
+        TIDELAKE_AUTH         = try(var.url.users, false) ? "users" : null
+        TIDELAKE_TOKEN_SECRET = local.token_secret_arn
+      },
+      var.environment,
+      var.settings.environment,
+    ) : name => value if value != null
+  }
+
+  package_s3 = local.in_s3 ? regex("^s3://(?P<bucket>[^/]+)/(?P<key>.+)$", var.settings.package) : null
 
   statements = concat(
+    module.access[var.rights],
+    local.token_secret_arn == null ? [] : [
+      { Sid = "ReadTokens", Effect = "Allow", Action = ["secretsmanager:GetSecretValue"], Resource = [local.token_secret_arn] },
+    ],
+    local.token_secret_kms_key_arn == null ? [] : [
+      { Sid = "DecryptTokens", Effect = "Allow", Action = ["kms:Decrypt"], Resource = [local.token_secret_kms_key_arn] },
+    ],
     var.statements,
     [
       {
@@ -23,7 +53,7 @@ locals {
       },
     ],
     # Neither X-Ray nor the network interfaces of functions know a narrower resource.
-    var.tracing ? [
+    var.settings.tracing ? [
       {
         Sid      = "WriteTraces"
         Effect   = "Allow"
@@ -31,7 +61,7 @@ locals {
         Resource = ["*"]
       },
     ] : [],
-    var.vpc == null ? [] : [
+    var.settings.vpc == null ? [] : [
       {
         Sid    = "JoinNetwork"
         Effect = "Allow"
@@ -58,13 +88,13 @@ resource "aws_cloudwatch_log_group" "this" {
   #checkov:skip=CKV_AWS_158:CloudWatch encrypts logs with keys of its own; they hold no rows and no tokens
   #checkov:skip=CKV_AWS_338:How long logs are kept is a variable
   name              = local.log_group
-  retention_in_days = var.log_retention_days
-  tags              = var.tags
+  retention_in_days = var.settings.log_retention_days
+  tags              = var.settings.tags
 }
 
 resource "aws_iam_role" "this" {
-  name = var.name
-  tags = var.tags
+  name = var.settings.name
+  tags = var.settings.tags
   assume_role_policy = jsonencode({
     Version = "2012-10-17"
     Statement = [{
@@ -88,25 +118,25 @@ resource "aws_lambda_function" "this" {
   #checkov:skip=CKV_AWS_117:A VPC is a variable: the functions talk to AWS alone
   #checkov:skip=CKV_AWS_173:The environment holds no secrets, only the ARN of one
   #checkov:skip=CKV_AWS_272:Zips are built by who deploys them
-  function_name = var.name
+  function_name = var.settings.name
   description   = var.description
   role          = aws_iam_role.this.arn
-  tags          = var.tags
+  tags          = var.settings.tags
 
   runtime          = "provided.al2023"
   handler          = "bootstrap"
-  architectures    = [var.architecture]
-  filename         = local.in_s3 ? null : var.package
-  source_code_hash = local.in_s3 ? null : filebase64sha256(var.package)
+  architectures    = [var.settings.architecture]
+  filename         = local.in_s3 ? null : var.settings.package
+  source_code_hash = local.in_s3 ? null : filebase64sha256(var.settings.package)
   s3_bucket        = try(local.package_s3.bucket, null)
   s3_key           = try(local.package_s3.key, null)
 
-  memory_size                    = var.memory
-  timeout                        = var.timeout
-  reserved_concurrent_executions = var.reserved_concurrency
+  memory_size                    = var.settings.memory
+  timeout                        = var.settings.timeout
+  reserved_concurrent_executions = var.settings.reserved_concurrency
 
   ephemeral_storage {
-    size = var.ephemeral_storage
+    size = var.settings.ephemeral_storage
   }
 
   environment {
@@ -119,11 +149,11 @@ resource "aws_lambda_function" "this" {
   }
 
   tracing_config {
-    mode = var.tracing ? "Active" : "PassThrough"
+    mode = var.settings.tracing ? "Active" : "PassThrough"
   }
 
   dynamic "vpc_config" {
-    for_each = var.vpc == null ? [] : [var.vpc]
+    for_each = var.settings.vpc == null ? [] : [var.settings.vpc]
 
     content {
       subnet_ids         = vpc_config.value.subnet_ids

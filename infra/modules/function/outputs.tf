@@ -15,7 +15,7 @@ output "url" {
 
 output "timeout" {
   description = "Seconds after which an invocation is ended."
-  value       = var.timeout
+  value       = var.settings.timeout
 }
 
 output "role_arn" {

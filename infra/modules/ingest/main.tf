@@ -1,48 +1,25 @@
-module "access" {
-  source = "../access"
-  store  = var.store
-}
-
 locals {
-  token = concat(
-    var.token_secret_arn == null ? [] : [
-      { Sid = "ReadTokens", Action = ["secretsmanager:GetSecretValue"], Resource = [var.token_secret_arn] },
-    ],
-    var.token_secret_kms_key_arn == null ? [] : [
-      { Sid = "DecryptTokens", Action = ["kms:Decrypt"], Resource = [var.token_secret_kms_key_arn] },
-    ],
-  )
+  # The defaults of this module. The function module has all others, and looks at every value.
+  function = merge(var.function, {
+    name    = try(coalesce(var.function.name), "tidelake-ingest-http")
+    memory  = try(coalesce(var.function.memory), 512)
+    timeout = try(coalesce(var.function.timeout), 30)
+  })
 }
 
 module "function" {
   source = "../function"
 
-  name                 = var.name
-  description          = "Tidelake: writes over HTTP"
-  package              = var.package
-  architecture         = var.architecture
-  memory               = var.memory
-  timeout              = var.timeout
-  reserved_concurrency = var.reserved_concurrency
-  log_retention_days   = var.log_retention_days
-  tracing              = var.tracing
-  vpc                  = var.vpc
-  tags                 = var.tags
+  settings    = local.function
+  names       = { settings = keys(local.function), url = keys(var.url) }
+  description = "Tidelake: writes over HTTP"
+  rights      = "write"
 
   # Answers to writes are short: they need no streaming.
-  url = { auth = var.auth, invoke_mode = "BUFFERED" }
+  url = merge(var.url, { invoke_mode = "BUFFERED" })
 
-  environment = merge(
-    {
-      TIDELAKE_STORE                = var.store.url
-      TIDELAKE_LOG                  = var.log_level
-      TIDELAKE_AUTH                 = var.users ? "users" : null
-      TIDELAKE_TOKEN_SECRET         = var.token_secret_arn
-      TIDELAKE_AUTO_CREATE_DATABASE = tostring(var.auto_create_database)
-      TIDELAKE_MAX_BODY             = var.max_body
-    },
-    var.environment,
-  )
-
-  statements = concat(module.access.write, local.token)
+  environment = {
+    TIDELAKE_AUTO_CREATE_DATABASE = tostring(var.auto_create_database)
+    TIDELAKE_MAX_BODY             = var.max_body
+  }
 }

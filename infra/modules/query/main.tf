@@ -1,49 +1,25 @@
-module "access" {
-  source = "../access"
-  store  = var.store
-}
-
 locals {
-  token = concat(
-    var.token_secret_arn == null ? [] : [
-      { Sid = "ReadTokens", Action = ["secretsmanager:GetSecretValue"], Resource = [var.token_secret_arn] },
-    ],
-    var.token_secret_kms_key_arn == null ? [] : [
-      { Sid = "DecryptTokens", Action = ["kms:Decrypt"], Resource = [var.token_secret_kms_key_arn] },
-    ],
-  )
+  # The defaults of this module. The function module has all others, and looks at every value.
+  function = merge(var.function, {
+    name    = try(coalesce(var.function.name), "tidelake-query-http")
+    memory  = try(coalesce(var.function.memory), 1024)
+    timeout = try(coalesce(var.function.timeout), 60)
+  })
 }
 
 module "function" {
   source = "../function"
 
-  name                 = var.name
-  description          = "Tidelake: SQL over HTTP, read only"
-  package              = var.package
-  architecture         = var.architecture
-  memory               = var.memory
-  timeout              = var.timeout
-  ephemeral_storage    = var.ephemeral_storage
-  reserved_concurrency = var.reserved_concurrency
-  log_retention_days   = var.log_retention_days
-  tracing              = var.tracing
-  vpc                  = var.vpc
-  tags                 = var.tags
+  settings    = local.function
+  names       = { settings = keys(local.function), url = keys(var.url) }
+  description = "Tidelake: SQL over HTTP, read only"
+  rights      = "query"
 
-  url = { auth = var.auth, invoke_mode = var.response == "stream" ? "RESPONSE_STREAM" : "BUFFERED" }
+  url = merge(var.url, { invoke_mode = var.response == "stream" ? "RESPONSE_STREAM" : "BUFFERED" })
 
-  environment = merge(
-    {
-      TIDELAKE_STORE = var.store.url
-      TIDELAKE_LOG   = var.log_level
-      # Some seconds before the platform ends the invocation, so that who asks is told why.
-      TIDELAKE_QUERY_TIMEOUT = "${var.timeout - min(5, ceil(var.timeout / 4))}s"
-      TIDELAKE_AUTH          = var.users ? "users" : null
-      TIDELAKE_TOKEN_SECRET  = var.token_secret_arn
-      TIDELAKE_RESPONSE      = var.response
-    },
-    var.environment,
-  )
-
-  statements = concat(module.access.query, local.token)
+  environment = {
+    # Some seconds before the platform ends the invocation, so that who asks is told why.
+    TIDELAKE_QUERY_TIMEOUT = "${local.function.timeout - min(5, ceil(local.function.timeout / 4))}s"
+    TIDELAKE_RESPONSE      = var.response
+  }
 }

@@ -1,9 +1,13 @@
-module "access" {
-  source = "../access"
-  store  = var.store
-}
-
 locals {
+  # The defaults of this module. The function module has all others, and looks at every value.
+  function = merge(var.function, {
+    name    = try(coalesce(var.function.name), "tidelake-ingest-queue")
+    memory  = try(coalesce(var.function.memory), 512)
+    timeout = try(coalesce(var.function.timeout), 60)
+  })
+  # Of what is made here besides the function.
+  tags = try(var.function.tags, null)
+
   stream = var.kinesis_stream_arn != null
   # The key of the queues; that of a stream is only read with.
   queue_kms_key = local.stream ? null : var.source_kms_key_arn
@@ -48,22 +52,13 @@ locals {
 module "function" {
   source = "../function"
 
-  name                 = var.name
-  description          = "Tidelake: writes from ${local.stream ? "a stream" : "a queue"}"
-  package              = var.package
-  architecture         = var.architecture
-  memory               = var.memory
-  timeout              = var.timeout
-  reserved_concurrency = var.reserved_concurrency
-  log_retention_days   = var.log_retention_days
-  tracing              = var.tracing
-  vpc                  = var.vpc
-  tags                 = var.tags
+  settings    = local.function
+  names       = { settings = keys(local.function) }
+  description = "Tidelake: writes from ${local.stream ? "a stream" : "a queue"}"
+  rights      = "write"
 
   environment = merge(
     {
-      TIDELAKE_STORE                = var.store.url
-      TIDELAKE_LOG                  = var.log_level
       TIDELAKE_QUEUE_FORMAT         = join(",", distinct(concat([var.format], var.other_formats)))
       TIDELAKE_QUEUE_DATABASE       = var.database
       TIDELAKE_QUEUE_PRECISION      = var.precision
@@ -71,35 +66,34 @@ module "function" {
       TIDELAKE_AUTO_CREATE_DATABASE = tostring(var.auto_create_database)
     },
     length(var.other_databases) == 0 ? {} : { TIDELAKE_QUEUE_DATABASES = join(",", var.other_databases) },
-    var.environment,
   )
 
-  statements = concat(module.access.write, local.take, local.read, local.decrypt)
+  statements = concat(local.take, local.read, local.decrypt)
 }
 
 resource "aws_sqs_queue" "dead" {
   #checkov:skip=CKV_AWS_27:Encrypted by SQS with keys of its own, a KMS key is a variable
-  name                      = "${var.name}-dead${local.suffix}"
+  name                      = "${local.function.name}-dead${local.suffix}"
   fifo_queue                = var.fifo ? true : null
   message_retention_seconds = 14 * local.day
   sqs_managed_sse_enabled   = local.queue_kms_key == null ? true : null
   kms_master_key_id         = local.queue_kms_key
-  tags                      = var.tags
+  tags                      = local.tags
 }
 
 resource "aws_sqs_queue" "this" {
   #checkov:skip=CKV_AWS_27:Encrypted by SQS with keys of its own, a KMS key is a variable
   count = local.stream ? 0 : 1
 
-  name = "${var.name}${local.suffix}"
+  name = "${local.function.name}${local.suffix}"
   # Without deduplication by content: two equal lines without a timestamp are two rows.
   fifo_queue                = var.fifo ? true : null
   message_retention_seconds = var.message_retention_days * local.day
   # Long enough for Lambda to try a batch again while it is throttled.
-  visibility_timeout_seconds = coalesce(var.visibility_timeout, 6 * var.timeout + local.window)
+  visibility_timeout_seconds = coalesce(var.visibility_timeout, 6 * local.function.timeout + local.window)
   sqs_managed_sse_enabled    = local.queue_kms_key == null ? true : null
   kms_master_key_id          = local.queue_kms_key
-  tags                       = var.tags
+  tags                       = local.tags
 
   redrive_policy = jsonencode({
     deadLetterTargetArn = aws_sqs_queue.dead.arn
@@ -116,7 +110,7 @@ resource "aws_lambda_event_source_mapping" "queue" {
   maximum_batching_window_in_seconds = var.fifo ? null : local.window
   # A message that cannot be read goes to the dead letters alone; its neighbours are stored.
   function_response_types = ["ReportBatchItemFailures"]
-  tags                    = var.tags
+  tags                    = local.tags
 
   dynamic "scaling_config" {
     for_each = var.maximum_concurrency == null ? [] : [var.maximum_concurrency]
@@ -140,7 +134,7 @@ resource "aws_lambda_event_source_mapping" "stream" {
   # A record that cannot be read must not stop its shard: halve the batch, try so often, then name it in the dead letters.
   bisect_batch_on_function_error = true
   maximum_retry_attempts         = var.max_receive_count
-  tags                           = var.tags
+  tags                           = local.tags
 
   destination_config {
     on_failure {

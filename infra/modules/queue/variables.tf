@@ -1,88 +1,7 @@
-variable "name" {
-  description = "Name of the function."
-  type        = string
-  default     = "tidelake-ingest-queue"
+variable "function" {
+  description = "The settings of the function, `store` and `package` at least: see [function](../function/README.md#settings). By default the name is `tidelake-ingest-queue`, with 512 MB of `memory` and a `timeout` of 60 seconds."
+  type        = any
   nullable    = false
-
-  validation {
-    condition     = can(regex("^[A-Za-z0-9_-]{1,64}$", var.name))
-    error_message = "A function's name has at most 64 letters, digits, hyphens and underscores."
-  }
-}
-
-variable "store" {
-  description = "Where the root lies: the output `store` of the storage module."
-  type = object({
-    url         = string
-    bucket_arn  = string
-    prefix      = string
-    kms_key_arn = optional(string)
-  })
-  nullable = false
-
-  validation {
-    condition     = can(regex("^s3://[^/]+/.+$", var.store.url)) && can(regex("^arn:[a-z-]+:s3:::[^/*]+$", var.store.bucket_arn)) && endswith(var.store.url, "/${var.store.prefix}")
-    error_message = "A store is the output store of the storage module: url is s3://BUCKET/PREFIX, bucket_arn is arn:aws:s3:::BUCKET."
-  }
-}
-
-variable "package" {
-  description = "The zip with `bootstrap`: a path, or `s3://BUCKET/KEY`."
-  type        = string
-  nullable    = false
-
-  validation {
-    condition     = endswith(var.package, ".zip") && (!startswith(var.package, "s3://") || can(regex("^s3://[^/]+/.+$", var.package)))
-    error_message = "A package is a path that ends in .zip, or s3://BUCKET/KEY.zip."
-  }
-}
-
-variable "architecture" {
-  description = "What the zip was built for: x86_64 or arm64."
-  type        = string
-  default     = "x86_64"
-  nullable    = false
-
-  validation {
-    condition     = contains(["x86_64", "arm64"], var.architecture)
-    error_message = "The architecture is x86_64 or arm64."
-  }
-}
-
-variable "memory" {
-  description = "Memory in MB, 128 to 10240. Processor time comes with it: 1769 MB are one core."
-  type        = number
-  default     = 512
-  nullable    = false
-
-  validation {
-    condition     = var.memory >= 128 && var.memory <= 10240 && floor(var.memory) == var.memory
-    error_message = "A function has 128 to 10240 MB of memory."
-  }
-}
-
-variable "timeout" {
-  description = "Seconds after which an invocation is ended."
-  type        = number
-  default     = 60
-  nullable    = false
-
-  validation {
-    condition     = var.timeout >= 3 && var.timeout <= 900 && floor(var.timeout) == var.timeout
-    error_message = "An invocation may take 3 to 900 seconds."
-  }
-}
-
-variable "reserved_concurrency" {
-  description = "Invocations at once, kept from the account's other functions; -1 takes what is free, 0 stops the function."
-  type        = number
-  default     = -1
-  nullable    = false
-
-  validation {
-    condition     = var.reserved_concurrency >= -1 && floor(var.reserved_concurrency) == var.reserved_concurrency
-    error_message = "Reserved concurrency is -1, 0 or more."
-  }
 }
 
 variable "format" {
@@ -250,7 +169,7 @@ variable "visibility_timeout" {
   default     = null
 
   validation {
-    condition     = var.visibility_timeout == null || try(var.visibility_timeout >= var.timeout && var.visibility_timeout <= 43200, false)
+    condition     = var.visibility_timeout == null || try(var.visibility_timeout >= local.function.timeout && var.visibility_timeout <= 43200, false)
     error_message = "A message is hidden at least as long as an invocation may take, and at most 43200 seconds."
   }
 }
@@ -282,61 +201,5 @@ variable "auto_create_database" {
   description = "Whether a write to an unknown database creates it."
   type        = bool
   default     = true
-  nullable    = false
-}
-
-variable "environment" {
-  description = "More settings, as environment variables of the function."
-  type        = map(string)
-  default     = {}
-  nullable    = false
-}
-
-variable "log_level" {
-  description = "What is logged, such as `info` or `tidelake_ingest=debug`."
-  type        = string
-  default     = "info"
-  nullable    = false
-
-  validation {
-    condition     = alltrue([for part in split(",", lower(var.log_level)) : can(regex("^(([a-z0-9_:-]+|[a-z0-9_:-]*\\[[^\\],]*\\])=)?(off|error|warn|info|debug|trace)$", part))])
-    error_message = "A level is error, warn, info, debug, trace or off; several for parts of the program are written like info,tidelake_ingest=debug."
-  }
-}
-
-variable "log_retention_days" {
-  description = "Days that logs are kept."
-  type        = number
-  default     = 30
-  nullable    = false
-
-  validation {
-    condition     = contains([1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653], var.log_retention_days)
-    error_message = "CloudWatch keeps logs for 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731 or 1096 days, or whole years from 5 to 10."
-  }
-}
-
-variable "tracing" {
-  description = "Whether invocations are traced by X-Ray."
-  type        = bool
-  default     = false
-  nullable    = false
-}
-
-variable "vpc" {
-  description = "Subnets and security groups that the function runs in; none by default."
-  type        = object({ subnet_ids = list(string), security_group_ids = list(string) })
-  default     = null
-
-  validation {
-    condition     = var.vpc == null || try(length(var.vpc.subnet_ids) > 0 && length(var.vpc.security_group_ids) > 0 && alltrue([for id in var.vpc.subnet_ids : startswith(id, "subnet-")]) && alltrue([for id in var.vpc.security_group_ids : startswith(id, "sg-")]), false)
-    error_message = "A function in a VPC has at least one subnet, subnet-…, and one security group, sg-…."
-  }
-}
-
-variable "tags" {
-  description = "Tags of every resource."
-  type        = map(string)
-  default     = {}
   nullable    = false
 }
