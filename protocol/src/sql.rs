@@ -16,6 +16,7 @@ mod quotes;
 mod statement;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod understood;
 mod update;
 
@@ -29,4 +30,5 @@ pub use statement::{
     AccessStatement, Alter, AlterAction, AlterDatabase, Comparison, CreateDatabase, CreateSubtable, CreateTable,
     Delete, DropTables, Granted, Insert, Kill, Literal, On, Predicate, Statement, TableName, UserChange, parse,
 };
+pub use tokens::{Token, TokenKind, Tokens, Unreadable};
 pub use update::Update;

@@ -152,7 +152,7 @@ impl Reader {
             ["NULL", "TRUE", "FALSE", "NOW", "TODAY"].iter().any(|w| cursor.peek_word().eq_ignore_ascii_case(w));
         if starts_value || is_word {
             let value = self.literal(cursor)?;
-            let op = comparison(cursor)?.ok_or_else(|| cursor.unexpected("a comparison"))?;
+            let op = comparison(cursor).ok_or_else(|| cursor.unexpected("a comparison"))?;
             return Ok(Predicate::Compare { column: cursor.name("a column name")?, op: turned(op), value });
         }
         let column = cursor.name("a column name")?;
@@ -162,7 +162,7 @@ impl Reader {
         if cursor.byte() == b'.' {
             return Err(Error::unsupported("a DELETE takes no qualified columns in its WHERE").with("found", column));
         }
-        if let Some(op) = comparison(cursor)? {
+        if let Some(op) = comparison(cursor) {
             return Ok(Predicate::Compare { column, op, value: self.literal(cursor)? });
         }
         if cursor.take_word("IS") {
@@ -211,31 +211,19 @@ fn negated(not: bool, predicate: Predicate) -> Predicate {
 }
 
 /// Takes a comparison when it is next.
-fn comparison(cursor: &mut Cursor<'_>) -> Result<Option<Comparison>> {
-    let first = [b'=', b'!', b'<', b'>'].into_iter().find(|sign| cursor.take(*sign));
-    let second = |cursor: &mut Cursor<'_>, sign: u8| {
-        let is = cursor.byte() == sign;
-        cursor.at += usize::from(is);
-        is
+fn comparison(cursor: &mut Cursor<'_>) -> Option<Comparison> {
+    let sign = cursor.peek_sign();
+    let op = match sign {
+        "=" | "==" => Comparison::Equal,
+        "!=" | "<>" => Comparison::NotEqual,
+        "<" => Comparison::Less,
+        "<=" => Comparison::LessOrEqual,
+        ">" => Comparison::Greater,
+        ">=" => Comparison::GreaterOrEqual,
+        _ => return None,
     };
-    Ok(Some(match first {
-        None => return Ok(None),
-        Some(b'=') => {
-            let _ = second(cursor, b'=');
-            Comparison::Equal
-        }
-        Some(b'!') => {
-            if !second(cursor, b'=') {
-                return Err(cursor.unexpected("'='"));
-            }
-            Comparison::NotEqual
-        }
-        Some(b'<') if second(cursor, b'>') => Comparison::NotEqual,
-        Some(b'<') if second(cursor, b'=') => Comparison::LessOrEqual,
-        Some(b'<') => Comparison::Less,
-        Some(_) if second(cursor, b'=') => Comparison::GreaterOrEqual,
-        Some(_) => Comparison::Greater,
-    }))
+    cursor.at += sign.len();
+    Some(op)
 }
 
 /// The comparison with its sides exchanged.

@@ -1,10 +1,10 @@
-//! Words, names, literals and signs of a statement.
+//! Words, names, literals and signs of a statement, read one by one from a place in it.
 
 use std::borrow::Cow;
 
 use tidelake_format::{Error, Result};
 
-use super::{DoubleQuotes, Unit, statement::TableName};
+use super::{DoubleQuotes, Unit, statement::TableName, tokens::sign_length};
 use crate::number::Number;
 
 /// A place in a statement, moved forward by reading.
@@ -65,19 +65,40 @@ impl<'a> Cursor<'a> {
         self.bytes().get(self.at).copied().unwrap_or(0)
     }
 
-    /// Skips blanks and comments.
+    /// Skips blanks and comments; a comment that is not closed goes on to the end.
     #[inline]
     pub fn skip(&mut self) {
+        let _ = self.skip_closed();
+    }
+
+    /// Skips blanks and comments: whether every comment is closed.
+    #[inline]
+    pub(super) fn skip_closed(&mut self) -> bool {
         loop {
             match self.byte() {
                 b' ' | b'\t' | b'\r' | b'\n' => self.at += 1,
-                b'-' | b'/' => match comment_end(self.bytes(), self.at) {
-                    Some(end) => self.at = end,
-                    None => return,
+                b'-' | b'/' => match comment(self.bytes(), self.at) {
+                    Some((end, is_closed)) => {
+                        self.at = end;
+                        if !is_closed {
+                            return false;
+                        }
+                    }
+                    None => return true,
                 },
-                _ => return,
+                0x0b | 0x0c | 0x80.. => match self.rare_blank() {
+                    0 => return true,
+                    length => self.at += length,
+                },
+                _ => return true,
             }
         }
+    }
+
+    /// The length of the blank here, one of those that few statements have; 0 where there is none.
+    #[cold]
+    fn rare_blank(&self) -> usize {
+        self.sql[self.at..].chars().next().filter(|c| c.is_whitespace()).map_or(0, char::len_utf8)
     }
 
     /// Whether nothing is left but one `;`.
@@ -116,7 +137,8 @@ impl<'a> Cursor<'a> {
         if self.take(sign) { Ok(()) } else { Err(self.unexpected(&format!("'{}'", sign as char))) }
     }
 
-    /// The unquoted word here, not taken; empty where there is none.
+    /// The unquoted word here, not taken; empty where there is none. Words of statements have letters, digits, `_` and `$` of
+    /// ASCII; a longer one is none.
     pub fn peek_word(&mut self) -> &'a str {
         self.skip();
         let rest = &self.bytes()[self.at..];
@@ -124,7 +146,14 @@ impl<'a> Cursor<'a> {
             return "";
         }
         let len = rest.iter().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$')).count();
-        &self.sql[self.at..self.at + len]
+        let end = self.at + len;
+        if is_word_part(self.sql, end) { "" } else { &self.sql[self.at..end] }
+    }
+
+    /// The sign here, not taken; empty where there is none.
+    pub(super) fn peek_sign(&mut self) -> &'a str {
+        self.skip();
+        &self.sql[self.at..self.at + sign_length(&self.bytes()[self.at..])]
     }
 
     /// Takes a keyword when it is next.
@@ -175,24 +204,14 @@ impl<'a> Cursor<'a> {
         if quote != b'`' && (quote != b'"' || self.quotes == DoubleQuotes::Text) {
             return Err(self.unexpected(what));
         }
-        let (start, mut name) = (self.at, String::new());
-        loop {
-            let Some(n) = memchr::memchr(quote, &self.bytes()[self.at + 1..]) else {
-                self.at = start;
-                return Err(self.unexpected(&format!("a closing '{}'", quote as char)));
-            };
-            name.push_str(&self.sql[self.at + 1..self.at + 1 + n]);
-            self.at += n + 2;
-            if self.byte() != quote {
-                break;
-            }
-            name.push(quote as char);
-        }
+        let Some((name, end)) = self.quoted(false) else {
+            return Err(self.unexpected(&format!("a closing '{}'", quote as char)));
+        };
         if name.is_empty() {
-            self.at = start;
             return Err(self.unexpected(what));
         }
-        Ok(name)
+        self.at = end;
+        Ok(name.into_owned())
     }
 
     /// Takes `[database.]name`.
@@ -211,48 +230,42 @@ impl<'a> Cursor<'a> {
         if !self.is_text() {
             return Err(self.unexpected("a text in single quotes"));
         }
-        let quote = self.byte();
-        let start = self.at + 1;
-        let bytes = self.bytes();
-        let Some(n) = memchr::memchr2(quote, self.escape(quote), &bytes[start..]) else {
+        let Some((text, end)) = self.quoted(self.quotes == DoubleQuotes::Text) else {
             return Err(self.unexpected("a closing quote"));
         };
-        if bytes[start + n] == quote && bytes.get(start + n + 1) != Some(&quote) {
-            self.at = start + n + 1;
-            return Ok(Cow::Borrowed(&self.sql[start..start + n]));
-        }
-        self.escaped_text(quote, start).map(Cow::Owned)
+        self.at = end;
+        Ok(text)
     }
 
-    /// What begins an escape in a text, beside the quote itself.
-    fn escape(&self, quote: u8) -> u8 {
-        match self.quotes {
-            DoubleQuotes::Text => b'\\',
-            DoubleQuotes::Identifier => quote,
+    /// What stands in the quotes that open here, and the offset after them; `None` where they do not close. A doubled quote is
+    /// one quote; with `has_escapes`, a backslash begins an escape.
+    pub(super) fn quoted(&self, has_escapes: bool) -> Option<(Cow<'a, str>, usize)> {
+        let (bytes, start, quote) = (self.bytes(), self.at + 1, self.byte());
+        let escape = if has_escapes { b'\\' } else { quote };
+        let end = start + memchr::memchr2(quote, escape, &bytes[start..])?;
+        if bytes[end] == quote && bytes.get(end + 1) != Some(&quote) {
+            return Some((Cow::Borrowed(&self.sql[start..end]), end + 1));
         }
+        let (text, end) = self.unescaped(quote, escape, start)?;
+        Some((Cow::Owned(text), end))
     }
 
-    fn escaped_text(&mut self, quote: u8, start: usize) -> Result<String> {
-        let (bytes, escape) = (self.bytes(), self.escape(quote));
+    fn unescaped(&self, quote: u8, escape: u8, start: usize) -> Option<(String, usize)> {
+        let bytes = self.bytes();
         let (mut out, mut at) = (String::new(), start);
         loop {
-            let Some(n) = memchr::memchr2(quote, escape, &bytes[at..]) else {
-                return Err(self.unexpected("a closing quote"));
-            };
+            let n = memchr::memchr2(quote, escape, &bytes[at..])?;
             out.push_str(&self.sql[at..at + n]);
             at += n;
             if bytes[at] == quote {
                 if bytes.get(at + 1) != Some(&quote) {
-                    self.at = at + 1;
-                    return Ok(out);
+                    return Some((out, at + 1));
                 }
                 out.push(quote as char);
                 at += 2;
                 continue;
             }
-            let Some(c) = self.sql[at + 1..].chars().next() else {
-                return Err(self.unexpected("a closing quote"));
-            };
+            let c = self.sql[at + 1..].chars().next()?;
             match c {
                 'n' => out.push('\n'),
                 't' => out.push('\t'),
@@ -392,10 +405,15 @@ impl<'a> Cursor<'a> {
 }
 
 /// The byte offset after the comment that begins at `at`: `-- …` to the end of the line, or `/* … */`, which may contain
-/// such comments. `None` where none begins.
+/// such comments; the end of the text where it is not closed. `None` where none begins.
 pub fn comment_end(bytes: &[u8], at: usize) -> Option<usize> {
+    comment(bytes, at).map(|(end, _)| end)
+}
+
+/// As [`comment_end`], and whether the comment is closed.
+fn comment(bytes: &[u8], at: usize) -> Option<(usize, bool)> {
     if bytes[at..].starts_with(b"--") {
-        return Some(memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |n| at + n + 1));
+        return Some((memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |n| at + n + 1), true));
     }
     if !bytes[at..].starts_with(b"/*") {
         return None;
@@ -412,5 +430,24 @@ pub fn comment_end(bytes: &[u8], at: usize) -> Option<usize> {
             at += 1;
         }
     }
-    Some(at)
+    Some((at, depth == 0))
+}
+
+/// The offset after the word whose first character is at `at`.
+pub(super) fn word_end(sql: &str, at: usize) -> usize {
+    let rest = &sql[at..];
+    let is_part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'#' | b'@' | b'$');
+    match at + rest.bytes().take_while(is_part).count() {
+        end if sql.as_bytes().get(end).is_none_or(u8::is_ascii) => end,
+        end => end + sql[end..].chars().take_while(|c| is_part_of_words(*c)).map(char::len_utf8).sum::<usize>(),
+    }
+}
+
+/// Whether a word goes on at `at`.
+pub(super) fn is_word_part(sql: &str, at: usize) -> bool {
+    sql.get(at..).and_then(|rest| rest.chars().next()).is_some_and(is_part_of_words)
+}
+
+fn is_part_of_words(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '#' | '@' | '$')
 }

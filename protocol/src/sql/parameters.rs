@@ -2,7 +2,7 @@
 
 use tidelake_format::{Error, Result};
 
-use super::{DoubleQuotes, lexer::comment_end};
+use super::{DoubleQuotes, TokenKind, Tokens};
 
 /// Which parameter is which: `?` counts, `$n` says so.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,33 +30,16 @@ impl Numbers {
     }
 }
 
-/// How many parameters a statement has outside quotes and comments: the number of `?`, or the highest `$n`.
+/// How many parameters a statement has outside quotes and comments: the number of `?`, or the highest `$n`. Those after a
+/// place that cannot be read do not count: nothing executes such a statement.
 pub(super) fn count(sql: &str, quotes: DoubleQuotes) -> usize {
-    let bytes = sql.as_bytes();
-    let (mut i, mut unnamed, mut highest) = (0, 0, 0);
-    let in_word = |at: usize| at > 0 && (bytes[at - 1].is_ascii_alphanumeric() || matches!(bytes[at - 1], b'_' | b'$'));
-    while i < bytes.len() {
-        match bytes[i] {
-            b'?' => unnamed += 1,
-            b'$' if !in_word(i) => {
-                let digits = bytes[i + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
-                highest = highest.max(sql[i + 1..i + 1 + digits].parse().unwrap_or(0));
-            }
-            quote @ (b'\'' | b'"' | b'`') => {
-                let escapes = quote != b'`' && quotes == DoubleQuotes::Text;
-                i += 1;
-                while i < bytes.len() && bytes[i] != quote {
-                    i += if escapes && bytes[i] == b'\\' { 2 } else { 1 };
-                }
-            }
-            _ => {
-                if let Some(end) = comment_end(bytes, i) {
-                    i = end;
-                    continue;
-                }
-            }
+    let (mut unnamed, mut highest) = (0, 0);
+    for token in Tokens::new(sql, quotes).map_while(Result::ok) {
+        let TokenKind::Parameter(text) = token.kind else { continue };
+        match text.strip_prefix('$') {
+            Some(number) => highest = highest.max(number.parse().unwrap_or(0)),
+            None => unnamed += 1,
         }
-        i += 1;
     }
     unnamed.max(highest)
 }

@@ -3,6 +3,7 @@
 mod access;
 mod ddl;
 mod quotes;
+mod tokens;
 
 use tidelake_format::{
     Error, Kind,
