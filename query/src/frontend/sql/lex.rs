@@ -1,12 +1,14 @@
-//! From text to tokens: quotes, parameters, durations; each token keeps its place in the text.
+//! The tokens of a query as the SQL parser takes them: parameters, durations; each token keeps its place in the text.
+//!
+//! [`Tokens`] reads the text; what is here gives its tokens the parser's types, and numbers lines and columns.
 
 use datafusion::sql::sqlparser::{
-    dialect::Dialect,
+    ast::DollarQuotedString,
     keywords::Keyword,
-    tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer, Word},
+    tokenizer::{Location, Span, Token, TokenWithSpan, Word},
 };
 use tidelake_format::{Error, Result};
-use tidelake_protocol::sql::{DoubleQuotes, Unit, comment_end};
+use tidelake_protocol::sql::{Cursor, DoubleQuotes, TokenKind, Tokens, Unit};
 
 /// The longest statement that is read as a query, in bytes.
 pub(crate) const MAX_QUERY_BYTES: usize = 4 << 20;
@@ -47,34 +49,6 @@ pub(crate) fn word(text: &str) -> Token {
     Token::make_word(text, None)
 }
 
-/// The dialect of the tokenizer alone: names in backticks and, depending on the session, in double quotes.
-#[derive(Debug)]
-struct Lexical {
-    quotes: DoubleQuotes,
-}
-
-impl Dialect for Lexical {
-    fn is_delimited_identifier_start(&self, ch: char) -> bool {
-        ch == '`' || (ch == '"' && self.quotes == DoubleQuotes::Identifier)
-    }
-
-    fn is_identifier_start(&self, ch: char) -> bool {
-        ch.is_alphabetic() || ch == '_' || ch == '#' || ch == '@'
-    }
-
-    fn is_identifier_part(&self, ch: char) -> bool {
-        ch.is_alphanumeric() || matches!(ch, '_' | '#' | '@' | '$')
-    }
-
-    fn supports_string_literal_backslash_escape(&self) -> bool {
-        self.quotes == DoubleQuotes::Text
-    }
-
-    fn supports_nested_comments(&self) -> bool {
-        true
-    }
-}
-
 /// The tokens of a statement without white space and comments; `?` became `$1`, `$2`, …; a final `;` is gone.
 #[derive(Debug, Clone)]
 pub(crate) struct Lexed {
@@ -86,28 +60,15 @@ pub(crate) struct Lexed {
 /// Reads tokens.
 ///
 /// # Errors
-/// Invalid: an unterminated string, both kinds of parameters, a number with a word glued to it, several statements, none.
+/// Invalid: a quote or a comment that is not closed, both kinds of parameters, a number with a word glued to it, several
+/// statements, none.
 pub(crate) fn lex(sql: &str, quotes: DoubleQuotes) -> Result<Lexed> {
     if sql.len() > MAX_QUERY_BYTES {
         return Err(Error::invalid("the statement is too long")
             .with("limit", format!("{MAX_QUERY_BYTES} bytes"))
             .with("found", sql.len()));
     }
-    let dialect = Lexical { quotes };
-    let raw = Tokenizer::new(&dialect, sql)
-        .tokenize_with_location()
-        .map_err(|e| at(Error::invalid(format!("syntax error: {}", e.message.to_lowercase())), e.location))?;
-    let mut places = Places::new(sql);
-    let mut tokens = Vec::with_capacity(raw.len());
-    for TokenWithSpan { token, span } in raw {
-        let (start, end) = (places.offset(span.start), places.offset(span.end));
-        let token = match token {
-            Token::Whitespace(_) | Token::EOF => continue,
-            Token::DoubleQuotedString(text) => Token::SingleQuotedString(text),
-            other => other,
-        };
-        tokens.push(Tok { token, span, start, end });
-    }
+    let mut tokens = tokens(sql, quotes)?;
     while tokens.last().is_some_and(|t| t.token == Token::SemiColon) {
         tokens.pop();
     }
@@ -123,6 +84,109 @@ pub(crate) fn lex(sql: &str, quotes: DoubleQuotes) -> Result<Lexed> {
     glued(&tokens, sql)?;
     let parameters = number_parameters(&mut tokens)?;
     Ok(Lexed { tokens, parameters })
+}
+
+/// The tokens of a text, with their places.
+///
+/// # Errors
+/// Invalid where the text cannot be read: a quote or a comment that is not closed.
+pub(crate) fn tokens(sql: &str, quotes: DoubleQuotes) -> Result<Vec<Tok>> {
+    let mut places = Places::new(sql);
+    let mut tokens = Vec::new();
+    for token in Tokens::new(sql, quotes) {
+        let token = token.map_err(|unreadable| {
+            at(Error::invalid(format!("syntax error: {}", unreadable.message)), places.location(unreadable.at))
+        })?;
+        let span = Span::new(places.location(token.start), places.location(token.end));
+        tokens.push(Tok { token: parser_token(token.kind), span, start: token.start, end: token.end });
+    }
+    Ok(tokens)
+}
+
+/// The parser's token.
+fn parser_token(kind: TokenKind<'_>) -> Token {
+    match kind {
+        TokenKind::Word(text) => word(text),
+        TokenKind::Name(name, quote) => {
+            Token::Word(Word { value: name.into_owned(), quote_style: Some(quote), keyword: Keyword::NoKeyword })
+        }
+        TokenKind::Text(text) => Token::SingleQuotedString(text.into_owned()),
+        TokenKind::NationalText(text) => Token::NationalStringLiteral(text.into_owned()),
+        TokenKind::Hex(digits) => Token::HexStringLiteral(digits.into_owned()),
+        TokenKind::Number { digits, is_long } => Token::Number(digits.to_owned(), is_long),
+        TokenKind::Parameter(text) => Token::Placeholder(text.to_owned()),
+        TokenKind::DollarText { tag, text } => {
+            Token::DollarQuotedString(DollarQuotedString { value: text.to_owned(), tag: tag.map(str::to_owned) })
+        }
+        TokenKind::Sign(sign) => parser_sign(sign),
+        TokenKind::Other(c) => Token::Char(c),
+    }
+}
+
+/// The parser's token of an operator or a punctuation mark.
+fn parser_sign(sign: &str) -> Token {
+    match sign {
+        "(" => Token::LParen,
+        ")" => Token::RParen,
+        "," => Token::Comma,
+        "." => Token::Period,
+        ";" => Token::SemiColon,
+        "=" => Token::Eq,
+        "==" => Token::DoubleEq,
+        "<>" | "!=" => Token::Neq,
+        "<" => Token::Lt,
+        "<=" => Token::LtEq,
+        ">" => Token::Gt,
+        ">=" => Token::GtEq,
+        "<=>" => Token::Spaceship,
+        "+" => Token::Plus,
+        "-" => Token::Minus,
+        "*" => Token::Mul,
+        "/" => Token::Div,
+        "%" => Token::Mod,
+        "||" => Token::StringConcat,
+        ":" => Token::Colon,
+        "::" => Token::DoubleColon,
+        ":=" => Token::Assignment,
+        "=>" => Token::RArrow,
+        "->" => Token::Arrow,
+        "->>" => Token::LongArrow,
+        "@>" => Token::AtArrow,
+        "<@" => Token::ArrowAt,
+        "@?" => Token::AtQuestion,
+        "@@" => Token::AtAt,
+        "@" => Token::AtSign,
+        "#" => Token::Sharp,
+        "#-" => Token::HashMinus,
+        "#>" => Token::HashArrow,
+        "#>>" => Token::HashLongArrow,
+        "~" => Token::Tilde,
+        "~*" => Token::TildeAsterisk,
+        "~~" => Token::DoubleTilde,
+        "~~*" => Token::DoubleTildeAsterisk,
+        "!" => Token::ExclamationMark,
+        "!!" => Token::DoubleExclamationMark,
+        "!~" => Token::ExclamationMarkTilde,
+        "!~*" => Token::ExclamationMarkTildeAsterisk,
+        "!~~" => Token::ExclamationMarkDoubleTilde,
+        "!~~*" => Token::ExclamationMarkDoubleTildeAsterisk,
+        "&" => Token::Ampersand,
+        "&&" => Token::Overlap,
+        "|" => Token::Pipe,
+        "|/" => Token::PGSquareRoot,
+        "||/" => Token::PGCubeRoot,
+        "^" => Token::Caret,
+        "^@" => Token::CaretAt,
+        "<<" => Token::ShiftLeft,
+        ">>" => Token::ShiftRight,
+        "[" => Token::LBracket,
+        "]" => Token::RBracket,
+        "{" => Token::LBrace,
+        "}" => Token::RBrace,
+        "\\" => Token::Backslash,
+        // The parser knows no other sign, and refuses it.
+        other => Token::CustomBinaryOperator(other.to_owned()),
+    }
 }
 
 /// Refuses a word that touches the number before it unless both are a duration (`1h`).
@@ -189,22 +253,10 @@ fn number_parameters(tokens: &mut [Tok]) -> Result<usize> {
 
 /// The first word of a text in upper case, after white space, comments, `;` and `(`; empty where there is none.
 pub(crate) fn first_word(sql: &str) -> String {
-    let bytes = sql.as_bytes();
-    let mut i = 0;
-    while i < bytes.len() {
-        if let Some(end) = comment_end(bytes, i) {
-            i = end;
-        } else if bytes[i].is_ascii_whitespace() || matches!(bytes[i], b'(' | b';') {
-            i += 1;
-        } else {
-            break;
-        }
-    }
-    bytes[i.min(bytes.len())..]
-        .iter()
-        .take_while(|b| b.is_ascii_alphanumeric() || **b == b'_')
-        .map(|b| char::from(b.to_ascii_uppercase()))
-        .collect()
+    // Double quotes mean nothing to a word.
+    let mut cursor = Cursor::new(sql, DoubleQuotes::Identifier);
+    while cursor.take(b'(') || cursor.take(b';') {}
+    cursor.peek_word().to_ascii_uppercase()
 }
 
 /// An error with its place in the text.
@@ -212,31 +264,31 @@ pub(crate) fn at(error: Error, place: Location) -> Error {
     if place.line == 0 { error } else { error.with("line", place.line).with("column", place.column) }
 }
 
-/// Turns the tokenizer's lines and columns (1-based, in characters) into byte offsets, going forward only.
+/// Turns byte offsets into lines and columns (1-based, in characters), going forward only.
 struct Places<'a> {
-    rest: std::iter::Peekable<std::str::CharIndices<'a>>,
+    text: &'a [u8],
+    at: usize,
     line: u64,
     column: u64,
-    length: usize,
 }
 
 impl<'a> Places<'a> {
     fn new(text: &'a str) -> Self {
-        Self { rest: text.char_indices().peekable(), line: 1, column: 1, length: text.len() }
+        Self { text: text.as_bytes(), at: 0, line: 1, column: 1 }
     }
 
-    fn offset(&mut self, place: Location) -> usize {
-        while (self.line, self.column) < (place.line, place.column) {
-            match self.rest.next() {
-                Some((_, '\n')) => {
-                    self.line += 1;
-                    self.column = 1;
-                }
-                Some(_) => self.column += 1,
-                None => break,
+    fn location(&mut self, offset: usize) -> Location {
+        for byte in &self.text[self.at..offset] {
+            if *byte == b'\n' {
+                self.line += 1;
+                self.column = 1;
+            } else if byte & 0xc0 != 0x80 {
+                // The first byte of a character.
+                self.column += 1;
             }
         }
-        self.rest.peek().map_or(self.length, |(i, _)| *i)
+        self.at = offset;
+        Location::new(self.line, self.column)
     }
 }
 

@@ -5,3 +5,4 @@ mod answers;
 mod faults;
 mod fill;
 mod support;
+mod tokens;
