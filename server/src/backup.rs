@@ -13,13 +13,10 @@ use tidelake_format::{
     store::Store,
 };
 use tidelake_ingest::{compact::CompactRequest, write::Ingest};
+use tidelake_protocol::settings::{STORE, store_option};
 use tokio::time::{Instant, sleep};
 
-use crate::{
-    arguments::StoreArgs,
-    serve,
-    settings::{Settings, store_option},
-};
+use crate::{arguments::StoreArgs, serve, settings::Settings};
 
 /// How long a backup tries to fold what was acknowledged and to copy a version, while other writers change the same tables.
 const FOLDED_WITHIN: Duration = Duration::from_secs(600);
@@ -91,8 +88,8 @@ pub(crate) async fn restore(args: RestoreArgs) -> anyhow::Result<()> {
     let options = options(&settings, &args.from, &args.from_options)?;
     let from = Store::open_existing(&args.from, &options);
     let from = from.with_context(|| format!("there is no backup in {}", args.from))?;
-    refuse_overlap(&from, &settings.store, &settings.store_options)?;
-    let to = Store::open(&settings.store, &settings.store_options)?;
+    refuse_overlap(&from, &settings.get(&STORE), &settings.store_options)?;
+    let to = Store::open(&settings.get(&STORE), &settings.store_options)?;
     let backup = from.list(layout::META).await?;
     ensure!(!backup.is_empty(), "there is no backup in {}", from.describe());
     for prefix in [layout::META, layout::LOG] {

@@ -22,10 +22,11 @@ use tidelake_loadtest::{
     workload::verify::verify,
     workload::{Function, Question},
 };
+use tidelake_protocol::settings as declared;
 
 use crate::{
     serve::{self, Server},
-    settings::{Layer, Settings, Text},
+    settings::{Layer, Settings},
 };
 
 /// Options of the demo.
@@ -53,18 +54,19 @@ const RUNS: usize = 5;
 pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
     let store = directory.path().to_str().context("the temporary directory's name is not UTF-8")?.to_owned();
-    let layer = Layer {
-        store: Some(Text(store)),
-        listen: Some(Text(args.listen.clone())),
-        log: Some(Text("warn".to_owned())),
-        ..Layer::default()
-    };
-    let settings = Settings::resolve(None, layer)?;
+    let mut layer = Layer::default();
+    layer.set(&declared::STORE, store);
+    layer.set(&declared::LISTEN, &args.listen);
+    layer.set(&declared::LOG, "warn");
+    let settings = Settings::resolve(None, layer.clone())?;
     serve::logging::start(&settings)?;
-    let server = match Server::start(settings.clone()).await {
+    let server = match Server::start(settings).await {
         Ok(server) => server,
         // Something serves there already, most likely InfluxDB: any free port will do for a demo.
-        Err(_) => Server::start(Settings { listen: ([127, 0, 0, 1], 0).into(), ..settings }).await?,
+        Err(_) => {
+            layer.set(&declared::LISTEN, "127.0.0.1:0");
+            Server::start(Settings::resolve(None, layer)?).await?
+        }
     };
     let set = Devices { devices: args.devices, rows: args.rows, seed: 1 };
     println!("Tidelake {} in {}", env!("CARGO_PKG_VERSION"), directory.path().display());

@@ -13,7 +13,6 @@ mod give_up;
 mod health;
 mod inspect;
 mod memory;
-mod network;
 mod serve;
 mod settings;
 mod shell;

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use tidelake_protocol::settings::Share;
+
 /// A machine that does not say how much memory it has, has this.
 const UNKNOWN: usize = 4 << 30;
 /// No share is less.
@@ -26,12 +28,18 @@ impl Limit {
 
     /// `numerator / denominator` of it, between 8 MiB and `most`. On small machines it is of half of what the program leaves: each
     /// share is exceeded for a moment, and of what is freed the allocator keeps pages that are partly in use.
-    pub(crate) fn share(self, numerator: usize, denominator: usize, most: usize) -> usize {
+    fn share(self, numerator: usize, denominator: usize, most: usize) -> usize {
         let shared = match self.0 {
             large if large >= LARGE => large,
             small => small.saturating_sub(PROGRAM.min(small / 2)) / 2,
         };
         (shared / denominator).saturating_mul(numerator).clamp(LEAST.min(most), most)
+    }
+
+    /// The share of it that is the default of a setting.
+    pub(crate) fn share_of(self, share: Share) -> usize {
+        let most = share.most_mib.map_or(usize::MAX, |mib| mib << 20);
+        self.share(share.numerator, share.denominator, most).max(share.least_mib << 20)
     }
 
     /// Queries that run at once.

@@ -18,7 +18,7 @@ mod tls;
 mod traces;
 mod writer;
 
-use std::{future::Future, io::Write as _, net::SocketAddr, sync::Arc};
+use std::{future::Future, io::Write as _, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -29,6 +29,7 @@ use tidelake_format::{
     store::Store,
 };
 use tidelake_ingest::{config::IngestConfig, udp::UdpTarget, write::Ingest};
+use tidelake_protocol::settings as declared;
 use tidelake_query::engine::{Engine, EngineConfig};
 use tidelake_routes::Routes;
 use tokio::{net::TcpListener, sync::watch};
@@ -106,17 +107,17 @@ impl Server {
     pub(crate) async fn start(settings: Settings) -> anyhow::Result<Self> {
         let metrics = operations::install_metrics()?;
         let tls = settings.tls.as_ref().map(tls::Tls::load).transpose()?;
-        let mut store = Store::open(&settings.store, &settings.store_options)?;
-        if let Some(directory) = &settings.disk_cache {
-            let opened = store.with_disk_cache(directory, settings.disk_cache_size as u64).await;
+        let mut store = Store::open(&settings.get(&declared::STORE), &settings.store_options)?;
+        if let Some(directory) = settings.get(&declared::DISK_CACHE) {
+            let opened = store.with_disk_cache(&directory, settings.get(&declared::DISK_CACHE_SIZE) as u64).await;
             store = opened.context("disk_cache cannot be used")?;
         }
         let store_name = store.describe();
         let options = SnapshotOptions {
-            max_staleness: settings.max_staleness,
-            tail_cache_bytes: settings.tail_cache,
-            tail_bytes: settings.tail_memory,
-            allow_quarantined: settings.allow_quarantined,
+            max_staleness: settings.get(&declared::MAX_STALENESS),
+            tail_cache_bytes: settings.get(&declared::TAIL_CACHE),
+            tail_bytes: settings.get(&declared::TAIL_MEMORY),
+            allow_quarantined: settings.get(&declared::ALLOW_QUARANTINED),
         };
         let snapshots = SnapshotReader::open(store, options).await;
         let snapshots = Arc::new(snapshots.with_context(|| format!("cannot open the root {store_name}"))?);
@@ -132,12 +133,12 @@ impl Server {
             snapshots,
             Arc::new(writer::IngestWriter::new(ingest.clone())),
             EngineConfig {
-                memory_bytes: settings.query_memory,
+                memory_bytes: settings.get(&declared::QUERY_MEMORY),
                 partitions: std::thread::available_parallelism().map_or(1, usize::from),
-                timeout: settings.query_timeout,
-                concurrency: settings.query_concurrency,
-                waiting: settings.query_queue,
-                slow: Some(settings.slow_query).filter(|slow| !slow.is_zero()),
+                timeout: settings.get(&declared::QUERY_TIMEOUT),
+                concurrency: settings.get(&declared::QUERY_CONCURRENCY),
+                waiting: settings.get(&declared::QUERY_QUEUE),
+                slow: Some(settings.get(&declared::SLOW_QUERY)).filter(|slow| !slow.is_zero()),
                 variables: settings.variables(),
                 // Requests to a remote store, and its connections, would be where the plans compute, and writes share them.
                 compute_threads: compute.plans().filter(|_| root.store().is_local()),
@@ -145,40 +146,41 @@ impl Server {
             },
         );
         let limits = listen::Limits {
-            connections: settings.max_connections,
-            idle_timeout: settings.idle_timeout,
-            header_bytes: settings.max_header,
-            header_timeout: settings.header_timeout,
-            body_timeout: settings.body_timeout,
+            connections: settings.get(&declared::MAX_CONNECTIONS),
+            idle_timeout: settings.get(&declared::IDLE_TIMEOUT),
+            header_bytes: settings.get(&declared::MAX_HEADER),
+            header_timeout: settings.get(&declared::HEADER_TIMEOUT),
+            body_timeout: settings.get(&declared::BODY_TIMEOUT),
         };
         let front = listen::Front {
             tls: tls.clone(),
             limits,
-            bodies: bodies::Bodies::new(settings.statement_buffer),
+            bodies: bodies::Bodies::new(settings.get(&declared::STATEMENT_BUFFER)),
             origins: Arc::new(origin::Origins::of(&settings)),
-            places: places::Places::new(settings.max_client_connections),
-            proxies: settings.proxy_protocol.0.iter().map(|(_, network)| *network).collect(),
+            places: places::Places::new(settings.get(&declared::MAX_CLIENT_CONNECTIONS)),
+            proxies: settings.get(&declared::PROXY_PROTOCOL).0.iter().map(|(_, network)| *network).collect(),
             connections: engine.connections().clone(),
         };
         let (stop, stopped) = watch::channel(false);
         let flight_routes = tidelake_query::flight::routes(engine.clone());
         let routes = routes(root, ingest.clone(), engine, flight_routes.clone(), metrics, stopped.clone());
 
-        let listener = bind(settings.listen).await?;
+        let listener = bind(settings.get(&declared::LISTEN)).await?;
         let address = listener.local_addr()?;
         let mut tasks = Vec::new();
         let mut udp = None;
-        if let Some(udp_address) = settings.udp_listen {
+        if let Some(udp_address) = settings.get(&declared::UDP_LISTEN) {
             let socket = listen::bind_udp(udp_address)?;
             udp = Some(socket.local_addr()?);
             if !udp_address.ip().to_canonical().is_loopback() {
                 tracing::warn!(
                     address = %udp_address,
-                    database = settings.udp_database,
+                    database = settings.get(&declared::UDP_DATABASE),
                     "udp_listen takes rows from everybody who reaches it: datagrams bring no credentials"
                 );
             }
-            let target = UdpTarget { database: settings.udp_database, precision: settings.udp_precision };
+            let precision = settings.get(&declared::UDP_PRECISION);
+            let target = UdpTarget { database: settings.get(&declared::UDP_DATABASE), precision };
             let serving = tidelake_ingest::udp::serve(socket, ingest.clone(), target, stopped.clone());
             tasks.push(tokio::spawn(async move {
                 serving.await;
@@ -186,7 +188,7 @@ impl Server {
             }));
         }
         let mut flight = None;
-        if let Some(flight_address) = settings.flight_listen {
+        if let Some(flight_address) = settings.get(&declared::FLIGHT_LISTEN) {
             let listener = bind(flight_address).await?;
             flight = Some(listener.local_addr()?);
             let router = auth::guard(flight_routes, &gate);
@@ -247,7 +249,7 @@ async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
 
 /// Opens the root that the settings name, creating it when the store is empty, and says so on standard error.
 pub(crate) async fn open_or_create_root(settings: &Settings) -> anyhow::Result<Root> {
-    let store = Store::open(&settings.store, &settings.store_options)?;
+    let store = Store::open(&settings.get(&declared::STORE), &settings.store_options)?;
     let name = store.describe();
     let root = Root::open(store).await.with_context(|| format!("cannot open the root {name}"))?;
     if root.is_new() {
@@ -271,8 +273,8 @@ pub(crate) async fn open_existing_root(settings: &Settings) -> anyhow::Result<Ro
 /// # Errors
 /// When it is a directory that holds none.
 pub(crate) fn existing_store(settings: &Settings) -> anyhow::Result<Store> {
-    let opened = Store::open_existing(&settings.store, &settings.store_options);
-    opened.map_err(|error| no_root(error, &settings.store))
+    let opened = Store::open_existing(&settings.get(&declared::STORE), &settings.store_options);
+    opened.map_err(|error| no_root(error, &settings.get(&declared::STORE)))
 }
 
 fn no_root(error: Error, store: &str) -> anyhow::Error {
@@ -293,31 +295,35 @@ pub(crate) fn say_created(store: &Store) {
 /// The settings of the write path.
 pub(crate) fn ingest_config(settings: &Settings) -> IngestConfig {
     let mut config = IngestConfig {
-        buffer_bytes: settings.ingest_buffer,
-        body_bytes: settings.max_body,
-        bulk_bytes: settings.max_bulk,
-        line_bytes: settings.max_line,
-        tables: settings.max_tables,
-        columns: settings.max_columns,
-        auto_create_database: settings.auto_create_database,
-        implausible_times: settings.implausible_times,
-        flush_interval_ms: settings.flush_interval.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
+        buffer_bytes: settings.get(&declared::INGEST_BUFFER),
+        body_bytes: settings.get(&declared::MAX_BODY),
+        bulk_bytes: settings.get(&declared::MAX_BULK),
+        line_bytes: settings.get(&declared::MAX_LINE),
+        tables: settings.get(&declared::MAX_TABLES),
+        columns: settings.get(&declared::MAX_COLUMNS),
+        auto_create_database: settings.get(&declared::AUTO_CREATE_DATABASE),
+        implausible_times: settings.get(&declared::IMPLAUSIBLE_TIMES),
+        flush_interval_ms: settings.get(&declared::FLUSH_INTERVAL).map(milliseconds),
         ..IngestConfig::default()
     };
+    config.tail_bytes = settings.get(&declared::TAIL_MEMORY);
     // Half of what a query may read: the segments that are too young to be folded come on top.
-    config.backlog_bytes = settings.tail_memory / 2;
-    config.tail_bytes = settings.tail_memory;
+    config.backlog_bytes = config.tail_bytes / 2;
     // A fold takes whole segments, and begins before the log is as large as that.
-    config.compact = config.compact.within(settings.compact_memory);
+    config.compact = config.compact.within(settings.get(&declared::COMPACT_MEMORY));
     config.group_bytes = config.group_bytes.min(config.compact.fold_memory_bytes).min(config.buffer_bytes);
     config.bulk_segment_bytes = config.bulk_segment_bytes.min(config.compact.fold_memory_bytes);
-    config.compact.fold_bytes = config.compact.fold_bytes.min(settings.tail_memory as u64 / 16).max(1 << 20);
+    config.compact.fold_bytes = config.compact.fold_bytes.min(config.tail_bytes as u64 / 16).max(1 << 20);
     // A body is held in the buffer, and while it arrives in its user's half of that.
     let most = if settings.asks_who() { config.buffer_bytes / 2 } else { config.buffer_bytes };
     config.body_bytes = config.body_bytes.min(most);
-    config.compact.fold_age_ms = u64::try_from(settings.fold_interval.as_millis()).unwrap_or(u64::MAX);
+    config.compact.fold_age_ms = milliseconds(settings.get(&declared::FOLD_INTERVAL));
     config.compact.interval_ms = config.compact.fold_age_ms.clamp(100, config.compact.interval_ms);
     config
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Resolves at Ctrl-C or SIGTERM.

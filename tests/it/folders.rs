@@ -43,7 +43,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "check",
         ],
     ),
-    ("protocol", &["number", "sql", "http"]),
+    ("protocol", &["number", "times", "sql", "settings", "http"]),
     ("ingest", &["metrics", "scalar", "decode", "config", "compact", "write", "statement", "http", "udp"]),
     (
         "query",
@@ -78,7 +78,6 @@ const ORDER: [(&str, &[&str]); 6] = [
         &[
             "allocator",
             "memory",
-            "network",
             "terminal",
             "settings",
             "arguments",

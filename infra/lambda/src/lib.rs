@@ -21,6 +21,7 @@ use std::time::{Duration, SystemTime};
 
 use lambda_runtime::Context;
 use tidelake_format::store::Store;
+pub use tidelake_protocol::settings;
 use variables::Variables;
 
 /// What is kept of an invocation's time to answer that it ran out.
@@ -40,11 +41,11 @@ pub fn memory_bytes() -> usize {
 
 /// The store that `TIDELAKE_STORE` names.
 pub fn store(variables: &mut Variables<'_>) -> Option<Store> {
-    let url = variables.required("TIDELAKE_STORE", "a store such as s3://bucket/prefix")?;
+    let url = variables.required(settings::STORE.about.variable, "a store such as s3://bucket/prefix")?;
     match Store::open(&url, &[]) {
         Ok(store) => Some(store),
         Err(error) => {
-            variables.fault(format!("TIDELAKE_STORE: {error}"));
+            variables.fault(format!("{}: {error}", settings::STORE.about.variable));
             None
         }
     }

@@ -30,7 +30,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::{traces::Traces, variables::Variables};
+use crate::{settings, traces::Traces, variables::Variables};
 
 /// The namespace of all metrics.
 const NAMESPACE: &str = "Tidelake";
@@ -129,7 +129,7 @@ impl Telemetry {
     /// Invalid for a filter that is none.
     pub fn start(variables: &mut Variables<'_>) -> Result<&'static Self> {
         static STARTED: OnceLock<Telemetry> = OnceLock::new();
-        let text = variables.text("TIDELAKE_LOG").unwrap_or_else(|| "info".to_owned());
+        let text = variables.get(&settings::LOG);
         let filter = EnvFilter::try_new(&text)
             .map_err(|e| Error::invalid("TIDELAKE_LOG is not a filter").with("found", &text).source(e))?;
         let is_told = variables.boolean("TIDELAKE_METRICS", true);

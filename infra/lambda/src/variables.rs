@@ -1,6 +1,7 @@
 //! Settings from environment variables: all faults are told at once.
 
-use tidelake_format::{Error, Result, units};
+use tidelake_format::{Error, Result};
+use tidelake_protocol::settings::{DefaultValue, Setting};
 
 /// Environment variables, and what is wrong with those that were read.
 pub struct Variables<'a> {
@@ -53,20 +54,35 @@ impl<'a> Variables<'a> {
         self.parsed(name, if default { "true" } else { "false" }, |text| text.parse().map_err(|_| "true or false"))
     }
 
-    /// A whole number above 0.
-    pub fn count(&mut self, name: &str, default: usize) -> usize {
-        let parse = |text: &str| text.parse().ok().filter(|n| *n > 0).ok_or("a whole number above 0");
-        self.parsed(name, &default.to_string(), parse)
+    /// The value of a setting that functions share with the server, or its default.
+    ///
+    /// # Panics
+    /// When the setting has no default without a server, which is a bug.
+    pub fn get<T: Clone + PartialOrd>(&mut self, setting: &Setting<T>) -> T {
+        let default = match setting.about.default {
+            DefaultValue::Text(text) => Some(text),
+            _ => None,
+        };
+        self.value(setting, default)
     }
 
-    /// Bytes such as `64MiB`.
-    pub fn size(&mut self, name: &str, default: usize) -> usize {
-        self.parsed(name, &default.to_string(), units::size)
+    /// The value of a setting that functions share with the server, but for the default.
+    ///
+    /// # Panics
+    /// When the default is wrong, which is a bug.
+    pub fn get_or<T: Clone + PartialOrd>(&mut self, setting: &Setting<T>, default: &str) -> T {
+        self.value(setting, Some(default))
     }
 
-    /// A time such as `30s`.
-    pub fn duration(&mut self, name: &str, default: &str) -> std::time::Duration {
-        self.parsed(name, default, units::duration)
+    fn value<T: Clone + PartialOrd>(&mut self, setting: &Setting<T>, default: Option<&str>) -> T {
+        let name = setting.about.variable;
+        let fallback =
+            || setting.value(default).unwrap_or_else(|expected| panic!("the default of {name} is not {expected}"));
+        let Some(text) = self.text(name) else { return fallback() };
+        setting.parse(&text).unwrap_or_else(|expected| {
+            self.fault(format!("{name}: expected {expected}, found {text:?}"));
+            fallback()
+        })
     }
 
     /// Something else that is wrong.
@@ -86,23 +102,45 @@ impl<'a> Variables<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tidelake_protocol::settings;
+
     use super::*;
 
     #[test]
     fn every_fault_is_told_with_name_expectation_and_value() {
-        let given = [("A", "maybe"), ("B", "-1"), ("C", "64 MB"), ("D", "soon"), ("F", " "), ("G", "2s"), ("H", "3")];
+        let given = [
+            ("A", "maybe"),
+            ("TIDELAKE_MAX_TABLES", "-1"),
+            ("TIDELAKE_MAX_LINE", "64 MB"),
+            ("TIDELAKE_QUERY_TIMEOUT", "soon"),
+            ("TIDELAKE_MAX_COLUMNS", "2"),
+            ("F", " "),
+            ("TIDELAKE_MAX_STALENESS", "2s"),
+            ("TIDELAKE_MAX_BODY", "3"),
+        ];
         let mut variables =
             Variables::new(|name| given.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned()));
         assert!(variables.boolean("A", true));
-        assert_eq!(variables.count("B", 7), 7);
-        assert_eq!(variables.size("C", 1 << 20), 1 << 20);
-        assert_eq!(variables.duration("D", "5s").as_secs(), 5);
+        assert_eq!(variables.get(&settings::MAX_TABLES), 10_000);
+        assert_eq!(variables.get(&settings::MAX_LINE), 1 << 20);
+        assert_eq!(variables.get_or(&settings::QUERY_TIMEOUT, "5s").as_secs(), 5);
+        assert_eq!(variables.get(&settings::MAX_COLUMNS), 1_024);
         assert_eq!(variables.required("F", "a name"), None);
-        assert_eq!((variables.duration("G", "5s").as_secs(), variables.count("H", 1)), (2, 3));
-        assert_eq!((variables.text("F"), variables.count("absent", 9)), (None, 9));
+        assert_eq!(variables.get(&settings::MAX_STALENESS), Some(Duration::from_secs(2)));
+        assert_eq!((variables.get_or(&settings::MAX_BODY, "1MiB"), variables.text("F")), (3, None));
+        assert_eq!((variables.get(&settings::FLUSH_INTERVAL), variables.get_or(&settings::TAIL_CACHE, "9")), (None, 9));
         let error = variables.finish().unwrap_err().to_string();
-        assert!(error.starts_with("5 of the settings"), "{error}");
-        for part in ["A: expected true or false, found \"maybe\"", "B: ", "C: ", "D: ", "F: expected a name"] {
+        assert!(error.starts_with("6 of the settings"), "{error}");
+        for part in [
+            "A: expected true or false, found \"maybe\"",
+            "TIDELAKE_MAX_TABLES: ",
+            "TIDELAKE_MAX_LINE: ",
+            "TIDELAKE_QUERY_TIMEOUT: ",
+            "TIDELAKE_MAX_COLUMNS: expected 3 to 4096, found \"2\"",
+            "F: expected a name",
+        ] {
             assert!(error.contains(part), "{part} is not in {error}");
         }
         assert!(Variables::new(|_| None).finish().is_ok());

@@ -1,7 +1,7 @@
 //! The settings of the write path in a function.
 
 use tidelake_ingest::config::{CompactConfig, IngestConfig};
-use tidelake_lambda::variables::Variables;
+use tidelake_lambda::{settings, variables::Variables};
 
 /// The most that the platform sends with one event, base64 and all: 6 MB; a packed body may be larger when unpacked.
 const BODY: usize = 32 << 20;
@@ -10,9 +10,12 @@ const BODY: usize = 32 << 20;
 /// store, and leaves compaction to the function for it.
 pub fn writing(variables: &mut Variables<'_>, memory: usize) -> IngestConfig {
     let buffer = (memory / 4).clamp(16 << 20, 256 << 20);
-    let body = variables.size("TIDELAKE_MAX_BODY", BODY.min(buffer));
+    let body = variables.get_or(&settings::MAX_BODY, &BODY.min(buffer).to_string());
     if body > buffer {
-        variables.fault(format!("TIDELAKE_MAX_BODY: expected at most a quarter of the memory, {buffer}, found {body}"));
+        variables.fault(format!(
+            "{}: expected at most a quarter of the memory, {buffer}, found {body}",
+            settings::MAX_BODY.about.variable
+        ));
     }
     let mut config = IngestConfig {
         writers: Some(1),
@@ -20,12 +23,11 @@ pub fn writing(variables: &mut Variables<'_>, memory: usize) -> IngestConfig {
         group_bytes: (16 << 20).min(buffer),
         buffer_bytes: buffer,
         body_bytes: body.min(buffer),
-        line_bytes: variables.size("TIDELAKE_MAX_LINE", 1 << 20),
-        tables: variables.count("TIDELAKE_MAX_TABLES", 10_000),
-        columns: variables.count("TIDELAKE_MAX_COLUMNS", 1_024),
-        auto_create_database: variables.boolean("TIDELAKE_AUTO_CREATE_DATABASE", true),
-        implausible_times: variables
-            .parsed("TIDELAKE_IMPLAUSIBLE_TIMES", "refuse", |rule| rule.parse().map_err(|_| "refuse, warn or accept")),
+        line_bytes: variables.get(&settings::MAX_LINE),
+        tables: variables.get(&settings::MAX_TABLES),
+        columns: variables.get(&settings::MAX_COLUMNS),
+        auto_create_database: variables.get(&settings::AUTO_CREATE_DATABASE),
+        implausible_times: variables.get(&settings::IMPLAUSIBLE_TIMES),
         no_sync: false,
         ..IngestConfig::default()
     };

@@ -20,11 +20,12 @@ use std::{borrow::Cow, sync::Arc};
 
 use memchr::{memchr, memchr_iter};
 use tidelake_format::{
-    Error, Result,
+    Result,
     ids::ColumnId,
     schema::{Database, Role},
     types::{Precision, Type},
 };
+pub use tidelake_protocol::times::LinePrecision;
 
 use super::{
     Decoded, Decoder, Lookup, Rejected, Words,
@@ -60,58 +61,6 @@ pub struct Lines {
 impl Decoder for Lines {
     fn decode(&self, body: &[u8], lookup: &dyn Lookup, database: &Database, now: i64) -> Result<Decoded> {
         Ok(decode_each(body, &self.ends, lookup, database, self.precision, now, self.longest))
-    }
-}
-
-/// The unit of a request's timestamps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LinePrecision {
-    /// `n`, `ns` and the empty text.
-    #[default]
-    Nano,
-    /// `u`, `us`, `µ`, `µs`.
-    Micro,
-    /// `ms`.
-    Milli,
-    /// `s`.
-    Second,
-    /// `m`.
-    Minute,
-    /// `h`.
-    Hour,
-}
-
-impl LinePrecision {
-    /// Nanoseconds in one unit.
-    pub fn nanos(self) -> i64 {
-        match self {
-            LinePrecision::Nano => 1,
-            LinePrecision::Micro => 1_000,
-            LinePrecision::Milli => 1_000_000,
-            LinePrecision::Second => 1_000_000_000,
-            LinePrecision::Minute => 60_000_000_000,
-            LinePrecision::Hour => 3_600_000_000_000,
-        }
-    }
-}
-
-impl std::str::FromStr for LinePrecision {
-    type Err = Error;
-
-    fn from_str(s: &str) -> Result<Self> {
-        Ok(match s {
-            "" | "n" | "ns" => Self::Nano,
-            // The micro sign and the Greek letter.
-            "u" | "us" | "\u{b5}" | "\u{b5}s" | "\u{3bc}" | "\u{3bc}s" => Self::Micro,
-            "ms" => Self::Milli,
-            "s" => Self::Second,
-            "m" => Self::Minute,
-            "h" => Self::Hour,
-            _ => {
-                return Err(Error::invalid("invalid precision: expected n, ns, u, us, µ, ms, s, m or h")
-                    .with("found", format!("{s:?}")));
-            }
-        })
     }
 }
 

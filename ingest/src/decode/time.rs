@@ -2,8 +2,9 @@
 
 use chrono::{DateTime, NaiveTime, TimeZone};
 use chrono_tz::Tz;
-use serde::{Deserialize, Serialize};
-use tidelake_format::{Error, types::Precision};
+use tidelake_format::types::Precision;
+pub use tidelake_protocol::times::Implausible;
+pub(crate) use tidelake_protocol::times::quoted;
 use tidelake_protocol::{
     http::headers,
     sql::{parse_instant, to_instant},
@@ -37,32 +38,6 @@ pub fn ticks_of_nanos(nanos: i128, precision: Precision) -> Option<i64> {
 pub fn oldest_kept(keep_ms: i64, precision: Precision, now: i64) -> i64 {
     let keep = keep_ms.checked_mul(precision.per_second() / 1_000).filter(|keep| *keep < i64::MAX);
     keep.and_then(|keep| now.checked_sub(keep)).unwrap_or(i64::MIN)
-}
-
-/// What is done with rows whose times were, as it seems, sent in another unit than they are read in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Implausible {
-    /// They are refused.
-    #[default]
-    Refuse,
-    /// They are stored, and the reply and the log say so.
-    Warn,
-    /// They are stored.
-    Accept,
-}
-
-impl std::str::FromStr for Implausible {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        match text {
-            "refuse" => Ok(Self::Refuse),
-            "warn" => Ok(Self::Warn),
-            "accept" => Ok(Self::Accept),
-            _ => Err(Error::invalid("expected refuse, warn or accept").with("found", quoted(text))),
-        }
-    }
 }
 
 /// The seconds from 2010 to 2040: what is sent now, or was not long ago.
@@ -127,15 +102,6 @@ pub fn parse_timestamp(text: &str, zone: Tz, precision: Precision) -> Result<i64
 pub fn today(now_ns: i64, zone: Tz, precision: Precision) -> Option<i64> {
     let local = zone.from_utc_datetime(&DateTime::from_timestamp_nanos(now_ns).naive_utc()).naive_local();
     ticks_of_nanos(to_instant(local.date().and_time(NaiveTime::MIN), zone)?, precision)
-}
-
-/// A text in quotes, cut to a length that fits a message.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut short: String = text.chars().take(64).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    format!("'{short}'")
 }
 
 #[cfg(test)]

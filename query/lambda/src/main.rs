@@ -15,7 +15,7 @@ use tidelake_lambda::{
     http::{Admits, HttpFunction},
     memory_bytes,
     results::Results,
-    store,
+    settings, store,
     telemetry::Telemetry,
     variables::Variables,
 };
@@ -56,9 +56,9 @@ async fn serve() -> Result<(), lambda_runtime::Error> {
     let telemetry = Telemetry::start(&mut variables)?;
     let memory = memory_bytes();
     let engine = EngineConfig {
-        memory_bytes: variables.size("TIDELAKE_QUERY_MEMORY", memory / 2),
+        memory_bytes: variables.get_or(&settings::QUERY_MEMORY, &(memory / 2).to_string()),
         partitions: std::thread::available_parallelism().map_or(1, usize::from),
-        timeout: variables.duration("TIDELAKE_QUERY_TIMEOUT", "55s"),
+        timeout: variables.get_or(&settings::QUERY_TIMEOUT, "55s"),
         // The platform gives an environment one request at a time.
         concurrency: 2,
         waiting: 8,
@@ -67,12 +67,10 @@ async fn serve() -> Result<(), lambda_runtime::Error> {
         ..EngineConfig::default()
     };
     let options = SnapshotOptions {
-        max_staleness: variables
-            .text("TIDELAKE_MAX_STALENESS")
-            .map(|_| variables.duration("TIDELAKE_MAX_STALENESS", "1s")),
-        tail_cache_bytes: variables.size("TIDELAKE_TAIL_CACHE", (memory / 8).min(256 << 20)),
+        max_staleness: variables.get(&settings::MAX_STALENESS),
+        tail_cache_bytes: variables.get_or(&settings::TAIL_CACHE, &(memory / 8).min(256 << 20).to_string()),
         tail_bytes: memory / 3,
-        allow_quarantined: variables.boolean("TIDELAKE_ALLOW_QUARANTINED", false),
+        allow_quarantined: variables.get(&settings::ALLOW_QUARANTINED),
     };
     let sends = variables.parsed("TIDELAKE_RESPONSE", "buffered", |text| match text {
         "buffered" => Ok(Sends::Whole),

@@ -15,7 +15,7 @@ use tidelake_format::{
     auth::{Authenticator, Gate},
     meta::{Draft, Root},
 };
-use tidelake_protocol::http::Route;
+use tidelake_protocol::{http::Route, settings as declared};
 use tidelake_routes::Routes;
 
 use super::{bodies::Held, listen::Counted};
@@ -57,8 +57,8 @@ pub(super) async fn open(settings: &Settings, root: &Root) -> anyhow::Result<Gat
 }
 
 fn first_password(settings: &Settings) -> anyhow::Result<Option<String>> {
-    if let Some(path) = &settings.admin_password_file {
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if let Some(path) = settings.get(&declared::ADMIN_PASSWORD_FILE) {
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         return Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()));
     }
     Ok(std::env::var(PASSWORD).ok().filter(|password| !password.is_empty()))

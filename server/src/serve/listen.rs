@@ -19,7 +19,7 @@ use hyper_util::{
 };
 use socket2::{Domain, Socket, Type};
 use tidelake_format::auth::Peer;
-use tidelake_protocol::http::routes::FLIGHT_PREFIX;
+use tidelake_protocol::{http::routes::FLIGHT_PREFIX, settings::network::Network};
 use tidelake_query::system::{Connection, Connections};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -39,7 +39,6 @@ use super::{
     tls::Tls,
     traces,
 };
-use crate::network::Network;
 
 /// What clients may take of this process.
 #[derive(Debug, Clone, Copy)]

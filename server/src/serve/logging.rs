@@ -5,6 +5,7 @@ use std::{io::IsTerminal, sync::OnceLock};
 use anyhow::Context;
 use parking_lot::Mutex;
 use tidelake_format::{Error, Result, access::audit, nearest::nearest};
+use tidelake_protocol::settings::{self as declared, LogFormat};
 use tracing::{Level, Metadata, Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
     EnvFilter, Layer,
@@ -17,7 +18,7 @@ use tracing_subscriber::{
 };
 
 use super::traces;
-use crate::settings::{LogFormat, Settings};
+use crate::settings::Settings;
 
 /// What the log is filtered by, and how to have it filtered by something else.
 struct Log {
@@ -86,8 +87,9 @@ where
 /// # Errors
 /// When the filter is none, or traces cannot be sent to such an address.
 pub(crate) fn start(settings: &Settings) -> anyhow::Result<()> {
-    let (filter, handle) = reload::Layer::new(filter(&settings.log).context("log")?);
-    let format = settings.log_format;
+    let log = settings.get(&declared::LOG);
+    let (filter, handle) = reload::Layer::new(filter(&log).context("log")?);
+    let format = settings.get(&declared::LOG_FORMAT);
     let lines = move || {
         let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
         match format {
@@ -95,12 +97,12 @@ pub(crate) fn start(settings: &Settings) -> anyhow::Result<()> {
             LogFormat::Json => lines.json().boxed(),
         }
     };
-    let layers = layers(lines, filter, &settings.log);
+    let layers = layers(lines, filter, &log);
     let subscriber = tracing_subscriber::registry().with(layers).with(traces::layer(settings)?);
     // The only error is that a subscriber is set already.
     if subscriber.try_init().is_ok() {
         let put = Box::new(move |filter| handle.reload(filter).is_ok());
-        let _ = LOG.set(Log { filter: Mutex::new(settings.log.clone()), put });
+        let _ = LOG.set(Log { filter: Mutex::new(log), put });
     }
     Ok(())
 }

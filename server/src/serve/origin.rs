@@ -13,7 +13,10 @@ use hyper::{
     header::{self, HeaderName, HeaderValue},
 };
 use tidelake_format::{Error, access::Deed, auth::Peer};
-use tidelake_protocol::http::{Route, headers};
+use tidelake_protocol::{
+    http::{Route, headers},
+    settings as declared,
+};
 
 use crate::settings::Settings;
 
@@ -90,10 +93,10 @@ impl Origins {
     /// Where every request needs credentials, any host name will do unless the setting names some: a page whose name was
     /// rebound to this machine has no credentials to send.
     pub(super) fn of(settings: &Settings) -> Self {
-        let named = &settings.allowed_hosts.0;
+        let named = settings.get(&declared::ALLOWED_HOSTS).0;
         let is_open = (named.is_empty() && settings.asks_who()) || named.iter().any(|name| name == "*");
-        let hosts = (!is_open).then(|| own_names().into_iter().chain(named.iter().cloned()).collect());
-        Self { hosts, shared: settings.cors_origins.0.clone() }
+        let hosts = (!is_open).then(|| own_names().into_iter().chain(named).collect());
+        Self { hosts, shared: settings.get(&declared::CORS_ORIGINS).0 }
     }
 
     /// Decides about a request by its head alone.

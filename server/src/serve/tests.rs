@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::settings::{Layer, Text};
+use crate::settings::Layer;
 
 /// The description of all routes.
 fn document() -> Value {
@@ -47,13 +47,10 @@ struct Node {
 impl Node {
     async fn start(change: impl FnOnce(&mut Layer)) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let text = |text: &str| Some(Text(text.to_owned()));
-        let mut layer = Layer {
-            store: text(directory.path().join("root").to_str().unwrap()),
-            listen: text("127.0.0.1:0"),
-            flight_listen: text("127.0.0.1:0"),
-            ..Layer::default()
-        };
+        let mut layer = Layer::default();
+        layer.set(&declared::STORE, directory.path().join("root").to_str().unwrap());
+        layer.set(&declared::LISTEN, "127.0.0.1:0");
+        layer.set(&declared::FLIGHT_LISTEN, "127.0.0.1:0");
         change(&mut layer);
         let server = Server::start(Settings::resolve(None, layer).unwrap()).await.unwrap();
         let (url, flight) = (format!("http://{}", server.address), format!("http://{}", server.flight.unwrap()));
@@ -80,10 +77,9 @@ impl Node {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("password");
         std::fs::write(&file, PASSWORD).unwrap();
-        let text = |text: &str| Some(Text(text.to_owned()));
         Self::start(|layer| {
-            layer.auth = text("on");
-            layer.admin_password_file = text(file.to_str().unwrap());
+            layer.set(&declared::AUTH, "on");
+            layer.set(&declared::ADMIN_PASSWORD_FILE, file.to_str().unwrap());
             change(layer);
         })
         .await
@@ -150,10 +146,9 @@ async fn no_web_page_of_another_origin_and_no_rebound_name_reaches_any_route_of_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_changes_by_get_and_pages_of_named_origins_may_read() {
-    let text = |text: &str| Some(Text(text.to_owned()));
     let node = Node::start(|layer| {
-        layer.cors_origins = text("https://app.example/, http://localhost:3000");
-        layer.allowed_hosts = text("db.example");
+        layer.set(&declared::CORS_ORIGINS, "https://app.example/, http://localhost:3000");
+        layer.set(&declared::ALLOWED_HOSTS, "db.example");
     })
     .await;
     assert_eq!(node.sql("create database d").await.0, 200);
@@ -178,9 +173,11 @@ async fn nothing_changes_by_get_and_pages_of_named_origins_may_read() {
     let asked = from(node.request(Method::OPTIONS, "/api/v1/sql")).header("access-control-request-method", "POST");
     let reply = asked.send().await.unwrap();
     assert_eq!((reply.status().as_u16(), reply.headers().contains_key("access-control-allow-methods")), (204, true));
-    let wrong = Layer { cors_origins: text("*"), ..Layer::default() };
+    let mut wrong = Layer::default();
+    wrong.set(&declared::CORS_ORIGINS, "*");
     assert!(Settings::resolve(None, wrong).unwrap_err().to_string().contains("cors_origins: expected origins"));
-    let wrong = Layer { allowed_hosts: text("http://db.example"), ..Layer::default() };
+    let mut wrong = Layer::default();
+    wrong.set(&declared::ALLOWED_HOSTS, "http://db.example");
     assert!(Settings::resolve(None, wrong).unwrap_err().to_string().contains("allowed_hosts: expected names"));
     node.stop().await;
 }
@@ -216,11 +213,10 @@ fn keeping(from: Ipv4Addr) -> Client {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_connections_of_one_client_leave_places_to_others_and_end_by_themselves() {
-    let text = |text: &str| Some(Text(text.to_owned()));
     let node = Node::start_asking(|layer| {
-        layer.max_connections = text("4");
-        layer.max_client_connections = text("2");
-        layer.idle_timeout = text("2s");
+        layer.set(&declared::MAX_CONNECTIONS, "4");
+        layer.set(&declared::MAX_CLIENT_CONNECTIONS, "2");
+        layer.set(&declared::IDLE_TIMEOUT, "2s");
     })
     .await;
     let health = format!("{}/health", node.url);
@@ -277,7 +273,7 @@ async fn converse(mut stream: TcpStream, bytes: &[u8]) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_load_balancer_of_a_named_network_says_whose_a_connection_is_and_nobody_else_may() {
-    let node = Node::start(|layer| layer.proxy_protocol = Some(Text("127.0.0.2/32".to_owned()))).await;
+    let node = Node::start(|layer| layer.set(&declared::PROXY_PROTOCOL, "127.0.0.2/32")).await;
     let request = "POST /api/v1/sql?format=csv HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 16\r\n\r\nshow connections";
     let proxied = format!("PROXY TCP4 192.0.2.7 10.0.0.1 4660 8086\r\n{request}");
     let reply = converse(node.connect(local(2)).await, proxied.as_bytes()).await;
@@ -295,8 +291,7 @@ async fn a_load_balancer_of_a_named_network_says_whose_a_connection_is_and_nobod
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bodies_that_are_announced_and_do_not_come_stop_no_writes() {
-    let text = |text: &str| Some(Text(text.to_owned()));
-    let node = Node::start_asking(|layer| layer.ingest_buffer = text("16MiB")).await;
+    let node = Node::start_asking(|layer| layer.set(&declared::INGEST_BUFFER, "16MiB")).await;
     let ask = |request: RequestBuilder| async move {
         let reply = request.basic_auth("admin", Some(PASSWORD)).send().await.unwrap();
         (reply.status().as_u16(), reply.text().await.unwrap())

@@ -21,12 +21,15 @@ use opentelemetry_sdk::{
     trace::{Sampler, SdkTracerProvider, SpanData},
 };
 use tidelake_format::{step, steps::TARGET};
-use tidelake_protocol::http::Route;
+use tidelake_protocol::{
+    http::Route,
+    settings::{self as declared, without_credentials},
+};
 use tracing::{Instrument as _, Metadata, Span, Subscriber, level_filters::LevelFilter};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
 
-use crate::settings::{Settings, without_credentials};
+use crate::settings::Settings;
 
 /// What sends the traces of this process, where it sends any.
 static PROVIDER: OnceLock<SdkTracerProvider> = OnceLock::new();
@@ -42,10 +45,10 @@ pub(super) fn layer<S>(settings: &Settings) -> anyhow::Result<Option<impl Layer<
 where
     S: Subscriber + for<'s> LookupSpan<'s> + Send + Sync,
 {
-    let Some(endpoint) = &settings.trace_endpoint else { return Ok(None) };
-    let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint);
-    let exporter = exporter.build().with_context(|| format!("trace_endpoint {}", without_credentials(endpoint)))?;
-    let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(settings.trace_ratio)));
+    let Some(endpoint) = settings.get(&declared::TRACE_ENDPOINT) else { return Ok(None) };
+    let exporter = SpanExporter::builder().with_tonic().with_endpoint(&endpoint);
+    let exporter = exporter.build().with_context(|| format!("trace_endpoint {}", without_credentials(&endpoint)))?;
+    let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(settings.get(&declared::TRACE_RATIO))));
     let provider = SdkTracerProvider::builder()
         .with_batch_exporter(Marked(exporter))
         .with_sampler(sampler)

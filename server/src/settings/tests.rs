@@ -2,59 +2,78 @@
 
 use std::io::Write;
 
+use clap::{Args as _, FromArgMatches as _};
+use tidelake_protocol::settings::About;
+
 use super::*;
+
+/// A layer with some settings given.
+fn layer(given: &[(&'static str, &str)]) -> Layer {
+    let texts = given.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
+    Layer { texts, ..Layer::default() }
+}
+
+/// The layer that arguments of the command line give.
+fn flags(arguments: &[&str]) -> Layer {
+    let command = Layer::augment_args(clap::Command::new("x"));
+    let matches = command.get_matches_from(["x"].iter().chain(arguments));
+    Layer::from_arg_matches(&matches).unwrap()
+}
 
 #[test]
 fn flags_stand_above_the_file_and_the_file_above_defaults() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    writeln!(file, "listen = '127.0.0.1:1'\nquery_concurrency = 3\n[store_options]\nendpoint = 'http://e'").unwrap();
-    let flags = Layer { listen: Some(Text("127.0.0.1:2".into())), ..Layer::default() };
-    let s = Settings::resolve(Some(file.path()), flags).unwrap();
-    assert_eq!((s.listen.port(), s.query_concurrency, s.max_body), (2, 3, 64 << 20));
-    assert_eq!(s.store_options, [("endpoint".to_owned(), "http://e".to_owned())]);
-    assert_eq!((s.disk_cache, s.disk_cache_size), (None, 10 << 30));
-    assert_eq!(s.tls, None);
+    let text = "listen = '127.0.0.1:1'\nquery_concurrency = 3\nauto_create_database = false\ntrace_ratio = 0.5\n\
+        [store_options]\nendpoint = 'http://e'\nport = 1";
+    writeln!(file, "{text}").unwrap();
+    let s = Settings::resolve(Some(file.path()), flags(&["--listen", "127.0.0.1:2", "--store-option=a=b=c"])).unwrap();
+    assert_eq!((s.get(&declared::LISTEN).port(), s.get(&declared::QUERY_CONCURRENCY)), (2, 3));
+    assert_eq!((s.get(&declared::AUTO_CREATE_DATABASE), s.get(&declared::TRACE_RATIO)), (false, 0.5));
+    let options = [("endpoint", "http://e"), ("port", "1"), ("a", "b=c")];
+    assert_eq!(s.store_options, options.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    assert_eq!((s.get(&declared::MAX_BODY), s.get(&declared::DISK_CACHE_SIZE)), (64 << 20, 10 << 30));
+    assert_eq!((s.get(&declared::DISK_CACHE), s.tls), (None, None));
 }
 
 #[test]
-fn every_setting_is_told_and_stands_in_the_reference() {
-    let reference = include_str!("../../../docs/configuration.md");
+fn defaults_are_shares_of_the_memory_and_of_the_connections() {
+    let s = Settings::resolve(None, flags(&["--memory", "8GiB", "--max-connections", "9"])).unwrap();
+    let sizes = [&declared::MAX_BULK, &declared::INGEST_BUFFER, &declared::QUERY_MEMORY, &declared::COMPACT_MEMORY];
+    assert_eq!(sizes.map(|setting| s.get(setting)), [1 << 30, 256 << 20, 3 << 30, 2 << 30]);
+    assert_eq!((s.get(&declared::QUERY_CONCURRENCY), s.get(&declared::MAX_CLIENT_CONNECTIONS)), (16, 4));
+    let small = Settings::resolve(None, flags(&["--memory", "256MiB", "--max-connections", "1"])).unwrap();
+    assert_eq!(sizes.map(|setting| small.get(setting)), [8 << 20, 8 << 20, 24 << 20, 64 << 20]);
+    assert_eq!((small.get(&declared::QUERY_CONCURRENCY), small.get(&declared::MAX_CLIENT_CONNECTIONS)), (2, 1));
+}
+
+#[test]
+fn every_setting_is_shown() {
     let options = ["--store-option", "endpoint=e", "--store-option", "secret_access_key=hidden"];
-    #[derive(clap::Parser)]
-    struct Flags {
-        #[command(flatten)]
-        layer: Layer,
+    let shown = Settings::resolve(None, flags(&options)).unwrap().variables();
+    for name in ALL.iter().map(|setting| setting.about().name).filter(|name| *name != "store_options") {
+        assert_eq!(shown.iter().filter(|(shown, _)| shown == name).count(), 1, "SHOW VARIABLES lacks {name}");
     }
-    let flags = <Flags as clap::Parser>::parse_from(["x"].into_iter().chain(options)).layer;
-    let told = Settings::resolve(None, flags).unwrap().variables();
-    let command = <Layer as clap::Args>::augment_args(clap::Command::new("x"));
-    for name in command.get_arguments().map(|a| a.get_id().as_str()).filter(|name| *name != "store_option") {
-        assert!(told.iter().any(|(told, _)| told == name), "SHOW VARIABLES lacks {name}");
-        assert!(reference.contains(&format!("`{name}`")), "docs/configuration.md lacks {name}");
-    }
-    let option = |name: &str| told.iter().find(|(told, _)| told == name).map(|(_, value)| value.as_str());
-    assert_eq!(option("store_options.endpoint"), Some("e"));
-    assert_eq!(option("store_options.secret_access_key"), Some("…"));
-    assert_eq!((option("slow_query"), option("auth"), option("udp_listen")), (Some("10s"), Some("auto"), Some("")));
+    let value = |name: &str| shown.iter().find(|(shown, _)| shown == name).map(|(_, value)| value.as_str());
+    assert_eq!(value("store_options.endpoint"), Some("e"));
+    assert_eq!(value("store_options.secret_access_key"), Some("…"));
+    assert_eq!((value("slow_query"), value("auth"), value("udp_listen")), (Some("10s"), Some("auto"), Some("")));
+    assert_eq!((value("udp_precision"), value("max_line")), (Some("nano"), Some("1048576")));
 }
 
 #[test]
 fn no_secret_is_shown_by_a_variable_or_by_a_wrong_setting() {
-    let text = |text: &str| Some(Text(text.to_owned()));
-    let layer = Layer {
-        trace_endpoint: text("https://ada:s3cret@collector:4317/?key=s3cret"),
-        store: text("s3://s3cret:s3cret@bucket/prefix"),
-        ..Layer::default()
-    };
-    let told = Settings::resolve(None, layer.clone()).unwrap().variables();
-    assert!(!format!("{told:?}").contains("s3cret"), "{told:?}");
-    assert!(told.iter().any(|(_, value)| value.starts_with("https://***@collector:4317/")), "{told:?}");
+    let given = [
+        ("trace_endpoint", "https://ada:s3cret@collector:4317/?key=s3cret"),
+        ("store", "s3://s3cret:s3cret@bucket/prefix"),
+    ];
+    let shown = Settings::resolve(None, layer(&given)).unwrap().variables();
+    assert!(!format!("{shown:?}").contains("s3cret"), "{shown:?}");
+    assert!(shown.iter().any(|(_, value)| value.starts_with("https://***@collector:4317/")), "{shown:?}");
     let mut file = tempfile::NamedTempFile::new().unwrap();
     writeln!(file, "listen = '127.0.0.1:1'\nstore_options = {{ secret_access_key = 's3cret'").unwrap();
     let wrong = Layer {
-        store_option: vec!["secret_access_key:s3cret".to_owned()],
-        trace_endpoint: text("ftp://ada:s3cret@collector"),
-        ..layer
+        options: vec!["secret_access_key:s3cret".to_owned()],
+        ..layer(&[("trace_endpoint", "ftp://ada:s3cret@collector"), given[1]])
     };
     for file in [None, Some(file.path())] {
         let faults = Settings::resolve(file, wrong.clone()).unwrap_err().to_string();
@@ -63,54 +82,43 @@ fn no_secret_is_shown_by_a_variable_or_by_a_wrong_setting() {
     }
 }
 
-/// The page of all settings, as the command line knows them.
-fn page() -> String {
-    let mut page = "# All settings\n\n<!-- Written from server/src/settings.rs by its test; TIDELAKE_WRITE_DOCS=1 writes it anew. -->\n\n\
-        What `tidelake serve` takes, in the order of `tidelake serve --help`. [configuration.md](configuration.md) says more of each, by subject.\n\n\
-        | in the file | flag | variable | default | |\n|---|---|---|---|---|\n"
-        .to_owned();
-    let command = <Layer as clap::Args>::augment_args(clap::Command::new("x"));
-    for argument in command.get_arguments() {
-        let help = argument.get_help().unwrap().to_string().replace('|', "\\|");
-        let (what, default) = match help.split_once(" [default: ") {
-            Some((what, default)) => (what, default.strip_suffix(']').unwrap()),
-            None => (help.as_str(), "none"),
-        };
-        let name = match argument.get_id().as_str() {
-            "store_option" => "store_options",
-            name => name,
-        };
-        let value = argument.get_value_names().map_or(String::new(), |names| format!(" {}", names[0]));
-        let variable = argument.get_env().unwrap().to_str().unwrap();
-        page += &format!(
-            "| `{name}` | `--{}{value}` | `{variable}` | {default} | {what} |\n",
-            argument.get_long().unwrap()
+/// The table of docs/settings.md, made from the declarations.
+fn table() -> String {
+    let head = "| in the file | flag | variable | default | range | what it is | higher | lower |\n|---|---|---|---|---|---|---|---|\n";
+    let rows = ALL.iter().map(|setting| {
+        let About { name, flag, variable, value_name, default, range, help, raised, lowered } = setting.about();
+        let (default, range) = (default.words(), range.words().unwrap_or_default());
+        let cells = format!(
+            "`{name}` | `--{flag} {value_name}` | `{variable}` | {default} | {range} | {help} | {raised} | {lowered}"
         );
-    }
-    page
+        format!("| {cells} |\n")
+    });
+    rows.fold(head.to_owned(), |table, row| table + &row)
 }
 
 #[test]
-fn the_page_of_all_settings_is_what_the_command_line_knows() {
+fn the_table_of_the_page_is_made_from_the_declarations() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/settings.md");
+    let (begin, end) = ("TIDELAKE_WRITE_DOCS=1 writes it anew. -->\n\n", "\n<!-- End of the table. -->");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = page.split_once(begin).unwrap();
+    let (found, after) = rest.split_once(end).unwrap();
+    let expected = table();
     if std::env::var_os("TIDELAKE_WRITE_DOCS").is_some() {
-        std::fs::write(path, page()).unwrap();
+        return std::fs::write(path, [before, begin, &expected, end, after].concat()).unwrap();
     }
-    let found = std::fs::read_to_string(path).unwrap();
-    assert_eq!(found, page(), "docs/settings.md is older than the settings: TIDELAKE_WRITE_DOCS=1 writes it anew");
+    assert!(
+        found == expected,
+        "the table of docs/settings.md is older than the declarations: TIDELAKE_WRITE_DOCS=1 writes it anew, as\n{expected}"
+    );
 }
 
 #[test]
 fn whoever_is_not_on_this_machine_is_asked_who_they_are() {
     let asks = |listen: &str, flight: Option<&str>, auth: Option<&str>| {
-        let text = |text: &str| Text(text.to_owned());
-        let layer = Layer {
-            listen: Some(text(listen)),
-            flight_listen: flight.map(text),
-            auth: auth.map(text),
-            ..Layer::default()
-        };
-        Settings::resolve(None, layer).unwrap().asks_who()
+        let given = [("listen", Some(listen)), ("flight_listen", flight), ("auth", auth)];
+        let given: Vec<_> = given.into_iter().filter_map(|(name, text)| Some((name, text?))).collect();
+        Settings::resolve(None, layer(&given)).unwrap().asks_who()
     };
     for own in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
         assert!(!asks(own, None, None) && asks(own, None, Some("on")), "{own}");
@@ -123,11 +131,10 @@ fn whoever_is_not_on_this_machine_is_asked_who_they_are() {
 
 #[test]
 fn tls_needs_a_certificate_and_its_key() {
-    let layer = |[certificate, key, ca]: [Option<&str>; 3]| Layer {
-        tls_certificate: certificate.map(|s| Text(s.into())),
-        tls_key: key.map(|s| Text(s.into())),
-        tls_client_ca: ca.map(|s| Text(s.into())),
-        ..Layer::default()
+    let layer = |texts: [Option<&str>; 3]| {
+        let names = ["tls_certificate", "tls_key", "tls_client_ca"];
+        let given: Vec<_> = names.into_iter().zip(texts).filter_map(|(name, text)| Some((name, text?))).collect();
+        layer(&given)
     };
     let files = TlsFiles { certificate: "c".into(), key: "k".into(), client_ca: None };
     let found = |given| Settings::resolve(None, layer(given)).map(|s| s.tls);
@@ -147,13 +154,17 @@ fn tls_needs_a_certificate_and_its_key() {
 fn every_fault_is_listed_at_once() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     writeln!(file, "lissten = 'x'\nfold_interval = '5 parsecs'\nmax_body = [1]\nflush_interval = '11s'").unwrap();
-    let flags = Layer {
-        query_memory: Some(Text("lots".into())),
-        disk_cache_size: Some(Text("1MiB".into())),
-        ..Layer::default()
-    };
-    let faults = Settings::resolve(Some(file.path()), flags).unwrap_err().to_string();
-    for name in ["lissten", "fold_interval", "flush_interval", "max_body", "query_memory", "disk_cache_size"] {
-        assert!(faults.contains(name), "{name} is missing in: {faults}");
+    let wrong = layer(&[("query_memory", "lots"), ("disk_cache_size", "1MiB")]);
+    let faults = Settings::resolve(Some(file.path()), wrong).unwrap_err().to_string();
+    assert!(faults.starts_with("6 of the settings cannot be used:\n"), "{faults}");
+    for fault in [
+        ": lissten: no setting has this name, the nearest name is listen",
+        "  fold_interval: expected a duration such as 500ms, 5s, 5m or 1h, found \"5 parsecs\"",
+        "  flush_interval: expected at most 10s, found \"11s\"",
+        ": max_body: expected text, a number or a boolean, found array",
+        "  query_memory: expected a size such as 64MiB (B, KiB, MiB, GiB), found \"lots\"",
+        "  disk_cache_size: expected 16MiB or more, found \"1MiB\"",
+    ] {
+        assert!(faults.contains(fault), "{fault} is missing in: {faults}");
     }
 }

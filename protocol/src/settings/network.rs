@@ -3,8 +3,8 @@
 use std::{net::IpAddr, str::FromStr};
 
 /// A network of addresses, as 10.0.0.0/8.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Network {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+pub struct Network {
     address: u128,
     mask: u128,
 }
@@ -19,7 +19,7 @@ fn bits(address: IpAddr) -> u128 {
 
 impl Network {
     /// Whether an address is one of this network.
-    pub(crate) fn has(&self, address: IpAddr) -> bool {
+    pub fn has(&self, address: IpAddr) -> bool {
         bits(address) & self.mask == self.address
     }
 }

@@ -1,0 +1,133 @@
+//! One layer of settings as text: the flags with the environment below them, or a file.
+
+use std::{collections::BTreeMap, path::Path};
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use tidelake_format::nearest::nearest;
+use tidelake_protocol::settings::{ALL, About, STORE_OPTIONS, Setting};
+
+/// One layer of settings as text.
+///
+/// Values are text until [`Settings::resolve`](super::Settings::resolve) checks them, so that one start lists every fault of
+/// every layer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Layer {
+    /// The texts by the name of the setting.
+    pub(super) texts: BTreeMap<&'static str, String>,
+    /// Options of the store, each as `name=value`: those of a file before those of flags.
+    pub(super) options: Vec<String>,
+}
+
+impl Layer {
+    /// Gives a setting the value that a text stands for.
+    pub(crate) fn set<T>(&mut self, setting: &Setting<T>, text: impl Into<String>) {
+        self.texts.insert(setting.about.name, text.into());
+    }
+
+    /// The settings of a file. What cannot be used is left out and added to `faults`.
+    pub(super) fn read(path: &Path, faults: &mut Vec<String>) -> Self {
+        let mut layer = Self::default();
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(e) => {
+                faults.push(format!("{}: {e}", path.display()));
+                return layer;
+            }
+        };
+        let table: toml::Table = match text.parse() {
+            Ok(table) => table,
+            Err(e) => {
+                // Without the line itself: it may hold a secret.
+                let begun = e.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+                let line = begun.matches('\n').count() + 1;
+                faults.push(format!("{}: line {line}: {}", path.display(), e.message()));
+                return layer;
+            }
+        };
+        for (name, value) in table {
+            if let Err(fault) = layer.take(&name, value) {
+                faults.push(format!("{}: {name}: {fault}", path.display()));
+            }
+        }
+        layer
+    }
+
+    /// Takes one entry of a file.
+    fn take(&mut self, name: &str, value: toml::Value) -> Result<(), String> {
+        let Some(setting) = ALL.iter().find(|setting| setting.about().name == name) else {
+            let names: Vec<&str> = ALL.iter().map(|setting| setting.about().name).collect();
+            let hint = nearest(name, &names).map_or(String::new(), |name| format!(", the nearest name is {name}"));
+            return Err(format!("no setting has this name{hint}"));
+        };
+        if name == STORE_OPTIONS.about.name {
+            let toml::Value::Table(options) = value else {
+                return Err("expected a table of options".to_owned());
+            };
+            for (name, value) in options {
+                self.options.push(format!("{name}={}", text(value)?));
+            }
+            return Ok(());
+        }
+        self.texts.insert(setting.about().name, text(value)?);
+        Ok(())
+    }
+}
+
+/// The text of a value in a file.
+fn text(value: toml::Value) -> Result<String, String> {
+    match value {
+        toml::Value::String(s) => Ok(s),
+        toml::Value::Integer(i) => Ok(i.to_string()),
+        toml::Value::Float(f) => Ok(f.to_string()),
+        toml::Value::Boolean(b) => Ok(b.to_string()),
+        // Without the value: it may hold a secret.
+        other => Err(format!("expected text, a number or a boolean, found {}", other.type_str())),
+    }
+}
+
+/// The help of a setting with its range and its default.
+fn help(about: &About) -> String {
+    let range = about.range.words().map_or(String::new(), |range| format!(" [range: {range}]"));
+    format!("{}{range} [default: {}]", about.help, about.default.words())
+}
+
+impl Args for Layer {
+    fn augment_args(command: Command) -> Command {
+        ALL.iter().fold(command, |command, setting| {
+            let about = setting.about();
+            let argument = Arg::new(about.name)
+                .long(about.flag)
+                .env(about.variable)
+                .value_name(about.value_name)
+                .help(help(about));
+            command.arg(match about.name == STORE_OPTIONS.about.name {
+                true => argument.action(ArgAction::Append).value_delimiter(','),
+                false => argument,
+            })
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Layer {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut layer = Self::default();
+        layer.update_from_arg_matches(matches)?;
+        Ok(layer)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for About { name, .. } in ALL.iter().map(|setting| setting.about()) {
+            let mut given = matches.get_many::<String>(name).into_iter().flatten().cloned();
+            if *name == STORE_OPTIONS.about.name {
+                self.options.extend(given);
+            } else if let Some(text) = given.next() {
+                self.texts.insert(name, text);
+            }
+        }
+        Ok(())
+    }
+}
