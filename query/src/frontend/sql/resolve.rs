@@ -121,7 +121,7 @@ pub(crate) struct Resolver<'a> {
     pub(crate) state: &'a SessionState,
     scopes: Vec<Scope>,
     ctes: Vec<Cte>,
-    /// The windows found so far, with their time columns; a relation of each one's name ([`windowed::relation_name`]) is in the statement.
+    /// The windows found so far, with their time columns; the relation that each one is added to is in the statement ([`windowed`]).
     windows: Vec<Windowed>,
     /// The fills found so far; a subquery of each one's name ([`fill::relation_name`]) is in the statement.
     fills: Vec<Fill>,
