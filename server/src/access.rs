@@ -5,7 +5,9 @@ use clap::Args;
 use tidelake_ingest::write::Ingest;
 use tidelake_protocol::sql::{DoubleQuotes, Statement, Update};
 
-use crate::{arguments::StoreArgs, serve};
+use tidelake_node::serve;
+
+use crate::arguments::StoreArgs;
 
 /// Which root, and what to change.
 #[derive(Debug, Args)]

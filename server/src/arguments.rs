@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 use tidelake_format::access::Secret;
 
-use crate::settings::{self, Layer, Settings};
+use tidelake_node::settings::{self, Layer, Settings};
 
 /// Where the root is and how it is served.
 #[derive(Debug, Clone, Args)]

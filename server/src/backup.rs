@@ -16,7 +16,9 @@ use tidelake_ingest::{compact::CompactRequest, write::Ingest};
 use tidelake_protocol::settings::{STORE, store_option};
 use tokio::time::{Instant, sleep};
 
-use crate::{arguments::StoreArgs, serve, settings::Settings};
+use tidelake_node::{serve, settings::Settings};
+
+use crate::arguments::StoreArgs;
 
 /// How long a backup tries to fold what was acknowledged and to copy a version, while other writers change the same tables.
 const FOLDED_WITHIN: Duration = Duration::from_secs(600);

@@ -3,7 +3,9 @@
 use clap::{Args, ValueEnum};
 use tidelake_format::check::{CheckOptions, check};
 
-use crate::{arguments::StoreArgs, serve};
+use tidelake_node::serve;
+
+use crate::arguments::StoreArgs;
 
 /// Options of `check`.
 #[derive(Debug, Args)]

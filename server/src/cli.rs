@@ -2,9 +2,9 @@
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::{
-    access, arguments::StoreArgs, backup, check, compact, demo, give_up, health, inspect, serve, shell, transfer,
-};
+use tidelake_node::serve;
+
+use crate::{access, arguments::StoreArgs, backup, check, compact, demo, give_up, health, inspect, shell, transfer};
 
 /// A time-series database whose bucket is the database.
 #[derive(Debug, Parser)]

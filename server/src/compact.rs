@@ -2,7 +2,7 @@
 
 use tidelake_ingest::write::Ingest;
 
-use crate::{serve, settings::Settings};
+use tidelake_node::{serve, settings::Settings};
 
 /// Folds the whole log and merges every partition, then prints what was done.
 #[expect(clippy::print_stdout, reason = "the command's result")]

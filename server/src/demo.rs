@@ -24,7 +24,7 @@ use tidelake_loadtest::{
 };
 use tidelake_protocol::settings as declared;
 
-use crate::{
+use tidelake_node::{
     serve::{self, Server},
     settings::{Layer, Settings},
 };

@@ -9,7 +9,9 @@ use tidelake_format::{
     log::give_up,
 };
 
-use crate::{arguments::StoreArgs, serve};
+use tidelake_node::serve;
+
+use crate::arguments::StoreArgs;
 
 /// Which root, and which segments.
 #[derive(Debug, Args)]

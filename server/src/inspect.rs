@@ -24,7 +24,9 @@ use tidelake_format::{
     types::Precision,
 };
 
-use crate::{arguments::StoreArgs, serve, terminal};
+use tidelake_node::serve;
+
+use crate::{arguments::StoreArgs, terminal};
 
 /// Options of `inspect`.
 #[derive(Debug, Args)]

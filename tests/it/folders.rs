@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Crate → its modules, from the lowest one up: a module uses only modules before it.
-const ORDER: [(&str, &[&str]); 6] = [
+const ORDER: [(&str, &[&str]); 7] = [
     (
         "format",
         &[
@@ -73,15 +73,13 @@ const ORDER: [(&str, &[&str]); 6] = [
             "http",
         ],
     ),
+    ("server/node", &["memory", "settings", "serve"]),
     (
         "server",
         &[
             "allocator",
-            "memory",
             "terminal",
-            "settings",
             "arguments",
-            "serve",
             "client",
             "access",
             "backup",

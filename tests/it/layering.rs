@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Room → rooms that it may use at run time (ARCHITECTURE.md).
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("tidelake-format", &[]),
     ("tidelake-routes", &["tidelake-format", "tidelake-protocol"]),
     ("tidelake-protocol", &["tidelake-format"]),
@@ -20,11 +20,14 @@ const ARROWS: [(&str, &[&str]); 17] = [
         &[
             "tidelake-format",
             "tidelake-ingest",
-            "tidelake-query",
             "tidelake-loadtest",
+            "tidelake-node",
             "tidelake-protocol",
-            "tidelake-routes",
         ],
+    ),
+    (
+        "tidelake-node",
+        &["tidelake-format", "tidelake-ingest", "tidelake-protocol", "tidelake-query", "tidelake-routes"],
     ),
     ("tidelake-loadtest", &[]),
     ("tidelake-tests", &["tidelake-format", "tidelake-loadtest"]),

@@ -86,7 +86,7 @@ where
 ///
 /// # Errors
 /// When the filter is none, or traces cannot be sent to such an address.
-pub(crate) fn start(settings: &Settings) -> anyhow::Result<()> {
+pub fn start(settings: &Settings) -> anyhow::Result<()> {
     let log = settings.get(&declared::LOG);
     let (filter, handle) = reload::Layer::new(filter(&log).context("log")?);
     let format = settings.get(&declared::LOG_FORMAT);

@@ -1,9 +1,7 @@
 //! Threads of their own for what computes long: those that serve connections only take what comes of it.
 
 use anyhow::Context as _;
-use tokio::runtime::{Builder, Handle, Runtime};
-
-use crate::{IDLE_THREAD, TASKS_A_LOOK, blocking_threads};
+use tokio::runtime::{Handle, Runtime};
 
 /// For plans, and apart from them for the tasks of sorts, as many threads as there are processors, until this is dropped.
 pub(super) struct ComputeThreads {
@@ -32,13 +30,7 @@ struct Background(Option<Runtime>);
 
 impl Background {
     fn start(name: &str) -> anyhow::Result<Self> {
-        let runtime = Builder::new_multi_thread()
-            .thread_name(name)
-            .enable_all()
-            .max_blocking_threads(blocking_threads())
-            .thread_keep_alive(IDLE_THREAD)
-            .event_interval(TASKS_A_LOOK)
-            .build();
+        let runtime = crate::runtime().thread_name(name).build();
         Ok(Self(Some(runtime.with_context(|| format!("cannot start the threads that compute ({name})"))?)))
     }
 

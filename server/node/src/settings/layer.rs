@@ -11,7 +11,7 @@ use tidelake_protocol::settings::{ALL, About, STORE_OPTIONS, Setting};
 /// Values are text until [`Settings::resolve`](super::Settings::resolve) checks them, so that one start lists every fault of
 /// every layer.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Layer {
+pub struct Layer {
     /// The texts by the name of the setting.
     pub(super) texts: BTreeMap<&'static str, String>,
     /// Options of the store, each as `name=value`: those of a file before those of flags.
@@ -20,7 +20,7 @@ pub(crate) struct Layer {
 
 impl Layer {
     /// Gives a setting the value that a text stands for.
-    pub(crate) fn set<T>(&mut self, setting: &Setting<T>, text: impl Into<String>) {
+    pub fn set<T>(&mut self, setting: &Setting<T>, text: impl Into<String>) {
         self.texts.insert(setting.about.name, text.into());
     }
 

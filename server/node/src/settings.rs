@@ -15,36 +15,36 @@ use tidelake_protocol::settings::{
     self as declared, ALL, Auth, DefaultValue, Setting, store_option, without_credentials,
 };
 
-pub(crate) use self::layer::Layer;
+pub use self::layer::Layer;
 use crate::memory;
 
 /// The files of TLS, all PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TlsFiles {
+pub struct TlsFiles {
     /// The server's certificate, then the certificates that signed it.
-    pub(crate) certificate: PathBuf,
+    pub certificate: PathBuf,
     /// Its private key.
-    pub(crate) key: PathBuf,
+    pub key: PathBuf,
     /// The authorities that sign clients' certificates; with it a client needs a certificate.
-    pub(crate) client_ca: Option<PathBuf>,
+    pub client_ca: Option<PathBuf>,
 }
 
 /// Checked settings of a server.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// The file that settings are from although nobody named it.
-    pub(crate) found_file: Option<PathBuf>,
+    pub found_file: Option<PathBuf>,
     /// The options of the store.
-    pub(crate) store_options: Vec<(String, String)>,
+    pub store_options: Vec<(String, String)>,
     /// The files of TLS, where TLS is on.
-    pub(crate) tls: Option<TlsFiles>,
+    pub tls: Option<TlsFiles>,
     /// The checked texts of all settings that are given or have a default.
     texts: BTreeMap<&'static str, String>,
 }
 
 /// Every fault of the settings, one a line.
 #[derive(Debug)]
-pub(crate) struct Faults(Vec<String>);
+pub struct Faults(Vec<String>);
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,7 +60,7 @@ impl Settings {
     ///
     /// # Errors
     /// All faults together: an unreadable file, unknown names, values that do not parse or are out of range.
-    pub(crate) fn resolve(file: Option<&Path>, flags: Layer) -> Result<Self, Faults> {
+    pub fn resolve(file: Option<&Path>, flags: Layer) -> Result<Self, Faults> {
         let mut faults = Vec::new();
         let mut given = file.map(|path| Layer::read(path, &mut faults)).unwrap_or_default();
         given.texts.extend(flags.texts);
@@ -127,14 +127,14 @@ impl Settings {
     ///
     /// # Panics
     /// When a default is not a value of its setting, which is a bug.
-    pub(crate) fn get<T: Clone + PartialOrd>(&self, setting: &Setting<T>) -> T {
+    pub fn get<T: Clone + PartialOrd>(&self, setting: &Setting<T>) -> T {
         let name = setting.about.name;
         let value = setting.value(self.texts.get(name).map(String::as_str));
         value.unwrap_or_else(|expected| panic!("the default of {name} is not {expected}"))
     }
 
     /// The settings in force, by name, as SHOW VARIABLES shows them: sizes in bytes, and no secrets.
-    pub(crate) fn variables(&self) -> Vec<(String, String)> {
+    pub fn variables(&self) -> Vec<(String, String)> {
         let others = ALL.iter().filter(|setting| setting.about().name != declared::STORE_OPTIONS.about.name);
         let shown = others.map(|setting| {
             let name = setting.about().name;
@@ -153,7 +153,7 @@ impl Settings {
     }
 
     /// Whether requests need credentials.
-    pub(crate) fn asks_who(&self) -> bool {
+    pub fn asks_who(&self) -> bool {
         match self.get(&declared::AUTH) {
             Auth::On => true,
             Auth::Off => false,
@@ -170,7 +170,7 @@ fn fault(name: &str, expected: &str, found: &str) -> String {
 }
 
 /// Where settings are read from when `--config` names no file: `tidelake.toml` here, if it exists.
-pub(crate) fn default_file() -> Option<PathBuf> {
+pub fn default_file() -> Option<PathBuf> {
     let path = PathBuf::from("tidelake.toml");
     path.is_file().then_some(path)
 }

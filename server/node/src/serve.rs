@@ -6,11 +6,11 @@ mod bodies;
 #[cfg(test)]
 mod doors;
 mod listen;
-pub(crate) mod logging;
+pub mod logging;
 mod operations;
 mod origin;
 mod places;
-pub(crate) mod proxy;
+mod proxy;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -38,7 +38,7 @@ use self::threads::ComputeThreads;
 use crate::settings::Settings;
 
 /// Serves until Ctrl-C or SIGTERM, then finishes what was begun and flushes.
-pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
+pub async fn run(settings: Settings) -> anyhow::Result<()> {
     logging::start(&settings)?;
     if let Some(file) = &settings.found_file {
         tracing::info!(
@@ -82,9 +82,9 @@ fn announce(server: &Server) {
 }
 
 /// A running server.
-pub(crate) struct Server {
+pub struct Server {
     /// Where it listens.
-    pub(crate) address: SocketAddr,
+    pub address: SocketAddr,
     /// Whether it serves with TLS.
     is_encrypted: bool,
     /// Where it listens for Flight SQL alone.
@@ -92,7 +92,7 @@ pub(crate) struct Server {
     /// Where it takes datagrams.
     udp: Option<SocketAddr>,
     /// Its write path.
-    pub(crate) ingest: Ingest,
+    pub ingest: Ingest,
     store: String,
     stop: watch::Sender<bool>,
     tasks: Vec<tokio::task::JoinHandle<anyhow::Result<()>>>,
@@ -104,7 +104,7 @@ impl Server {
     ///
     /// # Errors
     /// When the root cannot be opened or an address is taken, naming it.
-    pub(crate) async fn start(settings: Settings) -> anyhow::Result<Self> {
+    pub async fn start(settings: Settings) -> anyhow::Result<Self> {
         let metrics = operations::install_metrics()?;
         let tls = settings.tls.as_ref().map(tls::Tls::load).transpose()?;
         let mut store = Store::open(&settings.get(&declared::STORE), &settings.store_options)?;
@@ -206,7 +206,7 @@ impl Server {
     ///
     /// # Errors
     /// That of a listener that ended by itself: the others are stopped then, and what they took is flushed.
-    pub(crate) async fn wait(self) -> anyhow::Result<()> {
+    pub async fn wait(self) -> anyhow::Result<()> {
         let mut ended = Ok(());
         for task in self.tasks {
             let result = task.await.context("a listener stopped").flatten();
@@ -222,7 +222,7 @@ impl Server {
     }
 
     /// Stops accepting, finishes what was begun, flushes.
-    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+    pub async fn stop(self) -> anyhow::Result<()> {
         self.stop.send_replace(true);
         self.wait().await
     }
@@ -248,7 +248,7 @@ async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
 }
 
 /// Opens the root that the settings name, creating it when the store is empty, and says so on standard error.
-pub(crate) async fn open_or_create_root(settings: &Settings) -> anyhow::Result<Root> {
+pub async fn open_or_create_root(settings: &Settings) -> anyhow::Result<Root> {
     let store = Store::open(&settings.get(&declared::STORE), &settings.store_options)?;
     let name = store.describe();
     let root = Root::open(store).await.with_context(|| format!("cannot open the root {name}"))?;
@@ -262,7 +262,7 @@ pub(crate) async fn open_or_create_root(settings: &Settings) -> anyhow::Result<R
 ///
 /// # Errors
 /// When there is none: nothing is created then, neither a directory nor an object.
-pub(crate) async fn open_existing_root(settings: &Settings) -> anyhow::Result<Root> {
+pub async fn open_existing_root(settings: &Settings) -> anyhow::Result<Root> {
     let store = existing_store(settings)?;
     let name = store.describe();
     Root::open_existing(store).await.map_err(|error| no_root(error, &name))
@@ -272,7 +272,7 @@ pub(crate) async fn open_existing_root(settings: &Settings) -> anyhow::Result<Ro
 ///
 /// # Errors
 /// When it is a directory that holds none.
-pub(crate) fn existing_store(settings: &Settings) -> anyhow::Result<Store> {
+pub fn existing_store(settings: &Settings) -> anyhow::Result<Store> {
     let opened = Store::open_existing(&settings.get(&declared::STORE), &settings.store_options);
     opened.map_err(|error| no_root(error, &settings.get(&declared::STORE)))
 }
@@ -288,12 +288,12 @@ fn no_root(error: Error, store: &str) -> anyhow::Error {
 
 /// Tells the person who started a command that it made a root.
 #[expect(clippy::print_stderr, reason = "a remark beside the command's result")]
-pub(crate) fn say_created(store: &Store) {
+pub fn say_created(store: &Store) {
     eprintln!("created a new root at {}", store.describe());
 }
 
 /// The settings of the write path.
-pub(crate) fn ingest_config(settings: &Settings) -> IngestConfig {
+pub fn ingest_config(settings: &Settings) -> IngestConfig {
     let mut config = IngestConfig {
         buffer_bytes: settings.get(&declared::INGEST_BUFFER),
         body_bytes: settings.get(&declared::MAX_BODY),
@@ -327,7 +327,7 @@ fn milliseconds(time: Duration) -> u64 {
 }
 
 /// Resolves at Ctrl-C or SIGTERM.
-pub(crate) fn stop_signal() -> impl Future<Output = ()> {
+pub fn stop_signal() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let terminate = signal(SignalKind::terminate());
     async move {
