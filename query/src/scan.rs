@@ -6,6 +6,7 @@
 //! them out → [`exec`] reads them ([`read`]), merging only what overlaps ([`merging`]), and attaches tags ([`output`]).
 
 mod cache;
+mod chain;
 mod exec;
 mod filters;
 mod merging;
@@ -24,6 +25,7 @@ mod tiers;
 mod units;
 mod view;
 
+pub(crate) use chain::{over_leaf, partitions};
 pub(crate) use exec::SeriesScan;
 pub(crate) use filters::TimeRange;
 pub(crate) use output::{Decoded, OutputColumn, ticks};

@@ -15,16 +15,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("tidelake-lambda", &["tidelake-format", "tidelake-protocol", "tidelake-routes"]),
     ("tidelake-ingest-lambda", &["tidelake-format", "tidelake-ingest", "tidelake-lambda"]),
     ("tidelake-query-lambda", &["tidelake-format", "tidelake-query", "tidelake-lambda"]),
-    (
-        "tidelake",
-        &[
-            "tidelake-format",
-            "tidelake-ingest",
-            "tidelake-loadtest",
-            "tidelake-node",
-            "tidelake-protocol",
-        ],
-    ),
+    ("tidelake", &["tidelake-format", "tidelake-ingest", "tidelake-loadtest", "tidelake-node", "tidelake-protocol"]),
     (
         "tidelake-node",
         &["tidelake-format", "tidelake-ingest", "tidelake-protocol", "tidelake-query", "tidelake-routes"],

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use datafusion::{
-    common::Result,
-    physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions},
+    common::{Result, tree_node::TreeNode},
+    physical_plan::ExecutionPlan,
 };
 
 use crate::{
     levels::SeriesAggregate,
     preempt::{Divided, UNDIVIDED_ROWS, most_rows},
-    scan::SeriesScan,
+    scan::{SeriesScan, over_leaf, partitions},
 };
 
 /// A plan that reads one table, with a scan of other rows of it in place of its own.
@@ -25,24 +25,15 @@ pub(super) fn with_scan(
     plan: &Arc<dyn ExecutionPlan>,
     scan: &Arc<dyn ExecutionPlan>,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    if plan.is::<Divided>() {
+    if plan.exists(|node| Ok(node.is::<Divided>()))? {
         return Ok(None);
     }
-    let child = match plan.children().as_slice() {
-        [] => return leaf(plan, scan),
-        [child] => with_scan(child, scan)?,
-        _ => None,
-    };
-    // All that a plan knows of a scan is its schema and the number of its partitions.
-    let keep = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
-    child.map(|child| plan.clone().replace_children(vec![child], keep)).transpose()
-}
-
-fn leaf(plan: &Arc<dyn ExecutionPlan>, scan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let new = match plan.downcast_ref::<SeriesAggregate>() {
-        Some(aggregate) => aggregate.with_scan(scan)?,
-        None => plan.is::<SeriesScan>().then(|| scan.clone()),
-    };
-    let partitions = |plan: &Arc<dyn ExecutionPlan>| plan.properties().partitioning.partition_count();
-    Ok(new.filter(|new| partitions(new) == partitions(plan) && most_rows(new) <= UNDIVIDED_ROWS.max(most_rows(plan))))
+    over_leaf(plan, &|leaf| {
+        let new = match leaf.downcast_ref::<SeriesAggregate>() {
+            Some(aggregate) => aggregate.with_scan(scan)?,
+            None => leaf.is::<SeriesScan>().then(|| scan.clone()),
+        };
+        let most = UNDIVIDED_ROWS.max(most_rows(leaf));
+        Ok(new.filter(|new| partitions(new) == partitions(leaf) && most_rows(new) <= most))
+    })
 }

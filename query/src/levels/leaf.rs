@@ -34,6 +34,7 @@ use crate::{
     error::to_datafusion,
     scan::{
         Asked, Columns, Decoded, Keep, Origin, Piece, Reading, Selection, SeriesScan, Spent, TimeRange, Unit, deal,
+        over_leaf, partitions,
     },
 };
 
@@ -125,7 +126,10 @@ impl SeriesAggregate {
 
     /// The node for the same aggregation over another scan of the table; `None` when the levels cannot answer that.
     pub(crate) fn with_scan(&self, scan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let Some(node) = over(&self.replaced, scan)? else { return Ok(None) };
+        let same = |leaf: &Arc<dyn ExecutionPlan>| {
+            Ok((leaf.is::<SeriesScan>() && partitions(leaf) == partitions(scan)).then(|| scan.clone()))
+        };
+        let Some(node) = over_leaf(&self.replaced, &same)? else { return Ok(None) };
         let answered = AnswerFromLevels::replace(node, &self.levels)?;
         Ok(answered.transformed.then_some(answered.data))
     }
@@ -176,20 +180,6 @@ impl SeriesAggregate {
         let bucket = self.shape.bucket.clone();
         Cells::new(self.groups.clone(), bucket, self.hull, &self.needed, self.columns.time())
     }
-}
-
-/// The same plan over another scan, in place of its own; `None` where that has another number of partitions.
-fn over(plan: &Arc<dyn ExecutionPlan>, scan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let child = match plan.children().as_slice() {
-        [] => {
-            let partitions = |plan: &Arc<dyn ExecutionPlan>| plan.properties().partitioning.partition_count();
-            return Ok((plan.is::<SeriesScan>() && partitions(plan) == partitions(scan)).then(|| scan.clone()));
-        }
-        [child] => over(child, scan)?,
-        _ => None,
-    };
-    let keep = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
-    child.map(|child| plan.clone().replace_children(vec![child], keep)).transpose()
 }
 
 /// Whether every chunk counts as a whole, so that no rows are left.
