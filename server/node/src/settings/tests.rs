@@ -98,7 +98,7 @@ fn table() -> String {
 
 #[test]
 fn the_table_of_the_page_is_made_from_the_declarations() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/settings.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
     let (begin, end) = ("TIDELAKE_WRITE_DOCS=1 writes it anew. -->\n\n", "\n<!-- End of the table. -->");
     let page = std::fs::read_to_string(path).unwrap();
     let (before, rest) = page.split_once(begin).unwrap();
