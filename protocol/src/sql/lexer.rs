@@ -65,25 +65,21 @@ impl<'a> Cursor<'a> {
         self.bytes().get(self.at).copied().unwrap_or(0)
     }
 
-    /// Skips blanks and comments; a comment that is not closed goes on to the end.
+    /// Skips blanks and comments, up to a comment that is not closed: nothing of a statement begins like that, so it is refused.
     #[inline]
     pub fn skip(&mut self) {
         let _ = self.skip_closed();
     }
 
-    /// Skips blanks and comments: whether every comment is closed.
+    /// As [`Cursor::skip`]: whether every comment is closed.
     #[inline]
     pub(super) fn skip_closed(&mut self) -> bool {
         loop {
             match self.byte() {
                 b' ' | b'\t' | b'\r' | b'\n' => self.at += 1,
                 b'-' | b'/' => match comment(self.bytes(), self.at) {
-                    Some((end, is_closed)) => {
-                        self.at = end;
-                        if !is_closed {
-                            return false;
-                        }
-                    }
+                    Some((end, true)) => self.at = end,
+                    Some((_, false)) => return false,
                     None => return true,
                 },
                 0x0b | 0x0c | 0x80.. => match self.rare_blank() {
@@ -109,8 +105,7 @@ impl<'a> Cursor<'a> {
         self.skip();
         while self.byte() == b';' {
             self.at += 1;
-            self.skip();
-            if self.at < self.sql.len() && self.byte() != b';' {
+            if self.skip_closed() && self.at < self.sql.len() && self.byte() != b';' {
                 return Err(Error::invalid("expected one statement, found another after ';'").with("near", self.near()));
             }
         }
@@ -237,7 +232,7 @@ impl<'a> Cursor<'a> {
         Ok(text)
     }
 
-    /// What stands in the quotes that open here, and the offset after them; `None` where they do not close. A doubled quote is
+    /// The text between the quotes that open here, and the offset after them; `None` where they do not close. A doubled quote is
     /// one quote; with `has_escapes`, a backslash begins an escape.
     pub(super) fn quoted(&self, has_escapes: bool) -> Option<(Cow<'a, str>, usize)> {
         let (bytes, start, quote) = (self.bytes(), self.at + 1, self.byte());
@@ -398,7 +393,9 @@ impl<'a> Cursor<'a> {
     /// A syntax error at this place.
     #[cold]
     pub fn unexpected(&mut self, expected: &str) -> Error {
-        self.skip();
+        if !self.skip_closed() {
+            return Error::invalid("syntax error: a comment is not closed, expected */").with("offset", self.at);
+        }
         let near = if self.at < self.sql.len() { self.near() } else { "end of statement".to_owned() };
         Error::invalid(format!("syntax error near \"{near}\": expected {expected}")).with("offset", self.at)
     }

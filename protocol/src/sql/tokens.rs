@@ -7,7 +7,7 @@ use super::{
     lexer::{Cursor, is_word_part, word_end},
 };
 
-/// A token and where it stands.
+/// A token and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token<'a> {
     /// What it is.
@@ -140,7 +140,7 @@ impl<'a> Tokens<'a> {
         Ok((kind(text), end))
     }
 
-    /// What stands in the quotes that open at `at`, and the offset after them.
+    /// The text between the quotes that open at `at`, and the offset after them.
     fn quoted(&self, at: usize, has_escapes: bool, message: &'static str) -> Result<(Cow<'a, str>, usize), Unreadable> {
         Cursor { at, ..self.cursor }.quoted(has_escapes).ok_or(Unreadable { at, message })
     }

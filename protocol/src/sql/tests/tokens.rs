@@ -53,6 +53,28 @@ fn nothing_follows_what_cannot_be_read() {
 }
 
 #[test]
+fn a_comment_that_is_not_closed_is_refused_in_every_statement() {
+    for sql in [
+        "delete from t where ts < 5 /* and dev = 'a'",
+        "delete from t where ts < 5 /* and /* dev */ = 'a'",
+        "delete from t /*",
+        "drop table t /* x",
+        "drop table t; /* x",
+        "use d /*",
+        "create database d /* keep 30",
+        "grant read on d.* to u /*",
+    ] {
+        let error = parse(sql).unwrap_err();
+        assert!(
+            error.kind() == Kind::Invalid && error.to_string().contains("a comment is not closed"),
+            "{sql}: {error}"
+        );
+    }
+    parse("drop table t -- to the end").unwrap();
+    parse("drop table t /* /* x */ */").unwrap();
+}
+
+#[test]
 fn blanks_are_the_same_for_every_statement_and_words_of_definitions_are_ascii() {
     let sql = "delete\u{a0}from\u{3000}t\u{85}where\x0bx\x0c== 1";
     assert!(matches!(parse(sql).unwrap(), Statement::Delete(_)));
