@@ -7,6 +7,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use self::again::Again;
 use super::{Snapshot, held::Held};
 use crate::{
     error::{Error, Kind, Result},
@@ -64,6 +65,8 @@ struct Inner {
     current: Mutex<Option<Current>>,
     /// Held by the one who asks the store.
     reading: tokio::sync::Mutex<Reading>,
+    /// The segments of snapshots that were read again and are in use; held while segments are read.
+    again: tokio::sync::Mutex<Again>,
 }
 
 /// The last snapshot, and when its questions were asked.
@@ -119,6 +122,7 @@ impl SnapshotReader {
             allow_quarantined: options.allow_quarantined,
             current: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
+            again: tokio::sync::Mutex::default(),
             root,
         };
         Self { inner: Arc::new(inner) }

@@ -405,6 +405,16 @@ async fn another_reader_reads_a_snapshot_again_by_its_name_whatever_was_written_
     let (_, folded) = other.commit(&[], |d| cut.apply(d)).await.unwrap();
     let fresh = self::reader(&place);
     assert_eq!(values(&fresh.at(&snapshot.id()).await.unwrap()), values(&snapshot));
+    // Snapshots in use share their segments, and these are read once.
+    let (one, two) = (fresh.at(&snapshot.id()).await.unwrap(), fresh.at(&snapshot.id()).await.unwrap());
+    assert!(one.tail.iter().zip(&two.tail).all(|(a, b)| Arc::ptr_eq(a, b)));
+    let mut reversed = snapshot.id();
+    reversed.segments.reverse();
+    let mut twice = snapshot.id();
+    twice.segments.insert(1, twice.segments[0]);
+    for wrong in [reversed, twice] {
+        assert_eq!(fresh.at(&wrong).await.unwrap_err().kind(), Kind::Invalid);
+    }
     // Those segments do not belong on top of the version that has their rows in files.
     let wrong = SnapshotId { version: folded.version, ..snapshot.id() };
     assert_eq!(fresh.at(&wrong).await.unwrap_err().kind(), Kind::Invalid);

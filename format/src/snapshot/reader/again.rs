@@ -1,6 +1,10 @@
 //! Reading a snapshot that this or another process has read before.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use futures::{StreamExt, stream};
 
@@ -10,17 +14,21 @@ use crate::{
     ids::Position,
     layout,
     log::{Fault, TailSegment, fetch_again},
-    meta::Catalog,
+    meta::{Catalog, FaultySegment, Watermark},
     snapshot::{DamagedSegment, SegmentId, Snapshot, SnapshotId},
 };
 
 /// How long a reader waits for the version of a snapshot that another process has read.
 const VERSION_WAIT: Duration = Duration::from_secs(10);
+/// Segments of snapshots that were read again.
+pub(super) type Again = HashMap<Position, Weak<TailSegment>>;
+
 /// Segments that are read at once.
 const PARALLEL: usize = 16;
 
 impl SnapshotReader {
-    /// The snapshot of a name: the same rows, whatever was written since. Segments that this reader keeps are not read again.
+    /// The snapshot of a name: the same rows, whatever was written since. Segments that this reader has in memory are not read
+    /// again. A name comes from [`Snapshot::id`]: whether it lacks a segment cannot be told.
     ///
     /// # Errors
     /// [`Kind::NotFound`] when the version or a segment was deleted since; [`Kind::Invalid`] for a name that no snapshot has;
@@ -32,14 +40,16 @@ impl SnapshotReader {
             return Ok(current);
         }
         let catalog = self.version(id).await?;
-        if let Some(folded) = id.segments.iter().find(|segment| catalog.is_folded(segment.position)) {
-            return Err(Error::invalid(
-                "the name of a snapshot has a log segment whose rows are in files of its version",
-            )
-            .with("key", layout::log_key(folded.position))
-            .with("version", id.version));
+        if let Some(segment) = id.segments.iter().find(|segment| !counts(&catalog, segment.position)) {
+            return Err(no_name("a log segment whose rows do not count on top of its version", id, segment.position));
         }
         let tail = self.segments(&id.segments).await?;
+        if let Some([_, segment]) = tail.array_windows().find(|[before, segment]| before.order() >= segment.order()) {
+            return Err(no_name("a log segment out of its order", id, segment.position));
+        }
+        if let Some(segment) = tail.iter().find(|segment| segment.is_after(&catalog)) {
+            return Err(no_name("a log segment with columns that came after its version", id, segment.position));
+        }
         let faults = id.damaged.iter().map(fault).collect();
         Ok(Arc::new(Snapshot { catalog, tail, faults, quarantined: Vec::new() }))
     }
@@ -53,17 +63,21 @@ impl SnapshotReader {
         root.at(id.version, &known).await?.ok_or_else(|| gone(Error::not_found("its version was deleted"), id))
     }
 
+    /// The segments, each decoded once however many snapshots in use have it.
     async fn segments(&self, wanted: &[SegmentId]) -> Result<Vec<Arc<TailSegment>>> {
+        let mut again = self.inner.again.lock().await;
+        again.retain(|_, segment| segment.strong_count() > 0);
         let kept: HashMap<Position, Arc<TailSegment>> = {
             let reading = self.inner.reading.lock().await;
             let of = |segment: &SegmentId| {
-                let kept = reading.kept.get(&segment.position).and_then(Kept::segment)?;
+                let read_again = again.get(&segment.position).and_then(Weak::upgrade);
+                let kept = read_again.or_else(|| reading.kept.get(&segment.position).and_then(Kept::segment))?;
                 (SegmentId::of(&kept) == *segment).then_some((segment.position, kept))
             };
             wanted.iter().filter_map(of).collect()
         };
         let store = self.root().store();
-        let read = wanted.iter().map(|segment| {
+        let read = wanted.iter().copied().map(|segment| {
             let kept = kept.get(&segment.position).cloned();
             async move {
                 match kept {
@@ -81,10 +95,27 @@ impl SnapshotReader {
                 return Err(Error::unavailable("the log segments of the snapshot do not fit into memory")
                     .with("limit_bytes", self.inner.tail_bytes));
             }
+            again.insert(segment.position, Arc::downgrade(&segment));
             tail.push(segment);
         }
         Ok(tail)
     }
+}
+
+/// Whether the rows of a log segment count on top of a version: they are in none of its files, and it does not leave them out.
+fn counts(catalog: &Catalog, position: Position) -> bool {
+    let is_out = |watermark: &Watermark| {
+        let is_quarantined = watermark.faulty(position.seq).is_some_and(FaultySegment::is_quarantined);
+        position.seq < watermark.next || watermark.is_void(position.seq) || is_quarantined
+    };
+    !catalog.watermark(position.writer).is_some_and(is_out)
+}
+
+/// The error of a name that [`Snapshot::id`] has not given.
+fn no_name(what: &str, id: &SnapshotId, position: Position) -> Error {
+    Error::invalid(format!("the name of a snapshot has {what}"))
+        .with("key", layout::log_key(position))
+        .with("version", id.version)
 }
 
 /// What a scan of a table that a damaged segment concerns fails with.
