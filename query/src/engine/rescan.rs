@@ -9,6 +9,7 @@ use datafusion::{
 
 use crate::{
     levels::SeriesAggregate,
+    plan::AssignWindowsExec,
     preempt::{Divided, UNDIVIDED_ROWS, most_rows},
     scan::{SeriesScan, over_leaf, partitions},
 };
@@ -17,7 +18,7 @@ use crate::{
 ///
 /// `None` where it reads in several places, or where the new scan cannot stand in that place: it is divided into another
 /// number of partitions, or not all of it can be aggregated by the levels, or one of both reads so much that aggregations of it
-/// may have to be [divided](Divided). Then the query has to be planned anew.
+/// may have to be [divided](Divided), as those of overlapping windows may. Then the query has to be planned anew.
 ///
 /// # Errors
 /// DataFusion's.
@@ -25,7 +26,8 @@ pub(super) fn with_scan(
     plan: &Arc<dyn ExecutionPlan>,
     scan: &Arc<dyn ExecutionPlan>,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    if plan.exists(|node| Ok(node.is::<Divided>()))? {
+    // Overlapping windows multiply the rows of the scan.
+    if plan.exists(|node| Ok(node.is::<Divided>() || node.is::<AssignWindowsExec>()))? {
         return Ok(None);
     }
     over_leaf(plan, &|leaf| {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::{ExecutionPlan, coalesce_partitions::CoalescePartitionsExec};
 use tidelake_format::{Error, Result, snapshot::Snapshot, step};
 
 use super::{
@@ -35,9 +35,13 @@ impl Engine {
         let prepared = budget.in_time(prepared).await?;
         let executable = self.executable(session, snapshot.clone(), &prepared, None, &budget);
         let executable = budget.in_time(underway.unless_killed(executable)).await?;
-        let mut specs = Vec::new();
-        collect(&executable.plan, &snapshot, &mut specs);
-        Ok(specs)
+        // The names of many series may be copied.
+        let listed = Box::pin(async move {
+            let mut specs = Vec::new();
+            collect(&executable.plan, &snapshot, &mut specs);
+            Ok(specs)
+        });
+        budget.in_time(underway.unless_killed(self.inner.planners.run(&budget, listed))).await
     }
 
     /// Makes a scan that an engine of this or another process has planned over the same root.
@@ -51,13 +55,19 @@ impl Engine {
         let permit = underway.unless_killed(self.permit(session, &text)).await?;
         underway.runs();
         let budget = self.budget(session, &text, Duration::ZERO, &underway)?;
-        let planned = async {
-            let snapshot = self.inner.snapshots.at(spec.snapshot()).await?;
-            let (view, state) = self.state(session, snapshot);
-            let scan = spec.open(&view, &state).await?;
-            Executable::new(Arc::new(scan), &state)
-        };
-        let executable = budget.in_time(underway.unless_killed(planned)).await?;
+        let (engine, session_of_plan, spec) = (self.clone(), session.clone(), spec.clone());
+        let planned = Box::pin(async move {
+            let snapshot = engine.inner.snapshots.at(spec.snapshot()).await?;
+            let (view, state) = engine.state(&session_of_plan, snapshot);
+            let scan: Arc<dyn ExecutionPlan> = Arc::new(spec.open(&view, &state).await?);
+            // Each partition of a scan gives as many rows as the limit.
+            let plan = match spec.limit() {
+                Some(limit) => Arc::new(CoalescePartitionsExec::new(scan).with_fetch(Some(limit))) as _,
+                None => scan,
+            };
+            Executable::new(plan, &state)
+        });
+        let executable = budget.in_time(underway.unless_killed(self.inner.planners.run(&budget, planned))).await?;
         let schema = executable.plan.schema();
         let place = Place { underway, permit: Some(permit) };
         self.start(session, executable, schema, place, step!("query"), budget)

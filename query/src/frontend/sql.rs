@@ -211,7 +211,7 @@ pub async fn plan(parsed: &Parsed, state: &SessionState, session: &Session, info
 
 /// A column's name without the number that made it unique.
 fn final_name(name: &str) -> &str {
-    name.split_once(resolve::REPEATED).map_or(name, |(name, _)| name)
+    name.split_once(lex::UNNAMED).map_or(name, |(name, _)| name)
 }
 
 #[cfg(test)]

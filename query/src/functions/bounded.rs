@@ -222,7 +222,7 @@ impl Bounded {
     }
 }
 
-/// The most bytes that a function makes of so many rows.
+/// The limit of the bytes that a function makes of a batch with this number of rows.
 fn most_bytes(rows: usize) -> u64 {
     if rows > 1 { MOST_BYTES } else { budget::most_of_a_row() }
 }

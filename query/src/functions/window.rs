@@ -1,4 +1,4 @@
-//! Time windows: `window_start(ts, width, offset, zone)`, `window_end(…)` and `window_starts(…)`.
+//! Time windows: `window_start(ts, width, offset, zone)` and `window_end(…)`.
 //!
 //! `window_start('2019-07-16 04:01:40', '1m', '0a', 'UTC')` is the start of the minute. Width and offset are
 //! durations ([`Duration`]), the zone is an IANA name; all three are literals. Windows of b, u, a, s,
@@ -10,10 +10,9 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayBuilder, ArrayRef, ListArray, PrimitiveArray, PrimitiveBuilder},
-    buffer::OffsetBuffer,
+    array::{Array, ArrayRef, PrimitiveArray, PrimitiveBuilder},
     datatypes::{
-        ArrowTimestampType, DataType, Field, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+        ArrowTimestampType, DataType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
         TimestampNanosecondType, TimestampSecondType,
     },
 };
@@ -41,8 +40,9 @@ use crate::error::to_datafusion;
 pub const WINDOW_START: &str = "window_start";
 /// The name of the function that gives a window's end, which is the start of the next one.
 pub const WINDOW_END: &str = "window_end";
-/// The name of the function that gives the starts of all sliding windows that hold an instant.
-pub const WINDOW_STARTS: &str = "window_starts";
+
+/// The arguments after the instant: width, offset and zone.
+const LITERALS: usize = 3;
 
 /// The most windows that one row may be in.
 pub(crate) const MAX_OVERLAP: i64 = 1_000;
@@ -136,12 +136,11 @@ pub(crate) fn nanoseconds(unit: TimeUnit) -> i64 {
     }
 }
 
-/// Which of the three functions.
+/// Which of the two functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Gives {
     Start,
     End,
-    Starts,
 }
 
 /// One of the window functions.
@@ -151,16 +150,10 @@ struct Window {
     signature: Signature,
 }
 
-/// `window_start`, `window_end` and `window_starts(ts, width, step, offset, zone)`.
-pub(crate) fn window_functions() -> [ScalarUDF; 3] {
-    [Gives::Start, Gives::End, Gives::Starts]
+/// `window_start` and `window_end`.
+pub(crate) fn window_functions() -> [ScalarUDF; 2] {
+    [Gives::Start, Gives::End]
         .map(|gives| ScalarUDF::from(Window { gives, signature: Signature::user_defined(Volatility::Immutable) }))
-}
-
-impl Window {
-    fn literals(&self) -> usize {
-        if self.gives == Gives::Starts { 4 } else { 3 }
-    }
 }
 
 impl ScalarUDFImpl for Window {
@@ -168,7 +161,6 @@ impl ScalarUDFImpl for Window {
         match self.gives {
             Gives::Start => WINDOW_START,
             Gives::End => WINDOW_END,
-            Gives::Starts => WINDOW_STARTS,
         }
     }
 
@@ -177,26 +169,23 @@ impl ScalarUDFImpl for Window {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
-        if types.len() != self.literals() + 1 {
-            return plan_err!("{} takes {} arguments, found {}", self.name(), self.literals() + 1, types.len());
+        if types.len() != LITERALS + 1 {
+            return plan_err!("{} takes {} arguments, found {}", self.name(), LITERALS + 1, types.len());
         }
         let time = match &types[0] {
             time @ DataType::Timestamp(..) => time.clone(),
             DataType::Null => DataType::Timestamp(TimeUnit::Millisecond, None),
             other => return plan_err!("{} needs a TIMESTAMP first, found {other}", self.name()),
         };
-        Ok(std::iter::once(time).chain(std::iter::repeat_n(DataType::Utf8, self.literals())).collect())
+        Ok(std::iter::once(time).chain(std::iter::repeat_n(DataType::Utf8, LITERALS)).collect())
     }
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        Ok(match self.gives {
-            Gives::Starts => DataType::List(Arc::new(item(types[0].clone()))),
-            _ => types[0].clone(),
-        })
+        Ok(types[0].clone())
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let mut texts = Vec::with_capacity(4);
+        let mut texts = Vec::with_capacity(LITERALS);
         for arg in &args.args[1..] {
             match arg {
                 ColumnarValue::Scalar(value) => match value.try_as_str().flatten() {
@@ -227,8 +216,8 @@ impl ScalarUDFImpl for Window {
 
     fn output_ordering(&self, inputs: &[ExprProperties]) -> DfResult<SortProperties> {
         let literals = inputs.iter().skip(1).all(|p| p.sort_properties == SortProperties::Singleton);
-        Ok(match (self.gives, inputs.first()) {
-            (Gives::Start | Gives::End, Some(time)) if literals => time.sort_properties,
+        Ok(match inputs.first() {
+            Some(time) if literals => time.sort_properties,
             _ => SortProperties::Unordered,
         })
     }
@@ -243,9 +232,6 @@ impl Window {
         zone: Option<Arc<str>>,
     ) -> DfResult<ArrayRef> {
         let input: &PrimitiveArray<T> = as_primitive_array(input)?;
-        if self.gives == Gives::Starts {
-            return starts::<T>(input, texts, unit, zone);
-        }
         let grid = Grid::parse(&texts[0], &texts[1], &texts[2], unit).map_err(to_datafusion)?;
         let mut output = PrimitiveBuilder::<T>::with_capacity(input.len());
         let mut last = (0_i64, i64::MIN); // an empty window
@@ -271,44 +257,6 @@ fn beyond(name: &str, ts: i64, unit: TimeUnit) -> DataFusionError {
             .with("found", format!("{ts} ticks of {} ns", nanoseconds(unit)))
             .with("expected", "a year from -262142 to 262141"),
     )
-}
-
-fn item(data_type: DataType) -> Field {
-    Field::new("item", data_type, true)
-}
-
-/// Every k·step + offset with k·step + offset ≤ ts < k·step + offset + width, ascending.
-fn starts<T: ArrowTimestampType>(
-    input: &PrimitiveArray<T>,
-    texts: &[String],
-    unit: TimeUnit,
-    zone: Option<Arc<str>>,
-) -> DfResult<ArrayRef> {
-    let grid = Grid::parse(&texts[1], &texts[2], &texts[3], unit).map_err(to_datafusion)?;
-    let width = Grid::parse(&texts[0], "0a", &texts[3], unit).map_err(to_datafusion)?;
-    let (Grid::Fixed { width: step, .. }, Grid::Fixed { width, .. }) = (&grid, &width) else {
-        return exec_err!("window_starts needs widths of a fixed length");
-    };
-    if width / step >= MAX_OVERLAP {
-        return exec_err!("window_starts: a row would be in more than {MAX_OVERLAP} windows");
-    }
-    let mut lengths = Vec::with_capacity(input.len());
-    let mut values = PrimitiveBuilder::<T>::with_capacity(input.len());
-    for ts in input {
-        let before = values.len();
-        if let Some((ts, (last, _))) = ts.and_then(|ts| Some((ts, grid.window(ts)?))) {
-            let covering = (i128::from(last) + i128::from(*width) - i128::from(ts) - 1) / i128::from(*step);
-            for k in (0..=covering).rev() {
-                if let Ok(start) = i64::try_from(i128::from(last) - k * i128::from(*step)) {
-                    values.append_value(start);
-                }
-            }
-        }
-        lengths.push(values.len() - before);
-    }
-    let values: ArrayRef = Arc::new(values.finish().with_timezone_opt(zone));
-    let field = Arc::new(item(values.data_type().clone()));
-    Ok(Arc::new(ListArray::try_new(field, OffsetBuffer::from_lengths(lengths), values, None)?))
 }
 
 /// Checks the arguments of windows before anything runs.

@@ -134,7 +134,7 @@ impl SeriesAggregate {
         Ok(answered.transformed.then_some(answered.data))
     }
 
-    /// The partial aggregation that it stands for, with its scan.
+    /// The partial aggregation that this node replaces, with its scan.
     pub(crate) fn replaced(&self) -> &Arc<dyn ExecutionPlan> {
         &self.replaced
     }

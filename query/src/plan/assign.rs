@@ -22,6 +22,8 @@ use datafusion::{
 };
 
 pub(crate) use self::exec::AssignWindowsExec;
+use tidelake_format::Error;
+
 use super::Windows;
 use crate::{error::to_datafusion, functions::window::WINDOW_START};
 
@@ -31,8 +33,13 @@ pub(crate) const START: &str = "__window_start";
 /// Adds the windows of a time column.
 ///
 /// # Errors
-/// Internal for a column that is no time of the input.
+/// Invalid for an input that has a column of the name [`START`], Internal for a time that is no time of the input.
 pub(crate) fn assign_windows(input: LogicalPlan, time: Column, windows: Windows) -> Result<LogicalPlan> {
+    if input.schema().fields().iter().any(|field| field.name() == START) {
+        let error =
+            Error::invalid("INTERVAL cannot read a relation that has a column of this name; rename it in a subquery");
+        return Err(to_datafusion(error.with("column", START)));
+    }
     let node = AssignWindows::try_new(input, time, windows)?;
     Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
 }

@@ -25,6 +25,9 @@ use crate::error::from_datafusion;
 /// The form of the bytes that this version of Tidelake writes and reads.
 const FORMAT: u32 = 1;
 
+/// The most bytes of a spec: the names of about a million series.
+const MOST_BYTES: usize = 64 << 20;
+
 /// What a scan reads: the rows of some series of one table, in a range of time, of one snapshot.
 ///
 /// The order of the rows, and how they are divided into batches and partitions, is up to the process that reads them. With a
@@ -65,6 +68,11 @@ impl ScanSpec {
     /// # Errors
     /// Unsupported for the bytes of a later version of Tidelake, Invalid for any others that are no spec.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        if bytes.len() > MOST_BYTES {
+            return Err(Error::invalid("these bytes are too many for a scan")
+                .with("limit", MOST_BYTES)
+                .with("found", bytes.len()));
+        }
         #[derive(Deserialize)]
         struct Any {
             format: u32,
@@ -77,6 +85,11 @@ impl ScanSpec {
                 .with("found_format", format));
         }
         serde_json::from_slice(bytes).map_err(unread)
+    }
+
+    /// The most rows that are wanted; `None` for all.
+    pub(crate) fn limit(&self) -> Option<usize> {
+        self.limit
     }
 
     /// The snapshot whose rows it reads.
@@ -125,6 +138,12 @@ impl ScanSpec {
                     .with("column", id.0)
             })
         };
+        if self.columns.len() > fields.len() {
+            return Err(Error::invalid("the scan has more columns than its table")
+                .with("table", &table.name)
+                .with("expected", fields.len())
+                .with("found", self.columns.len()));
+        }
         let columns = self.columns.iter().map(place).collect::<Result<Vec<usize>>>()?;
         let sources = view.reader.sources(&view.snapshot, table, self.range).await?;
         let series = self.series.among(&sources.united)?;

@@ -13,7 +13,10 @@ use tidelake_protocol::sql::{Cursor, DoubleQuotes, TokenKind, Tokens, Unit};
 /// The longest statement that is read as a query, in bytes.
 pub(crate) const MAX_QUERY_BYTES: usize = 4 << 20;
 
-/// A token and where it stands.
+/// A character that no name of a statement has: names that the front end makes for itself have it, so that they are no others.
+pub(crate) const UNNAMED: char = '\u{1f}';
+
+/// A token and its place.
 #[derive(Debug, Clone)]
 pub(crate) struct Tok {
     pub(crate) token: Token,
@@ -98,6 +101,11 @@ pub(crate) fn tokens(sql: &str, quotes: DoubleQuotes) -> Result<Vec<Tok>> {
             at(Error::invalid(format!("syntax error: {}", unreadable.message)), places.location(unreadable.at))
         })?;
         let span = Span::new(places.location(token.start), places.location(token.end));
+        if matches!(&token.kind, TokenKind::Name(name, _) if name.contains(UNNAMED)) {
+            let error = Error::invalid("a name has no control character U+001F")
+                .with("found", format!("{:?}", &sql[token.start..token.end]));
+            return Err(at(error, span.start));
+        }
         tokens.push(Tok { token: parser_token(token.kind), span, start: token.start, end: token.end });
     }
     Ok(tokens)

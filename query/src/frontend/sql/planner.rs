@@ -28,12 +28,13 @@ use datafusion::{
     sql::{
         parser::Statement,
         planner::{ParserOptions, SqlToRel},
-        sqlparser::ast::{BinaryOperator, TableFactor},
+        sqlparser::ast::{BinaryOperator, TableAlias, TableFactor},
     },
 };
 use tidelake_format::{Error, Reason, Result};
 
 use super::{
+    names::quoted,
     repeated,
     resolve::{Nodes, Windowed, fill_of, windows_of},
 };
@@ -232,8 +233,9 @@ impl RelationPlanner for NodePlanner {
         // Without its name the relation is planned like any other one.
         let (node, alias) = match (fill, windowed) {
             (Some(fill), _) => {
-                let alias = alias.take();
-                (fill_gaps(context.plan(relation)?, fill.clone())?, alias)
+                alias.take();
+                let filled = TableAlias { explicit: true, name: quoted("filled"), columns: Vec::new(), at: None };
+                (fill_gaps(context.plan(relation)?, fill.clone())?, Some(filled))
             }
             (_, Some(Windowed { time, windows })) => {
                 // Its columns keep the names of the relations that they are of.

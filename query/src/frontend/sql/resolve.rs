@@ -127,9 +127,6 @@ pub(crate) struct Resolver<'a> {
     fills: Vec<Fill>,
 }
 
-/// Separates the name of a repeated column from its number.
-pub(crate) const REPEATED: char = '\u{1f}';
-
 /// Rewrites a statement that reads; gives the plan nodes over its relations.
 ///
 /// # Errors

@@ -1,9 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use arrow::{
-    array::{AsArray, TimestampMillisecondArray},
-    datatypes::{Schema, TimestampMillisecondType},
-};
+use arrow::datatypes::{Field, Schema};
 use chrono::{NaiveDate, TimeZone};
 use datafusion::{
     common::DFSchema,
@@ -129,20 +126,6 @@ fn fixed_buckets_are_recognized_and_calendar_ones_are_not() {
     let bucket = as_fixed_bucket(physical(call).as_ref()).unwrap();
     assert_eq!((bucket.width_ticks, bucket.offset_ticks), (60_000, 55_000));
     assert_eq!(bucket.start(-1), -5_000);
-}
-
-#[test]
-fn sliding_starts_are_all_windows_that_cover_the_instant() {
-    let input = TimestampMillisecondArray::from(vec![Some(0), Some(14), None, Some(-1)]);
-    let texts = ["10a", "4a", "1a", "UTC"].map(str::to_owned);
-    let list = starts::<TimestampMillisecondType>(&input, &texts, TimeUnit::Millisecond, None).unwrap();
-    let list = list.as_list::<i32>();
-    for (i, ts) in input.iter().enumerate() {
-        let found: Vec<i64> = list.value(i).as_primitive::<TimestampMillisecondType>().values().to_vec();
-        let expected: Vec<i64> =
-            ts.map(|ts| (-10..10).map(|k| k * 4 + 1).filter(|s| *s <= ts && ts < s + 10).collect()).unwrap_or_default();
-        assert_eq!(found, expected);
-    }
 }
 
 #[test]

@@ -20,7 +20,10 @@ use datafusion::{
 use futures::{StreamExt, stream};
 
 use super::START;
-use crate::{pace::paced, plan::windows::Starts};
+use crate::{pace::paced, plan::windows::Starts, sizes::bytes_of};
+
+/// The bytes of a batch of the result, where one row has no more.
+const BATCH_BYTES: u64 = 1 << 20;
 
 /// The physical node of overlapping windows.
 #[derive(Debug, Clone)]
@@ -51,29 +54,6 @@ impl AssignWindowsExec {
             Starts::Fixed { width, step, .. } => usize::try_from(width / step + 1).unwrap_or(usize::MAX),
             Starts::Calendar { .. } => 1,
         }
-    }
-
-    /// The rows of a batch, each as often as there are windows that hold it. A row without a time is in none.
-    fn assign(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        let time = batch.column(self.time);
-        let ticks = cast(time, &DataType::Int64)?;
-        let (mut rows, mut starts) = (Vec::with_capacity(batch.num_rows()), Vec::with_capacity(batch.num_rows()));
-        for (row, tick) in ticks.as_primitive::<Int64Type>().iter().enumerate() {
-            let Some(tick) = tick else { continue };
-            let mut next = self.starts.first(tick);
-            while let Some(start) = next.filter(|start| *start <= i128::from(tick)) {
-                // A window that begins before the first tick is in no result.
-                if let Ok(start) = i64::try_from(start) {
-                    rows.push(row as u64);
-                    starts.push(start);
-                }
-                next = self.starts.next(start);
-            }
-        }
-        let taken = take_record_batch(batch, &UInt64Array::from(rows))?;
-        let starts: ArrayRef = cast(&Int64Array::from(starts), time.data_type())?;
-        let columns = taken.columns().iter().cloned().chain([starts]).collect();
-        Ok(RecordBatch::try_new(self.schema.clone(), columns)?)
     }
 }
 
@@ -125,21 +105,94 @@ impl ExecutionPlan for AssignWindowsExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        // A batch of rows in many windows is divided, so that no batch of the result is much larger than one of the input.
-        let rows = (context.session_config().batch_size() / self.most_windows()).max(1);
-        let node = self.clone();
-        let parts = self.input.execute(partition, context)?.map(move |batch| {
-            let node = node.clone();
-            match batch {
-                Ok(batch) => {
-                    let places = (0..batch.num_rows()).step_by(rows);
-                    let parts = places.map(move |at| node.assign(&batch.slice(at, rows.min(batch.num_rows() - at))));
-                    stream::iter(parts).left_stream()
-                }
+        let batch_rows = context.session_config().batch_size();
+        let (time, starts, schema) = (self.time, self.starts.clone(), self.schema.clone());
+        let assigned = self.input.execute(partition, context)?.map(move |batch| {
+            let assigned = batch.and_then(|batch| Assigning::try_new(batch, time, &starts, &schema, batch_rows));
+            match assigned {
+                Ok(parts) => stream::iter(parts).left_stream(),
                 Err(error) => stream::iter([Err(error)]).right_stream(),
             }
         });
-        let assigned = paced(parts.flatten().boxed());
+        let assigned = paced(assigned.flatten().boxed());
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), assigned)))
     }
 }
+
+/// The rows of a batch, each once for each window that holds it; a row without a time is in none. They come in batches of few
+/// rows and few bytes: the copies of a row may be a thousand, and no operator counts them before it gets them.
+struct Assigning {
+    batch: RecordBatch,
+    /// The time of each row, in ticks.
+    ticks: ArrayRef,
+    starts: Starts,
+    schema: SchemaRef,
+    batch_rows: usize,
+    /// The row that is next, and the first of its windows that is left; `None` where none was looked at.
+    row: usize,
+    window: Option<i128>,
+}
+
+impl Assigning {
+    fn try_new(
+        batch: RecordBatch,
+        time: usize,
+        starts: &Starts,
+        schema: &SchemaRef,
+        batch_rows: usize,
+    ) -> Result<Self> {
+        let ticks = cast(batch.column(time), &DataType::Int64)?;
+        let (starts, schema) = (starts.clone(), schema.clone());
+        Ok(Self { batch, ticks, starts, schema, batch_rows, row: 0, window: None })
+    }
+
+    /// The rows of the next batch, and the start of the window of each; both empty at the end.
+    fn pairs(&mut self) -> (Vec<u64>, Vec<i64>) {
+        let ticks = self.ticks.as_primitive::<Int64Type>();
+        let (mut rows, mut starts, mut bytes) = (Vec::new(), Vec::new(), 0_u64);
+        while self.row < ticks.len() {
+            let tick = ticks.is_valid(self.row).then(|| ticks.value(self.row));
+            let of_row = self.row_bytes();
+            let mut next = self.window.take().or_else(|| tick.and_then(|tick| self.starts.first(tick)));
+            while let Some(start) = next.filter(|start| tick.is_some_and(|tick| *start <= i128::from(tick))) {
+                let is_full = rows.len() >= self.batch_rows || bytes.saturating_add(of_row) > BATCH_BYTES;
+                if is_full && !rows.is_empty() {
+                    self.window = Some(start);
+                    return (rows, starts);
+                }
+                // A window that begins before the first tick is in no result.
+                if let Ok(start) = i64::try_from(start) {
+                    rows.push(self.row as u64);
+                    starts.push(start);
+                    bytes = bytes.saturating_add(of_row);
+                }
+                next = self.starts.next(start);
+            }
+            self.row += 1;
+        }
+        (rows, starts)
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.batch.columns().iter().map(|column| bytes_of(column.as_ref(), self.row, 1)).sum()
+    }
+
+    fn assigned(&self, rows: Vec<u64>, starts: Vec<i64>) -> Result<RecordBatch> {
+        let taken = take_record_batch(&self.batch, &UInt64Array::from(rows))?;
+        let starts = cast(&Int64Array::from(starts), self.schema.field(self.schema.fields().len() - 1).data_type())?;
+        let columns = taken.columns().iter().cloned().chain([starts]).collect();
+        Ok(RecordBatch::try_new(self.schema.clone(), columns)?)
+    }
+}
+
+impl Iterator for Assigning {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (rows, starts) = self.pairs();
+        (!rows.is_empty()).then(|| self.assigned(rows, starts))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@ use tidelake_format::{Error, Result};
 use super::{
     super::{
         clauses::{FillClause, Window},
-        lex::at,
+        lex::{UNNAMED, at},
         names::quoted,
     },
     Resolver, WindowNames,
@@ -30,15 +30,13 @@ use crate::plan::{Fill, START, Windows};
 
 /// The name of the subquery whose gaps the n-th fill of a statement fills.
 pub(crate) fn relation_name(n: usize) -> String {
-    format!("{PREFIX}{n}")
+    format!("fill{UNNAMED}{n}")
 }
 
 /// The number in such a name.
 pub(crate) fn fill_of(relation: &str) -> Option<usize> {
-    relation.strip_prefix(PREFIX)?.parse().ok()
+    relation.strip_prefix("fill")?.strip_prefix(UNNAMED)?.parse().ok()
 }
-
-const PREFIX: &str = "__fill_";
 
 /// Whether an expression has an aggregate, outside nested queries.
 pub(super) fn has_aggregate(expr: &Expr, state: &SessionState) -> bool {

@@ -12,10 +12,10 @@ use tidelake_format::{Error, Result};
 use super::{
     super::{
         clauses::{WINDOW, Window, key},
-        lex::at,
+        lex::{UNNAMED, at},
         names::quoted,
     },
-    Col, ColRole, Place, REPEATED, Relation, Resolver, Scope, WindowNames,
+    Col, ColRole, Place, Relation, Resolver, Scope, WindowNames,
     expression::{function_name, look, qualified, time_column},
     fill,
     source::{qualifies, texts},
@@ -475,7 +475,7 @@ fn finish(items: Vec<Item>, top: bool) -> Vec<SelectItem> {
         projection.push(match item.alias {
             _ if repeated && top => SelectItem::ExprWithAlias {
                 expr: item.expr,
-                alias: quoted(format!("{name}{REPEATED}{}", projection.len())),
+                alias: quoted(format!("{name}{UNNAMED}{}", projection.len())),
             },
             Some(alias) => SelectItem::ExprWithAlias { expr: item.expr, alias: quoted(alias) },
             None => SelectItem::UnnamedExpr(item.expr),

@@ -9,7 +9,7 @@ use tidelake_format::{Error, Result, types::Precision};
 use tidelake_protocol::sql::Duration;
 
 use super::{
-    super::{clauses::Window, names::quoted},
+    super::{clauses::Window, lex::UNNAMED, names::quoted},
     Resolver, WindowNames,
     expression::{call, text},
 };
@@ -31,15 +31,13 @@ pub(crate) struct Windowed {
 
 /// The name of the relation that has the n-th windows of a statement.
 fn relation_name(n: usize) -> String {
-    format!("{PREFIX}{n}")
+    format!("windows{UNNAMED}{n}")
 }
 
 /// The number in such a name.
 pub(crate) fn windows_of(relation: &str) -> Option<usize> {
-    relation.strip_prefix(PREFIX)?.parse().ok()
+    relation.strip_prefix("windows")?.strip_prefix(UNNAMED)?.parse().ok()
 }
-
-const PREFIX: &str = "__windows_";
 
 /// Puts FROM into a relation with windows; gives the names of the window.
 ///

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidelake_format::access::Principal;
+use tidelake_format::{Kind, access::Principal};
 use tidelake_protocol::sql::DoubleQuotes;
 
 use super::support::*;
@@ -184,6 +184,33 @@ async fn a_row_is_in_every_sliding_window_that_covers_it() {
         );
         assert!(!lines(&sql).await.is_empty());
     }
+}
+
+#[tokio::test]
+async fn names_that_the_front_end_makes_are_no_names_of_a_statement() {
+    let all = lines("select count(*) from devices").await;
+    for name in ["__windows_0", "__fill_0", "windows0", "fill0", "filled"] {
+        let sql = format!(
+            "select sum(n) from (select count(*) n from devices interval(1m) sliding(30s) union all \
+             select count(*) from (select ts from devices) \"{name}\")"
+        );
+        let twice: i64 = lines("select count(*) n from devices interval(1m) sliding(30s)")
+            .await
+            .iter()
+            .map(|n| n.parse::<i64>().unwrap())
+            .sum();
+        let expected = twice + all[0].parse::<i64>().unwrap();
+        assert_eq!(lines(&sql).await, [expected.to_string()], "{name}");
+        let sql =
+            format!("select count(\"{name}\".ts) from (select ts from devices) \"{name}\" interval(1m) fill(null)");
+        assert!(!lines(&sql).await.is_empty(), "{name}");
+    }
+    let sql = "select count(*) from (select ts, temperature as \"__window_start\" from devices) x interval(1m)";
+    let e = run_in(&session(), sql).await.unwrap_err();
+    assert!(e.kind() == Kind::Invalid && e.to_string().contains("rename it in a subquery"), "{e}");
+    let sql = "select count(*) from devices as \"\u{1f}windows0\" interval(1m)";
+    let e = run_in(&session(), sql).await.unwrap_err();
+    assert!(e.kind() == Kind::Invalid && e.to_string().contains("U+001F"), "{e}");
 }
 
 #[tokio::test]
