@@ -11,9 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tidelake_protocol::settings::{
-    self as declared, ALL, Auth, DefaultValue, Setting, store_option, without_credentials,
-};
+use tidelake_protocol::settings::{self as declared, ALL, Auth, DefaultValue, Setting, without_credentials};
 
 pub use self::layer::Layer;
 use crate::memory;
@@ -67,8 +65,8 @@ impl Settings {
         given.options.extend(flags.options);
 
         let mut store_options = Vec::new();
-        for option in &given.options {
-            match store_option(option) {
+        for option in given.options {
+            match option {
                 Ok(option) => store_options.push(option),
                 Err(found) => faults.push(fault("store-option", "name=value", found)),
             }
@@ -144,7 +142,7 @@ impl Settings {
         let options = self.store_options.iter().map(|(name, value)| {
             let is_secret =
                 ["secret", "token", "password", "key"].iter().any(|word| name.to_lowercase().contains(word));
-            let value = if is_secret { "…".to_owned() } else { value.clone() };
+            let value = if is_secret { "…".to_owned() } else { without_credentials(value) };
             (format!("store_options.{name}"), value)
         });
         let mut shown: Vec<_> = shown.chain(options).collect();

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use tidelake_format::nearest::nearest;
-use tidelake_protocol::settings::{ALL, About, STORE_OPTIONS, Setting};
+use tidelake_protocol::settings::{ALL, About, STORE_OPTIONS, Setting, store_option};
 
 /// One layer of settings as text.
 ///
@@ -14,12 +14,12 @@ use tidelake_protocol::settings::{ALL, About, STORE_OPTIONS, Setting};
 pub struct Layer {
     /// The texts by the name of the setting.
     pub(super) texts: BTreeMap<&'static str, String>,
-    /// Options of the store, each as `name=value`: those of a file before those of flags.
-    pub(super) options: Vec<String>,
+    /// Options of the store, names and values, or what is there in place of one: those of a file before those of flags.
+    pub(super) options: Vec<Result<(String, String), &'static str>>,
 }
 
 impl Layer {
-    /// Gives a setting the value that a text stands for.
+    /// Sets a setting to the value of a text.
     pub fn set<T>(&mut self, setting: &Setting<T>, text: impl Into<String>) {
         self.texts.insert(setting.about.name, text.into());
     }
@@ -45,8 +45,20 @@ impl Layer {
             }
         };
         for (name, value) in table {
-            if let Err(fault) = layer.take(&name, value) {
-                faults.push(format!("{}: {name}: {fault}", path.display()));
+            match value {
+                toml::Value::Table(options) if name == STORE_OPTIONS.about.name => {
+                    for (option, value) in options {
+                        match text_of(value) {
+                            Ok(value) => layer.options.push(Ok((option, value))),
+                            Err(fault) => faults.push(format!("{}: {name}.{option}: {fault}", path.display())),
+                        }
+                    }
+                }
+                value => {
+                    if let Err(fault) = layer.take(&name, value) {
+                        faults.push(format!("{}: {name}: {fault}", path.display()));
+                    }
+                }
             }
         }
         layer
@@ -60,21 +72,15 @@ impl Layer {
             return Err(format!("no setting has this name{hint}"));
         };
         if name == STORE_OPTIONS.about.name {
-            let toml::Value::Table(options) = value else {
-                return Err("expected a table of options".to_owned());
-            };
-            for (name, value) in options {
-                self.options.push(format!("{name}={}", text(value)?));
-            }
-            return Ok(());
+            return Err("expected a table of options".to_owned());
         }
-        self.texts.insert(setting.about().name, text(value)?);
+        self.texts.insert(setting.about().name, text_of(value)?);
         Ok(())
     }
 }
 
 /// The text of a value in a file.
-fn text(value: toml::Value) -> Result<String, String> {
+fn text_of(value: toml::Value) -> Result<String, String> {
     match value {
         toml::Value::String(s) => Ok(s),
         toml::Value::Integer(i) => Ok(i.to_string()),
@@ -123,7 +129,7 @@ impl FromArgMatches for Layer {
         for About { name, .. } in ALL.iter().map(|setting| setting.about()) {
             let mut given = matches.get_many::<String>(name).into_iter().flatten().cloned();
             if *name == STORE_OPTIONS.about.name {
-                self.options.extend(given);
+                self.options.extend(given.map(|text| store_option(&text)));
             } else if let Some(text) = given.next() {
                 self.texts.insert(name, text);
             }

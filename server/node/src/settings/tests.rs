@@ -48,7 +48,11 @@ fn defaults_are_shares_of_the_memory_and_of_the_connections() {
 
 #[test]
 fn every_setting_is_shown() {
-    let options = ["--store-option", "endpoint=e", "--store-option", "secret_access_key=hidden"];
+    let options = [
+        "--store-option=endpoint=e",
+        "--store-option=secret_access_key=hidden",
+        "--store-option=proxy=http://u:hidden@p",
+    ];
     let shown = Settings::resolve(None, flags(&options)).unwrap().variables();
     for name in ALL.iter().map(|setting| setting.about().name).filter(|name| *name != "store_options") {
         assert_eq!(shown.iter().filter(|(shown, _)| shown == name).count(), 1, "SHOW VARIABLES lacks {name}");
@@ -56,8 +60,23 @@ fn every_setting_is_shown() {
     let value = |name: &str| shown.iter().find(|(shown, _)| shown == name).map(|(_, value)| value.as_str());
     assert_eq!(value("store_options.endpoint"), Some("e"));
     assert_eq!(value("store_options.secret_access_key"), Some("…"));
+    assert_eq!(value("store_options.proxy"), Some("http://***@p/"));
     assert_eq!((value("slow_query"), value("auth"), value("udp_listen")), (Some("10s"), Some("auto"), Some("")));
     assert_eq!((value("udp_precision"), value("max_line")), (Some("nano"), Some("1048576")));
+}
+
+#[test]
+fn each_option_of_the_store_in_a_file_keeps_its_name_and_each_wrong_one_is_reported() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    writeln!(file, "[store_options]\n'a=b' = 'c'").unwrap();
+    let settings = Settings::resolve(Some(file.path()), Layer::default()).unwrap();
+    assert_eq!(settings.store_options, [("a=b".to_owned(), "c".to_owned())]);
+    writeln!(file, "first = [1]\nsecond = {{}}").unwrap();
+    let faults = Settings::resolve(Some(file.path()), Layer::default()).unwrap_err().to_string();
+    let expected = "expected text, a number or a boolean, found";
+    for (option, found) in [("first", "array"), ("second", "table")] {
+        assert!(faults.contains(&format!("store_options.{option}: {expected} {found}")), "{faults}");
+    }
 }
 
 #[test]
@@ -72,7 +91,7 @@ fn no_secret_is_shown_by_a_variable_or_by_a_wrong_setting() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     writeln!(file, "listen = '127.0.0.1:1'\nstore_options = {{ secret_access_key = 's3cret'").unwrap();
     let wrong = Layer {
-        options: vec!["secret_access_key:s3cret".to_owned()],
+        options: flags(&["--store-option", "secret_access_key:s3cret"]).options,
         ..layer(&[("trace_endpoint", "ftp://ada:s3cret@collector"), given[1]])
     };
     for file in [None, Some(file.path())] {
