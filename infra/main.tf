@@ -44,23 +44,25 @@ locals {
     query-http   = var.query
   }
 
+  # For parts that are left out as well, where nothing reads them: a condition on a part with a sensitive value would make all
+  # settings sensitive.
   settings = {
     for zip, part in local.parts : zip => {
       store                = module.storage.store
       package              = "${var.packages}/${zip}.zip"
       name                 = "${var.name}-${zip}"
       architecture         = var.architecture
-      memory               = part.memory
-      timeout              = part.timeout
+      memory               = try(part.memory, null)
+      timeout              = try(part.timeout, null)
       ephemeral_storage    = try(part.ephemeral_storage, null)
-      reserved_concurrency = part.reserved_concurrency
-      environment          = part.environment
+      reserved_concurrency = try(part.reserved_concurrency, null)
+      environment          = try(part.environment, null)
       log_level            = var.log_level
       log_retention_days   = var.log_retention_days
       tracing              = var.tracing
       vpc                  = var.vpc
       tags                 = var.tags
-    } if part != null
+    }
   }
 }
 

@@ -18,7 +18,7 @@ module "function" {
   url = merge(var.url, { invoke_mode = var.response == "stream" ? "RESPONSE_STREAM" : "BUFFERED" })
 
   environment = {
-    # Some seconds before the platform ends the invocation, so that who asks is told why.
+    # Some seconds before the platform ends the invocation, so that the client gets an error that says why.
     TIDELAKE_QUERY_TIMEOUT = "${local.function.timeout - min(5, ceil(local.function.timeout / 4))}s"
     TIDELAKE_RESPONSE      = var.response
   }
