@@ -151,7 +151,7 @@ impl Share {
 }
 
 impl<T: Clone + PartialOrd> Setting<T> {
-    /// The value that a text stands for.
+    /// The value of a text.
     ///
     /// # Errors
     /// What is expected: the kind of the value, or its range.
@@ -167,7 +167,7 @@ impl<T: Clone + PartialOrd> Setting<T> {
         }
     }
 
-    /// The value that a text stands for, or that of a setting without a text.
+    /// The value of a text; without a text, the value of a setting that is not set.
     ///
     /// # Errors
     /// What is expected: the kind of the value, its range, or that there is a value.

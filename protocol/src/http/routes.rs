@@ -1,6 +1,8 @@
 //! The table of routes. Each handler is registered for one of them; the router, the right that is checked before the handler,
 //! the limit of the body, the names that the query string may have, and the OpenAPI document come from here.
 
+mod operations;
+
 use http::Method;
 use tidelake_format::access::Right;
 
@@ -11,9 +13,11 @@ use super::{
         LEVELS_HEADER, LOGIN_PASSWORD, LOGIN_USER, MAX_ROWS, NO_SYNC, ORGANISATION, PARAMETERS_OF_STATEMENT,
         POINTS_DATABASE, POINTS_DATABASE_OF_PATH, PRECISION, REQUEST_NUMBER, REST_DATABASE, REST_ZONE, REST_ZONE_ALIAS,
         RETENTION, ROW_WITH_META, SCHEMA_HEADER, SQL, SQL_ALIAS, SQL_DATABASE, SQL_DATABASE_ALIAS, STATEMENTS, SUMMARY,
-        TABLE_OF_FILES, TIME_ZONE, TIME_ZONE_ALIAS, TOKEN_HEADER, UNTIL, VERBOSE, ZONE_HEADER,
+        TIME_ZONE, TIME_ZONE_ALIAS, TOKEN_HEADER, VERBOSE, ZONE_HEADER,
     },
 };
+
+pub use self::operations::*;
 
 /// The longest statement of a request, in bytes: an INSERT holds many rows.
 pub const MAX_STATEMENT_BYTES: usize = 64 << 20;
@@ -436,182 +440,6 @@ pub static REST_LOGIN: Route = Route {
         summary: "Begin a session",
         description: "Credentials of the path stand in logs of proxies; those of the Authorization header go before them.",
         answers: &[(200, "LoggedIn"), (401, "RestUnauthenticated"), (500, "RestInternal"), (503, "RestUnavailable")],
-    }),
-};
-
-/// `GET /health`.
-pub static HEALTH: Route = Route {
-    method: Method::GET,
-    path: "/health",
-    right: Right::Open,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[],
-    ignored: &[],
-    document: Some(Document {
-        operation: "health",
-        tag: "operations",
-        summary: "Is the process alive?",
-        description: "",
-        answers: &[(200, "Healthy")],
-    }),
-};
-
-/// `GET /ready`.
-pub static READY: Route = Route {
-    method: Method::GET,
-    path: "/ready",
-    right: Right::Open,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[],
-    ignored: &[],
-    document: Some(Document {
-        operation: "ready",
-        tag: "operations",
-        summary: "Are requests to be sent here?",
-        description: "",
-        answers: &[(200, "IsReady"), (503, "IsNotReady")],
-    }),
-};
-
-/// `GET /metrics`.
-pub static METRICS: Route = Route {
-    method: Method::GET,
-    path: "/metrics",
-    right: Right::AnyUser,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[],
-    ignored: &[],
-    document: Some(Document {
-        operation: "metrics",
-        tag: "operations",
-        summary: "What the process counts",
-        description: "",
-        answers: &[(200, "Counts"), (401, "Unauthenticated"), (500, "Internal"), (503, "Unavailable")],
-    }),
-};
-
-/// `POST /api/v1/compact`.
-pub static COMPACT: Route = Route {
-    method: Method::POST,
-    path: "/api/v1/compact",
-    right: Right::Administrator,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[UNTIL],
-    ignored: &[],
-    document: Some(Document {
-        operation: "compact",
-        tag: "operations",
-        summary: "Fold and merge now",
-        description: "For administrators. It answers when it is done.",
-        answers: &[
-            (200, "CompactDone"),
-            (400, "OperationInvalid"),
-            (401, "Unauthenticated"),
-            (403, "Forbidden"),
-            (409, "OperationConflict"),
-            (500, "Internal"),
-            (503, "OperationUnavailable"),
-            (507, "StoreFull"),
-        ],
-    }),
-};
-
-/// `GET /api/v1/files`.
-pub static FILES: Route = Route {
-    method: Method::GET,
-    path: "/api/v1/files",
-    right: Right::Administrator,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[TABLE_OF_FILES],
-    ignored: &[],
-    document: Some(Document {
-        operation: "files",
-        tag: "operations",
-        summary: "The live data files of a table",
-        description: "For administrators. Each folded row is in one of them; rows of the last seconds are in the log.",
-        answers: &[
-            (200, "FilesListed"),
-            (400, "OperationInvalid"),
-            (401, "Unauthenticated"),
-            (403, "Forbidden"),
-            (404, "OperationNotFound"),
-            (409, "OperationConflict"),
-            (500, "Internal"),
-            (503, "OperationUnavailable"),
-        ],
-    }),
-};
-
-/// `GET /api/v1/log`.
-pub static LOG_GET: Route = Route {
-    method: Method::GET,
-    path: "/api/v1/log",
-    right: Right::Administrator,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[],
-    ignored: &[],
-    document: Some(Document {
-        operation: "logFilter",
-        tag: "operations",
-        summary: "What the log is filtered by",
-        description: "For administrators.",
-        answers: &[
-            (200, "LogFilterShown"),
-            (401, "Unauthenticated"),
-            (403, "Forbidden"),
-            (500, "Internal"),
-            (503, "OperationUnavailable"),
-        ],
-    }),
-};
-
-/// `PUT /api/v1/log`.
-pub static LOG_PUT: Route = Route {
-    method: Method::PUT,
-    path: "/api/v1/log",
-    right: Right::Administrator,
-    api: Api::Tidelake,
-    body: Body::Short(MAX_FILTER_BYTES, "LogFilter"),
-    parameters: &[],
-    ignored: &[],
-    document: Some(Document {
-        operation: "changeLogFilter",
-        tag: "operations",
-        summary: "Filter the log, until the process ends",
-        description: "For administrators.",
-        answers: &[
-            (200, "LogFilterChanged"),
-            (400, "OperationInvalid"),
-            (401, "Unauthenticated"),
-            (403, "Forbidden"),
-            (413, "LogTooLarge"),
-            (500, "Internal"),
-            (503, "OperationUnavailable"),
-        ],
-    }),
-};
-
-/// `GET /api/v1/openapi.json`.
-pub static OPENAPI: Route = Route {
-    method: Method::GET,
-    path: "/api/v1/openapi.json",
-    right: Right::AnyUser,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[],
-    ignored: &[],
-    document: Some(Document {
-        operation: "describe",
-        tag: "operations",
-        summary: "This document",
-        description: "",
-        answers: &[(200, "Description"), (401, "Unauthenticated"), (500, "Internal"), (503, "Unavailable")],
     }),
 };
 

@@ -1,0 +1,188 @@
+//! The routes of operators: health, metrics, compaction, files, the log, and the description of all routes.
+
+use http::Method;
+use tidelake_format::access::Right;
+
+use super::{
+    super::{
+        Api, Body, Document, Route,
+        parameters::{TABLE_OF_FILES, UNTIL},
+    },
+    MAX_FILTER_BYTES,
+};
+
+/// `GET /health`.
+pub static HEALTH: Route = Route {
+    method: Method::GET,
+    path: "/health",
+    right: Right::Open,
+    api: Api::Tidelake,
+    body: Body::None,
+    parameters: &[],
+    ignored: &[],
+    document: Some(Document {
+        operation: "health",
+        tag: "operations",
+        summary: "Is the process alive?",
+        description: "",
+        answers: &[(200, "Healthy")],
+    }),
+};
+
+/// `GET /ready`.
+pub static READY: Route = Route {
+    method: Method::GET,
+    path: "/ready",
+    right: Right::Open,
+    api: Api::Tidelake,
+    body: Body::None,
+    parameters: &[],
+    ignored: &[],
+    document: Some(Document {
+        operation: "ready",
+        tag: "operations",
+        summary: "Are requests to be sent here?",
+        description: "",
+        answers: &[(200, "IsReady"), (503, "IsNotReady")],
+    }),
+};
+
+/// `GET /metrics`.
+pub static METRICS: Route = Route {
+    method: Method::GET,
+    path: "/metrics",
+    right: Right::AnyUser,
+    api: Api::Tidelake,
+    body: Body::None,
+    parameters: &[],
+    ignored: &[],
+    document: Some(Document {
+        operation: "metrics",
+        tag: "operations",
+        summary: "What the process counts",
+        description: "",
+        answers: &[(200, "Counts"), (401, "Unauthenticated"), (500, "Internal"), (503, "Unavailable")],
+    }),
+};
+
+/// `POST /api/v1/compact`.
+pub static COMPACT: Route = Route {
+    method: Method::POST,
+    path: "/api/v1/compact",
+    right: Right::Administrator,
+    api: Api::Tidelake,
+    body: Body::None,
+    parameters: &[UNTIL],
+    ignored: &[],
+    document: Some(Document {
+        operation: "compact",
+        tag: "operations",
+        summary: "Fold and merge now",
+        description: "For administrators. It answers when it is done.",
+        answers: &[
+            (200, "CompactDone"),
+            (400, "OperationInvalid"),
+            (401, "Unauthenticated"),
+            (403, "Forbidden"),
+            (409, "OperationConflict"),
+            (500, "Internal"),
+            (503, "OperationUnavailable"),
+            (507, "StoreFull"),
+        ],
+    }),
+};
+
+/// `GET /api/v1/files`.
+pub static FILES: Route = Route {
+    method: Method::GET,
+    path: "/api/v1/files",
+    right: Right::Administrator,
+    api: Api::Tidelake,
+    body: Body::None,
+    parameters: &[TABLE_OF_FILES],
+    ignored: &[],
+    document: Some(Document {
+        operation: "files",
+        tag: "operations",
+        summary: "The live data files of a table",
+        description: "For administrators. Each folded row is in one of them; rows of the last seconds are in the log.",
+        answers: &[
+            (200, "FilesListed"),
+            (400, "OperationInvalid"),
+            (401, "Unauthenticated"),
+            (403, "Forbidden"),
+            (404, "OperationNotFound"),
+            (409, "OperationConflict"),
+            (500, "Internal"),
+            (503, "OperationUnavailable"),
+        ],
+    }),
+};
+
+/// `GET /api/v1/log`.
+pub static LOG_GET: Route = Route {
+    method: Method::GET,
+    path: "/api/v1/log",
+    right: Right::Administrator,
+    api: Api::Tidelake,
+    body: Body::None,
+    parameters: &[],
+    ignored: &[],
+    document: Some(Document {
+        operation: "logFilter",
+        tag: "operations",
+        summary: "What the log is filtered by",
+        description: "For administrators.",
+        answers: &[
+            (200, "LogFilterShown"),
+            (401, "Unauthenticated"),
+            (403, "Forbidden"),
+            (500, "Internal"),
+            (503, "OperationUnavailable"),
+        ],
+    }),
+};
+
+/// `PUT /api/v1/log`.
+pub static LOG_PUT: Route = Route {
+    method: Method::PUT,
+    path: "/api/v1/log",
+    right: Right::Administrator,
+    api: Api::Tidelake,
+    body: Body::Short(MAX_FILTER_BYTES, "LogFilter"),
+    parameters: &[],
+    ignored: &[],
+    document: Some(Document {
+        operation: "changeLogFilter",
+        tag: "operations",
+        summary: "Filter the log, until the process ends",
+        description: "For administrators.",
+        answers: &[
+            (200, "LogFilterChanged"),
+            (400, "OperationInvalid"),
+            (401, "Unauthenticated"),
+            (403, "Forbidden"),
+            (413, "LogTooLarge"),
+            (500, "Internal"),
+            (503, "OperationUnavailable"),
+        ],
+    }),
+};
+
+/// `GET /api/v1/openapi.json`.
+pub static OPENAPI: Route = Route {
+    method: Method::GET,
+    path: "/api/v1/openapi.json",
+    right: Right::AnyUser,
+    api: Api::Tidelake,
+    body: Body::None,
+    parameters: &[],
+    ignored: &[],
+    document: Some(Document {
+        operation: "describe",
+        tag: "operations",
+        summary: "This document",
+        description: "",
+        answers: &[(200, "Description"), (401, "Unauthenticated"), (500, "Internal"), (503, "Unavailable")],
+    }),
+};
