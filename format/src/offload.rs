@@ -1,4 +1,4 @@
-//! Work that takes a thread for long: beside the runtime's threads where it has several, in place where it has one.
+//! Runs long computations outside the threads of a multi-threaded runtime, and in place on a single-threaded one.
 
 use std::thread;
 
@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 
 /// Runs work that computes for milliseconds or more on a thread for blocking work.
 ///
-/// On a single-threaded runtime it runs in place, before this returns: such a runtime is one function's, which has
-/// nothing else to do, or a simulation's, which takes its steps in one order.
+/// On a single-threaded runtime the work runs in place, before this call returns. Such a runtime belongs to a Lambda
+/// function, which has no other task, or to a simulation, whose steps have one order.
 ///
 /// # Errors
 /// What the work returns; [`Kind::Internal`](crate::Kind::Internal) when it panicked on another thread.
@@ -24,16 +24,16 @@ pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send 
     done.map_err(|e| Error::internal("work on another thread ended early").source(e))?
 }
 
-/// Whether work waits for others.
+/// Priority of a long computation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Urgency {
-    /// It runs as all others do.
+    /// Runs at the normal priority of threads.
     Now,
-    /// It yields the processors to who asks or writes meanwhile: they need not wait for the end of its turn.
+    /// Runs at a lower priority, so that queries and writes get the processors first.
     Behind,
 }
 
-/// [`offload`] for work that others may go before: on a thread of its own then.
+/// As [`offload`]; with [`Urgency::Behind`] the work runs on a thread of its own, at a lower priority.
 ///
 /// # Errors
 /// As [`offload`]; [`Kind::Unavailable`](crate::Kind::Unavailable) when the system gives no thread.
@@ -56,11 +56,11 @@ pub async fn offload_by<T: Send + 'static>(
     done.await.map_err(|_| Error::internal("work on another thread ended early"))?
 }
 
-/// How much less of the processors a thread gets than others that want them: a tenth.
+/// Increment of the nice value: Linux gives the thread about a tenth of the processor time of a thread with the normal value.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
-/// Lowers the priority of this thread; where the system does not let it, it is as any other.
+/// Lowers the priority of this thread; a refusal by the system is ignored.
 #[cfg(target_os = "linux")]
 fn yield_to_others() {
     let _ = rustix::process::setpriority_process(None, NICENESS);

@@ -1,8 +1,8 @@
 //! Rollups: the aggregates of a data file per series and minute, in an object beside it.
 //!
-//! A rollup is a data file itself, plain Parquet: one row per series and bucket that has rows, in the order of the
-//! data file. `ts` is the start of the bucket; then come the series (its place in the data file's manifest), how many
-//! rows, and of each field how many values are not null, their sum, the smallest and the largest.
+//! A rollup is itself a data file, plain Parquet: one row per series and non-empty bucket, in the order of the data
+//! file. Its columns are `ts` (start of the bucket), the series (index in the data file's manifest), the number of
+//! rows, and for each field the number of non-null values, their sum, minimum and maximum.
 
 use std::{ops::Range, sync::Arc};
 

@@ -11,9 +11,9 @@ use object_store::{
 use serde_json::{Value, json};
 use tidelake_format::{Error, Result};
 
-/// How long one request may take.
+/// Timeout of one request, without the time that credentials take.
 const LIMIT: Duration = Duration::from_secs(5);
-/// The largest reply that is read.
+/// Maximum size of a response body, in bytes.
 const MOST: usize = 256 << 10;
 
 /// Signs and sends requests to the platform's services, as the role of this function.

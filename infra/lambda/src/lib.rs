@@ -24,10 +24,10 @@ use tidelake_format::store::Store;
 pub use tidelake_protocol::settings;
 use variables::Variables;
 
-/// What is kept of an invocation's time to answer that it ran out.
+/// Time reserved to send a timeout error before the platform ends the invocation; a tenth of the time left where that is less.
 const TO_ANSWER: Duration = Duration::from_millis(500);
 
-/// The time that is left to an invocation for its work.
+/// Time that an invocation may spend on its work.
 pub fn time_left(context: &Context) -> Duration {
     let left = context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
     left.saturating_sub(TO_ANSWER.min(left / 10))

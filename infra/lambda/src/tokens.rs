@@ -21,11 +21,11 @@ use tidelake_format::{
 
 use crate::aws::Aws;
 
-/// How long a secret is believed before it is read again: a token that was taken away works no longer than this.
+/// Longest age of the cached secret for a known token: a revoked token is accepted for at most this long.
 const BELIEVED: Duration = Duration::from_secs(60);
-/// How long an unknown token waits before the secret is read again for it.
+/// Longest age of the cached secret for an unknown token; an unknown token is refused without a read while the secret is younger.
 const READ_AGAIN: Duration = Duration::from_secs(5);
-/// The least bytes of a token.
+/// Minimum length of a token, in bytes.
 const LEAST: usize = 16;
 
 /// The tokens of a secret.
