@@ -1,7 +1,7 @@
-//! What lies in a Tidelake root and how it changes: keys, log segments, data files, tag manifests, the chain.
+//! The objects of a Tidelake root and the protocol that changes them: keys, log segments, data files, tag manifests, the chain.
 //!
-//! `SPEC.md` beside this crate is the same in bytes. Nothing here knows SQL or Flight, and of HTTP only who sends a
-//! request.
+//! `SPEC.md` beside this crate describes the bytes. This crate does not depend on SQL or Flight. Of HTTP it knows only the
+//! credentials of a request.
 //!
 //! Pure (bytes in, values out): [`schema`], [`types`], [`rows`], [`layout`], [`segment`], [`mod@file`], [`tags`],
 //! [`merge`]. With the store: [`store`], [`chain`], [`meta`], [`log`], [`snapshot`],

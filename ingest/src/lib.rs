@@ -1,6 +1,6 @@
-//! How records enter a Tidelake root: decoding, group commit into the log, folding and merging into data files.
+//! Writes records to a Tidelake root: decoding, group commit into the log, folding and merging into data files.
 //!
-//! The path: [`http`], [`udp`] or [`statement`] → [`decode`] → [`mod@write`] → log segment → [`compact`] → data file and tag manifest.
+//! Path of a record: [`http`], [`udp`] or [`statement`] → [`decode`] → [`mod@write`] → log segment → [`compact`] → data file and tag manifest.
 
 pub mod compact;
 pub mod config;

@@ -1,8 +1,8 @@
-//! What clients and Tidelake say to each other, as values: the SQL that both the write path and queries read, the routes of
-//! HTTP with the answers of each API, the settings of the server and of the functions, and the names that HTTP, Flight SQL and
+//! The interface between clients and Tidelake, as plain values: the lexer and statements of SQL, the HTTP routes with the
+//! responses of each API, the settings of the server and of the functions, and the names that HTTP, Flight SQL and
 //! `information_schema` share.
 //!
-//! Nothing here reads a file, waits, or knows how a statement is executed.
+//! This crate does no I/O, has no async code, and does not execute statements.
 
 pub mod http;
 pub mod number;

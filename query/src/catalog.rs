@@ -1,5 +1,5 @@
-//! What a statement sees of databases and tables: as DataFusion's catalog (`databases`), as `information_schema`, and as
-//! [`CatalogInfo`], by which the dialect resolves names.
+//! The databases and tables that a statement may use: as DataFusion's catalog (`databases`), as `information_schema`, and as
+//! [`CatalogInfo`], which front ends use to resolve names.
 
 mod databases;
 mod information_schema;

@@ -1,5 +1,5 @@
-//! Functions that DataFusion lacks: time windows, `first`, `last`, `last_row`, and the parts that the dialect's
-//! rewrites are made of.
+//! SQL functions that DataFusion lacks: time windows, `first`, `last`, `last_row`, and the internal functions that a front
+//! end uses when it rewrites an expression.
 
 pub(crate) mod arithmetic;
 pub(crate) mod bounded;

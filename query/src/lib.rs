@@ -1,6 +1,6 @@
-//! How questions are answered: supertables as DataFusion tables, the SQL dialect, Flight SQL and HTTP.
+//! Executes queries: supertables as DataFusion tables, front ends for query languages, Flight SQL and HTTP.
 //!
-//! The path: [`flight`] or [`http`] → [`session`] → [`engine`] → [`frontend`] → [`scan`] (tag manifests, row
+//! Path of a query: [`flight`] or [`http`] → [`session`] → [`engine`] → [`frontend`] → [`scan`] (tag manifests, row
 //! ranges, the log's tail) → DataFusion → wire.
 
 mod budget;

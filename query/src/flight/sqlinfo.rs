@@ -12,7 +12,7 @@ use arrow_flight::sql::{
 };
 use tidelake_format::{Error, Result};
 
-/// Names of functions that tools offer for completion; DataFusion's own plus those of this dialect.
+/// Names of functions that tools offer for completion; DataFusion's own plus Tidelake's.
 const NUMERIC_FUNCTIONS: &[&str] = &[
     "abs", "acos", "asin", "atan", "atan2", "cbrt", "ceil", "cos", "degrees", "exp", "floor", "ln", "log", "log10",
     "log2", "pi", "power", "radians", "random", "round", "signum", "sin", "sqrt", "tan", "trunc",

@@ -1,4 +1,4 @@
-//! `first(value, ts)`, `last(value, ts)` and `last_row(value, ts)`; the dialect adds the `ts`.
+//! `first(value, ts)`, `last(value, ts)` and `last_row(value, ts)`; the SQL front end adds the argument `ts`.
 //!
 //! `first` and `last` give the non-NULL value at the smallest and largest time, `last_row` the value at the largest
 //! time, NULL included. Of several values at that time (of several series) the greatest wins, floats by total order,

@@ -1,4 +1,4 @@
-//! `spread_between(min, max)`: what the dialect makes of `spread(x)`, so that only MIN and MAX are aggregated.
+//! `spread_between(min, max)`: the SQL front end rewrites `spread(x)` to it, so that only MIN and MAX are aggregated.
 
 use std::sync::Arc;
 
