@@ -8,23 +8,23 @@ use crate::error::Error;
 /// let error = tidelake_format::nearest::unknown_parameter("databse", &["db", "database", "format"]);
 /// assert_eq!(
 ///     error.to_string(),
-///     "unknown query parameter (found: databse, nearest: database, known: db, database, format)"
+///     "unknown query parameter (found: databse, did you mean: database, expected one of: db, database, format)"
 /// );
 /// ```
 pub fn unknown_parameter(found: &str, known: &[&str]) -> Error {
     let shown: String = found.chars().take(80).collect();
     let error = Error::invalid("unknown query parameter").with("found", shown);
     let error = match nearest(found, known) {
-        Some(name) => error.with("nearest", name),
+        Some(name) => error.with("did you mean", name),
         None => error,
     };
-    error.with("known", known.join(", "))
+    error.with("expected one of", known.join(", "))
 }
 
 /// The known name that differs least from another one, where it differs in no more than a third of its letters.
 pub fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
     let found: Vec<char> = found.chars().take(100).flat_map(char::to_lowercase).collect();
-    let distance = |name: &&str| distance(&found, &name.chars().collect::<Vec<_>>());
+    let distance = |name: &&str| distance(&found, &name.chars().flat_map(char::to_lowercase).collect::<Vec<_>>());
     let (steps, name) = known.iter().map(|name| (distance(name), *name)).min_by_key(|(steps, _)| *steps)?;
     (steps <= (found.len() / 3).max(1)).then_some(name)
 }

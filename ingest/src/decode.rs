@@ -64,6 +64,11 @@ pub trait Lookup {
         Limits::default()
     }
 
+    /// The name of a database's table that is nearest to a misspelt one.
+    fn near_table(&self, _: DatabaseId, _: &str) -> Option<String> {
+        None
+    }
+
     /// How many tables a database has.
     fn table_count(&self, _: DatabaseId) -> usize {
         0

@@ -486,5 +486,14 @@ fn no_database(name: &str) -> Error {
     Error::not_found("Database not exist").because(Reason::DatabaseNotFound).with("database", name)
 }
 
+/// The error of a table that a database does not have, with the nearest name.
+fn no_table(catalog: &Catalog, database: DatabaseId, name: &str) -> Error {
+    let error = Error::not_found("Table does not exist").because(Reason::TableNotFound).with("table", name);
+    match catalog.nearest_table(database, name) {
+        Some(near) => error.with("did you mean", near),
+        None => error,
+    }
+}
+
 #[cfg(test)]
 mod tests;

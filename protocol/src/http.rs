@@ -2,6 +2,7 @@
 //! each API answers an error.
 
 pub mod api;
+mod foreign;
 pub mod headers;
 mod openapi;
 mod parameters;
@@ -9,5 +10,6 @@ pub mod route;
 pub mod routes;
 
 pub use api::{Api, grpc_code};
+pub use foreign::instead_of_path;
 pub use openapi::openapi;
 pub use route::{Body, Document, Parameter, Place, Route};

@@ -9,6 +9,7 @@ mod alter;
 mod ddl;
 mod delete;
 mod duration;
+mod foreign;
 mod instant;
 mod lexer;
 mod parameters;
@@ -22,6 +23,7 @@ mod update;
 
 pub use ddl::name_list;
 pub use duration::{Duration, Unit};
+pub use foreign::instead_of;
 pub use instant::{FORMS, parse_instant, to_instant};
 pub use lexer::{Cursor, Value, comment_end};
 pub use parameters::Numbers;

@@ -32,6 +32,7 @@ use tidelake_format::{
     Error, Kind, Reason, Result,
     access::{Deed, Privilege},
     meta::Root,
+    nearest::nearest,
     snapshot::{Snapshot, SnapshotReader},
     step,
     steps::stepped,
@@ -295,8 +296,13 @@ impl Engine {
     async fn choose(&self, session: &Session, name: &str) -> Result<WriteOutcome> {
         let catalog = self.snapshot(session).await?.catalog.clone();
         let missing = || {
-            let error =
-                Error::not_found("there is no such database").because(Reason::DatabaseNotFound).with("database", name);
+            let error = Error::not_found("no such database").because(Reason::DatabaseNotFound).with("database", name);
+            let readable = catalog.databases().filter(|database| session.principal.knows(database));
+            let names: Vec<&str> = readable.map(|database| database.name.as_str()).collect();
+            let error = match nearest(name, &names) {
+                Some(near) => error.with("did you mean", near),
+                None => error,
+            };
             session.principal.missing(Privilege::Read, name, error)
         };
         let database = catalog.database(name).ok_or_else(missing)?;

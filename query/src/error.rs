@@ -1,7 +1,9 @@
 //! From DataFusion's errors to ours: a user's mistake stays a user's mistake.
 
 use datafusion::error::DataFusionError;
-use tidelake_format::{Error, Kind};
+use tidelake_format::{Error, Kind, nearest::nearest};
+
+use crate::type_names::sql_types;
 
 /// Converts an error of planning or execution, keeping one of ours that travelled inside it.
 pub fn from_datafusion(error: DataFusionError) -> Error {
@@ -31,13 +33,81 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
         _ => Kind::Internal,
     };
     let message = match (kind, root) {
-        // where it happened helps only who looks for a bug of ours
-        (Kind::Internal, _) => error.strip_backtrace(),
+        // The rule or operator where it happened helps with a bug of ours alone.
+        (Kind::Internal, _) => return Error::new(kind, error.strip_backtrace()).source(error),
         (_, DataFusionError::ArrowError(reason, _)) => reason.to_string(),
         (_, DataFusionError::External(reason)) => reason.to_string(),
         _ => root.strip_backtrace(),
     };
-    Error::new(kind, message).source(error)
+    of_values(&message).unwrap_or_else(|| Error::new(kind, plain(&message))).source(error)
+}
+
+/// The engine's text without its classes of errors, its advice to report a bug, and its empty last line.
+fn plain(text: &str) -> &str {
+    const CLASSES: [&str; 10] = [
+        "Error during planning: ",
+        "Execution error: ",
+        "Schema error: ",
+        "SQL error: ",
+        "Arrow error: ",
+        "Cast error: ",
+        "Parser error: ",
+        "Compute error: ",
+        "Invalid argument error: ",
+        "This feature is not implemented: ",
+    ];
+    let mut text = text.split("\nThis issue was likely caused by a bug").next().unwrap_or(text);
+    while let Some(rest) = CLASSES.iter().find_map(|class| text.strip_prefix(class)) {
+        text = rest;
+    }
+    text.strip_prefix("Internal error: ").unwrap_or(text).trim_end()
+}
+
+/// The error of a value that an expression cannot take, from the engine's text; `None` for other texts.
+fn of_values(text: &str) -> Option<Error> {
+    if text.contains("ivide by zero") {
+        return Some(
+            Error::invalid("division by zero")
+                .with("expected", "a divisor other than 0")
+                .with("use", "a / nullif(b, 0), which is NULL where b is 0"),
+        );
+    }
+    if let Some((option, _)) =
+        text.split_once("EXPLAIN option ").and_then(|(_, rest)| rest.split_once(" is not supported"))
+    {
+        let error = Error::unsupported("this option of EXPLAIN is not supported").with("found", option);
+        return Some(error.with("use", "EXPLAIN SELECT …, or EXPLAIN ANALYZE SELECT …"));
+    }
+    if let Some((value, ty)) =
+        text.split_once("Cannot cast string ").and_then(|(_, rest)| rest.split_once(" to value of "))
+    {
+        let ty = ty.strip_suffix(" type").unwrap_or(ty).lines().next().unwrap_or(ty);
+        let ty = sql_types(ty);
+        let error = Error::invalid("this text has no value of the type").with("expected", &ty);
+        let error = error.with("found", shorten(value));
+        return Some(error.with("use", format!("TRY_CAST(… AS {ty}), which is NULL for such texts")));
+    }
+    if let Some((unit, units)) =
+        text.split_once(" granularity: '").and_then(|(_, rest)| rest.split_once("'. Supported values are: "))
+    {
+        let error = Error::invalid("no such unit of time").with("found", shorten(unit));
+        let known: Vec<&str> = units.split(", ").collect();
+        let error = match nearest(unit, &known) {
+            Some(near) => error.with("did you mean", near),
+            None => error,
+        };
+        return Some(error.with("expected one of", units));
+    }
+    let zone =
+        text.split_once("Invalid timezone \"").and_then(|(_, rest)| rest.split_once('"')).map(|(zone, _)| zone)?;
+    let error = Error::invalid("no such time zone").with("found", shorten(zone));
+    let known: Vec<&str> = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name()).collect();
+    Some(match nearest(zone, &known) {
+        Some(near) => error.with("did you mean", near),
+        None => {
+            error.with("expected", "a name of the IANA database, such as Europe/Berlin, or an offset such as +02:00")
+        }
+    })
 }
 
 /// Whether a library for regular expressions refused a pattern: several of them do, each with an error type of its own.
@@ -93,7 +163,7 @@ pub(crate) fn of_planning(error: DataFusionError) -> Error {
         },
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => of_planning(*inner),
         DataFusionError::Collection(mut errors) if !errors.is_empty() => of_planning(errors.swap_remove(0)),
-        // What DataFusion calls a bug of its own is, for text that a user wrote, something that it cannot plan.
+        // DataFusion reports some statements of users that it cannot plan as bugs of its own.
         DataFusionError::Internal(message) => {
             let message = message.lines().next().unwrap_or_default().trim_end_matches('.').to_owned();
             Error::unsupported("this statement cannot be planned").with("reason", message)
@@ -122,7 +192,13 @@ mod tests {
         let found = DataFusionError::ArrowError(Box::new(reason), None).context("Optimizer rule 'simplify' failed");
         let error = from_datafusion(found);
         assert_eq!(error.kind(), Kind::Invalid);
-        assert_eq!(error.to_string(), "Cast error: Cannot cast string 'x' to value of Int64 type");
+        let expected = "this text has no value of the type (expected: BIGINT, found: 'x', use: TRY_CAST(… AS BIGINT), which is \
+                        NULL for such texts)";
+        assert_eq!(error.to_string(), expected);
+        let twice = DataFusionError::Plan(
+            "Execution error: Internal error: no width.\nThis issue was likely caused by a bug".into(),
+        );
+        assert_eq!(from_datafusion(twice).to_string(), "no width.");
         let bug = from_datafusion(DataFusionError::Internal("no such column".to_owned()).context("rule"));
         assert!(bug.to_string().contains("rule"), "{bug}");
     }

@@ -279,10 +279,10 @@ async fn a_mistake_in_a_request_is_told_as_json_with_what_was_expected() {
         ("POST", "/api/v1/compact?untill=fold", b"", 400, "untill"),
         ("PUT", "/api/v1/log", b"\xff", 400, "UTF-8"),
         ("PUT", "/api/v1/log", b"verbose", 400, "not a level of the log"),
-        ("PUT", "/api/v1/log", b"inof", 400, "nearest: info"),
+        ("PUT", "/api/v1/log", b"inof", 400, "did you mean: info"),
         ("PUT", "/api/v1/log?filter=debug", b"info", 400, "found: filter"),
-        ("POST", "/api/v1/compact?untill=fold", b"", 400, "nearest: until"),
-        ("GET", "/api/v1/sql?databse=d&q=select+1", b"", 400, "nearest: database"),
+        ("POST", "/api/v1/compact?untill=fold", b"", 400, "did you mean: until"),
+        ("GET", "/api/v1/sql?databse=d&q=select+1", b"", 400, "did you mean: database"),
         ("GET", "/api/v1/compact", b"", 405, "Allow"),
         ("PUT", "/api/v1/sql", b"select 1", 405, "Allow"),
     ] {

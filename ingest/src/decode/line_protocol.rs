@@ -13,6 +13,17 @@ mod gathered;
 mod parse;
 mod span;
 
+/// What was expected where a line has a syntax error of InfluxDB's words.
+fn expected(what: &str) -> &'static str {
+    match what {
+        "invalid boolean" => ", expected a number, 5i, 5u, t, f or a text in double quotes",
+        "invalid number" => ", expected a number such as 1.5, 15i or 15u",
+        "invalid field format" => ", expected measurement,tag=value field=value time",
+        "bad timestamp" => ", expected a whole number in the unit of precision",
+        _ => "",
+    }
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -224,7 +235,7 @@ impl<'a> Reading<'a> {
                 text.push('…');
             }
             let reason = match refused {
-                Refused::Syntax(what) => format!("unable to parse '{text}': {what}"),
+                Refused::Syntax(what) => format!("unable to parse '{text}': {what}{}", expected(&what)),
                 Refused::Value(reason) => reason,
             };
             Rejected { line, reason, text }

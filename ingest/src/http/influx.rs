@@ -33,7 +33,8 @@ pub(super) async fn write_v1(Door(ingest): Door, uri: Uri, headers: HeaderMap, b
         return refused(Api::Influx1Write, StatusCode::BAD_REQUEST, &error);
     }
     let Some(database) = parameters.get("db").filter(|db| !db.is_empty()) else {
-        return refused(Api::Influx1Write, StatusCode::BAD_REQUEST, &Error::invalid("database is required"));
+        let error = Error::invalid("database is required").with("expected", "/write?db=NAME");
+        return refused(Api::Influx1Write, StatusCode::BAD_REQUEST, &error);
     };
     match write(&ingest, database, &parameters, &headers, body).await {
         Ok(written) if written.dropped == 0 => reply::taken(&written),

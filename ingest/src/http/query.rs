@@ -186,10 +186,14 @@ fn parse(text: &str) -> Result<Vec<Statement>> {
             }
             Statement::Drop(words.name()?)
         } else if words.skip("show") {
-            words.expect("databases")?;
+            if !words.skip("databases") {
+                let instead = "POST /api/v1/sql with SQL: SHOW STABLES, SHOW TABLES or DESCRIBE table";
+                return Err(words.unexpected("DATABASES").with("use", instead));
+            }
             Statement::Show
         } else {
-            return Err(words.unexpected("CREATE DATABASE, DROP DATABASE or SHOW DATABASES; send other queries as SQL"));
+            let expected = "CREATE DATABASE, DROP DATABASE or SHOW DATABASES";
+            return Err(words.unexpected(expected).with("use", "POST /api/v1/sql with SQL: InfluxQL is not supported"));
         };
         if !words.is_empty() && !words.skip(";") {
             return Err(words.unexpected(";"));

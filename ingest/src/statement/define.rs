@@ -6,6 +6,7 @@ use tidelake_format::{
     Error, Kind, Reason, Result,
     ids::{DatabaseId, TableId, Token},
     meta::{Draft, PROBE_AGE},
+    nearest::nearest,
     schema::{Column, Database, Role, Supertable},
     types::Type,
 };
@@ -14,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     delete::{ATTEMPTS, bury},
-    no_database,
+    no_database, no_table,
 };
 use crate::write::{Executed, Ingest};
 
@@ -48,7 +49,8 @@ impl Ingest {
                 }
                 return Err(Error::invalid("Database already exists")
                     .because(Reason::DatabaseExists)
-                    .with("database", &create.name));
+                    .with("found", &create.name)
+                    .with("use", "CREATE DATABASE IF NOT EXISTS, or another name"));
             }
             let keep = create.keep_ms.unwrap_or(Database::DEFAULT_KEEP_MS);
             let partition = partition_ms(create.partition_ms, keep)?;
@@ -63,7 +65,13 @@ impl Ingest {
         let change = |draft: &mut Draft| match draft.catalog().database(name).map(|d| d.id) {
             Some(id) => draft.drop_database(id).map(|()| true),
             None if if_exists => Ok(false),
-            None => Err(no_database(name)),
+            None => {
+                let databases: Vec<&str> = draft.catalog().databases().map(|database| database.name.as_str()).collect();
+                Err(match nearest(name, &databases) {
+                    Some(near) => no_database(name).with("did you mean", near),
+                    None => no_database(name),
+                })
+            }
         };
         let (dropped, executed) = self.define(start, change).await?;
         self.forbidden(dropped).await;
@@ -90,7 +98,10 @@ impl Ingest {
                 if create.if_not_exists {
                     return Ok(());
                 }
-                return Err(Error::invalid("Table already exists").because(Reason::TableExists).with("table", name));
+                return Err(Error::invalid("Table already exists")
+                    .because(Reason::TableExists)
+                    .with("found", name)
+                    .with("use", "CREATE TABLE IF NOT EXISTS, or another name"));
             }
             let table = draft.create_table(database.id, name, create.columns.iter().cloned())?;
             if create.keep_ms.is_some() {
@@ -155,9 +166,7 @@ impl Ingest {
                     }
                     None if *if_exists => {}
                     None => {
-                        return Err(Error::not_found("Table does not exist")
-                            .because(Reason::TableNotFound)
-                            .with("table", name));
+                        return Err(no_table(draft.catalog(), *database, name));
                     }
                 }
             }
@@ -198,9 +207,7 @@ impl Ingest {
         }
         let change = |draft: &mut Draft| {
             let table = draft.catalog().table(of.id, name).cloned();
-            let table = table.ok_or_else(|| {
-                Error::not_found("Table does not exist").because(Reason::TableNotFound).with("table", name)
-            })?;
+            let table = table.ok_or_else(|| no_table(draft.catalog(), of.id, name))?;
             let mut changed = table.as_ref().clone();
             let forbids = apply(&mut changed, &alter.action, &of, draft)?;
             if changed != *table {

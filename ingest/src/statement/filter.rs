@@ -141,6 +141,12 @@ fn condition(predicate: &Predicate, table: &Supertable, clock: Clock) -> Result<
     })
 }
 
+/// The columns that conditions of a DELETE may name.
+fn deletable(table: &Supertable) -> String {
+    let tags = table.tags().map(|tag| tag.name.as_str());
+    std::iter::once(table.time().name.as_str()).chain(tags).chain([TBNAME]).collect::<Vec<_>>().join(", ")
+}
+
 /// A tag or the name by its name, and its column.
 fn tag(table: &Supertable, name: &str) -> Result<(Tag, tidelake_format::schema::Column)> {
     if name.eq_ignore_ascii_case(TBNAME) {
@@ -160,7 +166,8 @@ fn tag(table: &Supertable, name: &str) -> Result<(Tag, tidelake_format::schema::
         Role::Tag => Ok((Tag::Of(column.id), column.clone())),
         _ => Err(Error::unsupported("a DELETE takes conditions on time, tags and tbname, not on fields")
             .with("table", &table.name)
-            .with("column", name)),
+            .with("found", name)
+            .with("expected one of", deletable(table))),
     }
 }
 

@@ -38,9 +38,10 @@ impl Ingest {
         start: Instant,
     ) -> Result<Executed> {
         if self.shared.root.catalog().table(database.id, name).is_some() {
-            return Err(
-                Error::invalid("SET TAG is for a subtable; a supertable has no tags of its own").with("table", name)
-            );
+            let error = Error::invalid("SET TAG is for a subtable; a supertable has no tags of its own");
+            return Err(error
+                .with("table", name)
+                .with("use", "ALTER TABLE child SET TAG …, with a name of SHOW TABLES"));
         }
         let found = self.supertable_of(database.id, name).await?;
         let id = found

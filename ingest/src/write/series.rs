@@ -347,6 +347,10 @@ impl Lookup for View {
         self.limits
     }
 
+    fn near_table(&self, database: DatabaseId, name: &str) -> Option<String> {
+        self.catalog.nearest_table(database, name).map(str::to_owned)
+    }
+
     fn table_count(&self, database: DatabaseId) -> usize {
         self.catalog.tables(database).count()
     }

@@ -169,7 +169,11 @@ fn filter_of(method: &Method) -> MethodFilter {
 async fn wrong_method(method: Method, uri: Uri) -> Response {
     let error = Error::invalid("this path does not take this method; the header Allow names those that it takes");
     let api = Route::api_of(uri.path());
-    api.answer_as(StatusCode::METHOD_NOT_ALLOWED, &error.with("found", method)).map(Body::from)
+    let taken = |method: &&Method| Route::of(method, uri.path()).is_some();
+    let methods = [Method::GET, Method::POST, Method::PUT];
+    let methods: Vec<&str> = methods.iter().filter(taken).map(Method::as_str).collect();
+    let error = error.with("found", format!("{method} {}", uri.path())).with("expected", methods.join(" or "));
+    api.answer_as(StatusCode::METHOD_NOT_ALLOWED, &error).map(Body::from)
 }
 
 /// Puts a gate before a route.

@@ -197,7 +197,7 @@ mod tests {
             routes::WRITE.check_parameter(known).unwrap();
         }
         let error = routes::WRITE.check_parameter("precison").unwrap_err();
-        assert_eq!(error.context("nearest"), Some("precision"));
+        assert_eq!(error.context("did you mean"), Some("precision"));
         // A header is none of the query string.
         assert!(routes::WRITE.check_parameter("idempotency-key").is_err());
     }

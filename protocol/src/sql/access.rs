@@ -222,7 +222,7 @@ fn granted(cursor: &mut Cursor<'_>, verb: &str) -> Result<Granted> {
         return Ok(Granted::Admin);
     }
     if !["ALL", "READ", "WRITE"].iter().any(|word| cursor.peek_word().eq_ignore_ascii_case(word)) {
-        return Err(unsupported(verb, cursor.peek_word()).with("expected", "ALL, READ, WRITE or ADMIN"));
+        return Err(unsupported(cursor, verb).with("expected", "ALL, READ, WRITE or ADMIN"));
     }
     let privileges = privileges(cursor)?;
     if cursor.take_word("ON") {
@@ -272,7 +272,10 @@ fn user(cursor: &mut Cursor<'_>) -> Result<String> {
 fn secret(cursor: &mut Cursor<'_>) -> Result<Secret> {
     cursor.skip();
     let text = if cursor.is_text() { cursor.text().ok() } else { None };
-    let text = text.ok_or_else(|| Error::invalid("a password stands in single quotes").with("offset", cursor.at))?;
+    let text = text.ok_or_else(|| {
+        let error = Error::invalid("invalid password: expected a text in single quotes");
+        cursor.locate(error, cursor.at)
+    })?;
     Ok(Secret::new(text.into_owned()))
 }
 

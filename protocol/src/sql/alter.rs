@@ -8,7 +8,7 @@ use tidelake_format::{
 
 use super::{
     access,
-    ddl::{DATABASE_OPTIONS, column_options, column_type, ignored_value, keep_ms, literal},
+    ddl::{DATABASE_OPTIONS, column_options, column_type, ignored_value, keep_ms, literal, unknown_option},
     lexer::Cursor,
     statement::{Alter, AlterAction, AlterDatabase, Statement, unsupported},
 };
@@ -22,7 +22,7 @@ pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<Statement> {
         return access::alter_user(cursor);
     }
     if !cursor.take_word("STABLE") && !cursor.take_word("TABLE") {
-        return Err(unsupported("ALTER", cursor.peek_word()));
+        return Err(unsupported(cursor, "ALTER"));
     }
     let table = cursor.table_name()?;
     let word = cursor.peek_word();
@@ -56,7 +56,7 @@ pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<Statement> {
             cursor.at += word.len();
             AlterAction::Keep(keep_ms(cursor)?)
         }
-        _ => return Err(unsupported("ALTER TABLE …", word)),
+        _ => return Err(unsupported(cursor, "ALTER TABLE …")),
     };
     Ok(Statement::Alter(Alter { table, action, ignored }))
 }
@@ -68,6 +68,8 @@ fn column(cursor: &mut Cursor<'_>, action: &str) -> Result<(String, Role)> {
         Role::Field
     } else if cursor.take_word("TAG") {
         Role::Tag
+    } else if action.eq_ignore_ascii_case("RENAME") && cursor.peek_word().eq_ignore_ascii_case("TO") {
+        return Err(unsupported(cursor, "ALTER TABLE RENAME"));
     } else {
         return Err(cursor.unexpected("COLUMN or TAG"));
     };
@@ -116,16 +118,15 @@ fn database(cursor: &mut Cursor<'_>) -> Result<Statement> {
                 alter.keep_ms = Some(keep_ms(cursor)?);
             }
             "PRECISION" | "DURATION" | "DAYS" => {
-                return Err(Error::unsupported(format!("{option} of a database never changes"))
-                    .with("database", alter.name)
-                    .with("offset", cursor.at));
+                let error = Error::unsupported(format!("{option} of a database never changes"));
+                return Err(cursor.locate(error.with("database", alter.name), cursor.at));
             }
             known if DATABASE_OPTIONS.contains(&known) => {
                 cursor.at += option.len();
                 ignored_value(cursor)?;
                 alter.ignored.push(option.clone());
             }
-            _ => return Err(Error::invalid(format!("unknown database option {option}")).with("offset", cursor.at)),
+            _ => return Err(unknown_option(cursor, &option)),
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use tidelake_format::{
     Error, Result,
+    nearest::nearest,
     schema::{Role, check_name},
     types::{Precision, Type},
 };
 
 use super::{
     access,
+    foreign::instead_of_type,
     lexer::{Cursor, Value},
     statement::{CreateDatabase, CreateSubtable, CreateTable, DropTables, Literal, Statement, TableName, unsupported},
 };
@@ -26,7 +28,7 @@ pub(super) fn create(cursor: &mut Cursor<'_>) -> Result<Statement> {
     if cursor.take_word("TOKEN") {
         return access::create_token(cursor);
     }
-    Err(unsupported("CREATE", cursor.peek_word()))
+    Err(unsupported(cursor, "CREATE"))
 }
 
 /// Reads what follows DROP.
@@ -42,7 +44,7 @@ pub(super) fn drop(cursor: &mut Cursor<'_>) -> Result<Statement> {
         return access::drop_token(cursor);
     }
     if !cursor.take_word("STABLE") && !cursor.take_word("TABLE") {
-        return Err(unsupported("DROP", cursor.peek_word()));
+        return Err(unsupported(cursor, "DROP"));
     }
     let mut tables = Vec::new();
     loop {
@@ -66,7 +68,7 @@ fn database(cursor: &mut Cursor<'_>) -> Result<Statement> {
             return Ok(Statement::CreateDatabase(database));
         }
         if !DATABASE_OPTIONS.contains(&option.as_str()) {
-            return Err(Error::invalid(format!("unknown database option {option}")).with("offset", cursor.at));
+            return Err(unknown_option(cursor, &option));
         }
         cursor.at += option.len();
         match option.as_str() {
@@ -90,6 +92,16 @@ fn database(cursor: &mut Cursor<'_>) -> Result<Statement> {
             }
         }
     }
+}
+
+/// The error of an option that databases do not have.
+pub(super) fn unknown_option(cursor: &Cursor<'_>, option: &str) -> Error {
+    let error = Error::invalid("unknown database option").with("found", option);
+    let error = match nearest(option, &DATABASE_OPTIONS) {
+        Some(known) => error.with("did you mean", known),
+        None => error.with("expected one of", "PRECISION, KEEP, DURATION"),
+    };
+    cursor.locate(error, cursor.at)
 }
 
 const MINUTE_MS: i64 = 60_000;
@@ -222,6 +234,9 @@ fn table(cursor: &mut Cursor<'_>) -> Result<Statement> {
     if cursor.take_word("USING") {
         return subtables(cursor, table, if_not_exists);
     }
+    if cursor.peek_word().eq_ignore_ascii_case("AS") {
+        return Err(unsupported(cursor, "CREATE TABLE"));
+    }
     let mut ignored = Vec::new();
     let mut columns = column_list(cursor, Role::Field, &mut ignored)?;
     if let Some((name, role, ty)) = columns.first_mut() {
@@ -268,21 +283,55 @@ pub(super) fn column_type(cursor: &mut Cursor<'_>, role: Role) -> Result<Type> {
         "BIGINT" => (Type::BigInt, Type::UBigInt),
         "FLOAT" => return Ok(Type::Float),
         "DOUBLE" => return Ok(Type::Double),
+        "TIMESTAMP" if cursor.take(b'(') => {
+            let error = Error::invalid("TIMESTAMP takes no precision: it is the same in all tables of a database");
+            let error =
+                error.with("found", "TIMESTAMP(").with("use", "CREATE DATABASE name PRECISION 'ms' (or 'us', 'ns')");
+            return Err(cursor.locate(error, cursor.at - 1));
+        }
         "TIMESTAMP" => return Ok(Type::Timestamp),
         "BINARY" | "VARCHAR" => return Ok(Type::Binary(width(cursor, 65_517)?)),
         "NCHAR" => return Ok(Type::NChar(width(cursor, 16_379)?)),
         "VARBINARY" => return Ok(Type::VarBinary(width(cursor, 65_517)?)),
         "JSON" if role == Role::Tag => return Ok(Type::Json),
-        "JSON" => return Err(Error::invalid("a column of type JSON must be a tag").with("offset", start)),
-        "GEOMETRY" | "DECIMAL" | "NUMERIC" | "BLOB" | "MEDIUMBLOB" => {
-            return Err(Error::unsupported(format!("the type {word} is not supported")).with("offset", start));
+        "JSON" => {
+            return Err(cursor.locate(Error::invalid("the type JSON is for tags: expected another type"), start));
         }
-        _ => {
-            cursor.at = start;
-            return Err(cursor.unexpected("a type"));
-        }
+        _ if word.is_empty() => return Err(cursor.unexpected(&format!("a type: {TYPES}"))),
+        _ => return Err(cursor.locate(unknown_type(&word), start)),
     };
     Ok(if cursor.take_word("UNSIGNED") { unsigned } else { signed })
+}
+
+/// The types of columns, for messages.
+const TYPES: &str = "TIMESTAMP, BOOL, TINYINT, SMALLINT, INT, BIGINT (each also UNSIGNED), FLOAT, DOUBLE, VARCHAR(n), NCHAR(n), \
+                     VARBINARY(n) or, for a tag, JSON";
+
+/// The error of a type that columns cannot have.
+fn unknown_type(word: &str) -> Error {
+    const NAMES: [&str; 15] = [
+        "TIMESTAMP",
+        "BOOL",
+        "BOOLEAN",
+        "TINYINT",
+        "SMALLINT",
+        "INT",
+        "INTEGER",
+        "BIGINT",
+        "FLOAT",
+        "DOUBLE",
+        "BINARY",
+        "VARCHAR",
+        "NCHAR",
+        "VARBINARY",
+        "JSON",
+    ];
+    let error = Error::unsupported("this type is not supported").with("found", word);
+    match (instead_of_type(word), nearest(word, &NAMES)) {
+        (Some(instead), _) => error.with("use", instead),
+        (None, Some(known)) => error.with("did you mean", known).with("expected one of", TYPES),
+        (None, None) => error.with("expected one of", TYPES),
+    }
 }
 
 /// Takes `(n)` when it is next.
@@ -312,7 +361,8 @@ pub(super) fn column_options(cursor: &mut Cursor<'_>, ignored: &mut Vec<String>)
             ignored_value(cursor)?;
             ignore(ignored, word);
         } else if cursor.peek_word().eq_ignore_ascii_case("PRIMARY") {
-            return Err(Error::unsupported("a composite PRIMARY KEY is not supported").with("offset", cursor.at));
+            let error = Error::unsupported("PRIMARY KEY is not supported: the tags and the time of a row identify it");
+            return Err(cursor.locate(error.with("use", "TAGS (…) for the other parts of the key"), cursor.at));
         } else {
             return Ok(());
         }
@@ -345,7 +395,8 @@ fn table_options(cursor: &mut Cursor<'_>, ignored: &mut Vec<String>) -> Result<O
                 ["TTL", "ROLLUP", "WATERMARK", "MAX_DELAY", "DELETE_MARK", "VIRTUAL", "SECURITY_LEVEL"];
             if KNOWN.iter().any(|known| known.eq_ignore_ascii_case(option)) {
                 let option = option.to_ascii_uppercase();
-                return Err(Error::unsupported(format!("the table option {option} is not supported")));
+                let error = Error::unsupported("this table option is not supported").with("found", option);
+                return Err(cursor.locate(error.with("expected one of", "KEEP, COMMENT, SMA"), cursor.at));
             }
             return Err(cursor.unexpected("the end of the statement"));
         }

@@ -394,10 +394,19 @@ impl<'a> Cursor<'a> {
     #[cold]
     pub fn unexpected(&mut self, expected: &str) -> Error {
         if !self.skip_closed() {
-            return Error::invalid("syntax error: a comment is not closed, expected */").with("offset", self.at);
+            return self.locate(Error::invalid("syntax error: a comment is not closed, expected */"), self.at);
         }
         let near = if self.at < self.sql.len() { self.near() } else { "end of statement".to_owned() };
-        Error::invalid(format!("syntax error near \"{near}\": expected {expected}")).with("offset", self.at)
+        self.locate(Error::invalid(format!("syntax error near \"{near}\": expected {expected}")), self.at)
+    }
+
+    /// An error with the line and the column of a byte offset, both from 1 and columns in characters.
+    #[cold]
+    pub fn locate(&self, error: Error, at: usize) -> Error {
+        let before = self.sql.get(..at).unwrap_or(self.sql);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+        error.with("line", line).with("column", before[line_start..].chars().count() + 1)
     }
 }
 

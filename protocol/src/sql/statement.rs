@@ -9,7 +9,7 @@ use tidelake_format::{
     types::{Precision, Type},
 };
 
-use super::{DoubleQuotes, access, alter, ddl, delete, lexer::Cursor};
+use super::{DoubleQuotes, access, alter, ddl, delete, foreign::instead_of, lexer::Cursor};
 
 /// One statement that is not a query.
 #[derive(Debug, Clone, PartialEq)]
@@ -415,25 +415,6 @@ impl Insert {
     }
 }
 
-/// Statements of TDengine's that are not done here, by their first words.
-const UNSUPPORTED: [&str; 15] = [
-    "BALANCE",
-    "COMMENT",
-    "COMPACT",
-    "FLUSH",
-    "IMPORT",
-    "MERGE",
-    "PAUSE",
-    "REDISTRIBUTE",
-    "REPLACE",
-    "RESET",
-    "RESUME",
-    "SPLIT",
-    "TRIM",
-    "TRUNCATE",
-    "UPDATE",
-];
-
 /// Parses one statement; `None` for a query, which is not read: SELECT, SHOW, DESCRIBE, EXPLAIN and whatever begins with
 /// another word.
 ///
@@ -450,6 +431,7 @@ const UNSUPPORTED: [&str; 15] = [
 pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Option<Statement>> {
     let mut cursor = Cursor::new(sql, quotes);
     let first = cursor.peek_word().to_ascii_uppercase();
+    let start = cursor.at;
     cursor.at += first.len();
     let statement = match first.as_str() {
         "INSERT" => {
@@ -467,11 +449,16 @@ pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Option<Statement>> {
         "REVOKE" => access::revoke(&mut cursor)?,
         "ROTATE" => access::rotate(&mut cursor)?,
         "USE" => Statement::Use(cursor.name("the name of a database")?),
-        other if UNSUPPORTED.contains(&other) => return Err(unsupported(other, cursor.peek_word())),
+        other if instead_of(other).is_some() => return Err(cursor.locate(not_supported(other), start)),
         "" if matches!(cursor.byte(), 0 | b';') => {
             return Err(Error::invalid("the statement is empty: expected SELECT, SHOW, INSERT, …"));
         }
         // A query may begin with a bracket.
+        "" if cursor.byte() == b'\\' => {
+            let error = Error::invalid("this is a command of a shell, not a statement").with("found", cursor.near());
+            let error = error.with("use", "DESCRIBE table or SHOW TABLES, or the command in tidelake sql");
+            return Err(cursor.locate(error, cursor.at));
+        }
         "" if cursor.byte() != b'(' => return Err(cursor.unexpected("a statement")),
         _ => return Ok(None),
     };
@@ -511,8 +498,17 @@ fn give_up(cursor: &mut Cursor<'_>) -> Result<Statement> {
     Ok(Statement::GiveUp(position))
 }
 
-/// The error of a statement of TDengine's that is not done here.
-pub(super) fn unsupported(first: &str, second: &str) -> Error {
-    let second = second.to_ascii_uppercase();
-    Error::unsupported(format!("the statement {} is not supported", format!("{first} {second}").trim_end()))
+/// The error of a statement that Tidelake does not have; the cursor is behind its first word, `first`.
+pub(super) fn unsupported(cursor: &mut Cursor<'_>, first: &str) -> Error {
+    let words = format!("{first} {}", cursor.peek_word().to_ascii_uppercase());
+    cursor.locate(not_supported(words.trim_end()), cursor.at)
+}
+
+/// The error of a statement that begins with `words`, with the statement to use where one is known.
+fn not_supported(words: &str) -> Error {
+    let error = Error::unsupported("this statement is not supported").with("found", words);
+    match instead_of(words) {
+        Some(instead) => error.with("use", instead),
+        None => error,
+    }
 }

@@ -96,7 +96,8 @@ impl<'a> Tokens<'a> {
             b'n' | b'N' if is_quote(1) => self.text(start + 1, TokenKind::NationalText)?,
             b'x' | b'X' if is_quote(1) => {
                 // Here a backslash hides a quote for every meaning of double quotes; digits never have one.
-                let (digits, end) = self.quoted(start + 1, true, "unterminated string literal")?;
+                let (digits, end) =
+                    self.quoted(start + 1, true, "unterminated string literal, expected a closing quote")?;
                 (TokenKind::Hex(digits), end)
             }
             b'A'..=b'Z' | b'a'..=b'z' | b'_' => self.word(),
@@ -136,7 +137,11 @@ impl<'a> Tokens<'a> {
         at: usize,
         kind: impl Fn(Cow<'a, str>) -> TokenKind<'a>,
     ) -> Result<(TokenKind<'a>, usize), Unreadable> {
-        let (text, end) = self.quoted(at, self.cursor.quotes == DoubleQuotes::Text, "unterminated string literal")?;
+        let (text, end) = self.quoted(
+            at,
+            self.cursor.quotes == DoubleQuotes::Text,
+            "unterminated string literal, expected a closing quote",
+        )?;
         Ok((kind(text), end))
     }
 

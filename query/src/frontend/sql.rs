@@ -12,12 +12,14 @@ mod clauses;
 mod depth;
 mod from_first;
 mod lex;
+mod mistakes;
 mod names;
 mod planner;
 mod repeated;
 mod resolve;
 mod shape;
 mod show;
+mod visit;
 
 use async_trait::async_trait;
 use datafusion::{
@@ -25,11 +27,15 @@ use datafusion::{
     execution::SessionState,
     sql::{
         parser::{DFParserBuilder, Statement},
-        sqlparser::{dialect::GenericDialect, parser::ParserError, tokenizer::Token},
+        sqlparser::{
+            dialect::GenericDialect,
+            parser::ParserError,
+            tokenizer::{Token, TokenWithSpan},
+        },
     },
 };
-use tidelake_format::{Error, Result};
-use tidelake_protocol::sql::{DoubleQuotes, Update};
+use tidelake_format::{Error, Result, nearest::nearest};
+use tidelake_protocol::sql::{DoubleQuotes, Update, instead_of};
 
 use super::{Frontend, Planned, Query, Read, Shape, parameter_fields};
 use crate::{catalog::CatalogInfo, error::of_planning, session::Session};
@@ -106,12 +112,7 @@ pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Parsed> {
             Body::Query(Box::new(statement), clauses)
         }
         _ => {
-            let found = &sql[lexed.tokens[0].start..lexed.tokens[0].end];
-            return Err(lex::at(
-                Error::invalid("syntax error: expected SELECT, WITH, EXPLAIN, SHOW, DESCRIBE, USE, INSERT, CREATE, …")
-                    .with("found", found.chars().take(40).collect::<String>()),
-                lexed.tokens[0].span.start,
-            ));
+            return Err(lex::at(unknown_statement(sql, &lexed.tokens), lexed.tokens[0].span.start));
         }
     };
     Ok(Parsed { parameters: lexed.parameters, body })
@@ -140,12 +141,77 @@ fn query(sql: &str, tokens: &[lex::Tok]) -> Result<(Statement, clauses::Clauses)
         if depth::nesting(tokens) >= DEEP {
             return Err(too_deep());
         }
-        return Err(lex::at(
-            Error::invalid("syntax error: expected the end of the statement").with("found", rest.token),
-            rest.span.start,
-        ));
+        return Err(unexpected_rest(sql, tokens, &rest));
     }
     Ok((statement, clauses))
+}
+
+/// The words that a statement begins with.
+const STATEMENTS: [&str; 16] = [
+    "SELECT", "WITH", "VALUES", "EXPLAIN", "SHOW", "DESCRIBE", "USE", "INSERT", "CREATE", "ALTER", "DROP", "DELETE",
+    "GRANT", "REVOKE", "KILL", "ROTATE",
+];
+
+/// The words that a clause of a SELECT begins with, and the operators that are words.
+const CLAUSES: [&str; 24] = [
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "HAVING",
+    "ORDER",
+    "LIMIT",
+    "OFFSET",
+    "PARTITION",
+    "INTERVAL",
+    "SLIDING",
+    "FILL",
+    "QUALIFY",
+    "JOIN",
+    "LEFT",
+    "INNER",
+    "CROSS",
+    "UNION",
+    "AND",
+    "OR",
+    "LIKE",
+    "BETWEEN",
+    "EXCEPT",
+    "INTERSECT",
+    "WINDOW",
+];
+
+/// The error of a text that begins like no statement.
+fn unknown_statement(sql: &str, tokens: &[lex::Tok]) -> Error {
+    let found = &sql[tokens[0].start..tokens[0].end];
+    let error = Error::invalid("syntax error: this is not the beginning of a statement");
+    let error = error.with("found", found.chars().take(40).collect::<String>());
+    let words = sql[tokens[0].start..].split_whitespace().take(3).collect::<Vec<_>>().join(" ");
+    match (instead_of(&words), nearest(found, &STATEMENTS)) {
+        (Some(instead), _) => error.with("use", instead),
+        (None, Some(near)) => error.with("did you mean", near),
+        (None, None) => error.with("expected one of", STATEMENTS.join(", ")),
+    }
+}
+
+/// The error of a token that cannot follow a complete query. A misspelt keyword has often become an alias: then the token before
+/// it is the mistake.
+fn unexpected_rest(sql: &str, tokens: &[lex::Tok], rest: &TokenWithSpan) -> Error {
+    let i = tokens.iter().position(|t| t.span.start == rest.span.start);
+    let text = |i: usize| tokens.get(i).map_or("", |t| &sql[t.start..t.end]);
+    let misspelt = i.and_then(|i| {
+        let near = |i: usize| Some((i, nearest(text(i), &CLAUSES).filter(|near| !near.eq_ignore_ascii_case(text(i)))?));
+        near(i).or_else(|| i.checked_sub(1).and_then(near))
+    });
+    let expected = "expected a comma, an operator, a clause or the end of the statement";
+    match misspelt {
+        Some((i, near)) => {
+            let error = Error::invalid(format!("syntax error: {expected}")).with("found", text(i));
+            lex::at(error.with("did you mean", near), tokens[i].span.start)
+        }
+        None => {
+            lex::at(Error::invalid(format!("syntax error: {expected}")).with("found", &rest.token), rest.span.start)
+        }
+    }
 }
 
 fn too_deep() -> Error {
@@ -169,7 +235,7 @@ fn syntax_error(error: DataFusionError, tokens: &[lex::Tok]) -> Error {
         Some((text, place)) => (text.to_owned(), Some(place.to_owned())),
         None => (message, None),
     };
-    let error = Error::invalid(format!("syntax error: {}", text.trim_start_matches("sql parser error: ")));
+    let error = of_parser(text.trim_start_matches("sql parser error: "));
     let place = place.and_then(|p| {
         let (line, column) = p.split_once(", Column: ")?;
         Some((line.trim().parse::<u64>().ok()?, column.trim().parse::<u64>().ok()?))
@@ -180,6 +246,24 @@ fn syntax_error(error: DataFusionError, tokens: &[lex::Tok]) -> Error {
             Some(last) => lex::at(error, last.span.end),
             None => error,
         },
+    }
+}
+
+/// The parser's text: what was expected, and what was found as context.
+fn of_parser(text: &str) -> Error {
+    let end = |token: &str| if token == "EOF" { "the end of the statement".to_owned() } else { token.to_owned() };
+    if let Some((expected, found)) =
+        text.strip_prefix("Expected: ").and_then(|expectation| expectation.rsplit_once(", found: "))
+    {
+        return Error::invalid(format!("syntax error: expected {expected}")).with("found", end(found));
+    }
+    let word = text.strip_prefix("No infix parser for token ").map(|token| match token.split_once("value: \"") {
+        Some((_, rest)) => rest.split('"').next().unwrap_or_default(),
+        None => token,
+    });
+    match word {
+        Some(word) => Error::invalid("syntax error: expected an operator").with("found", end(word)),
+        None => Error::invalid(format!("syntax error: {text}")),
     }
 }
 
@@ -203,7 +287,10 @@ pub async fn plan(parsed: &Parsed, state: &SessionState, session: &Session, info
     };
     let names = names::Names::of(&statement, state, session, info).await?;
     let nodes = resolve::resolve(&mut statement, &names, session, &clauses, state)?;
-    let plan = planner::plan(statement, nodes, state, session.time_zone).await?;
+    let plan = planner::plan(statement, nodes, state, session.time_zone).await.map_err(|error| match &parsed.body {
+        Body::Query(statement, _) => mistakes::explain(error, statement, state),
+        Body::Show(_) => error,
+    })?;
     let parameters = parameter_fields(&plan, parsed.parameters)?;
     let names = plan.schema().fields().iter().map(|f| final_name(f.name()).to_owned()).collect();
     Ok(Planned { plan, names, parameters })

@@ -234,7 +234,7 @@ fn in_body(body: &Bytes, headers: &HeaderMap) -> Result<Asked> {
     if media.contains("json") || text.trim_start().starts_with('{') {
         return serde_json::from_str(text).map_err(|e| {
             Error::invalid(
-                "the body is JSON with \"sql\" and perhaps \"database\", \"params\", \"format\", \"time_zone\", \"max_rows\"",
+                "invalid body: expected JSON with \"sql\" and optionally \"database\", \"params\", \"format\", \"time_zone\", \"max_rows\"",
             )
             .with("reason", &e)
             .source(e)

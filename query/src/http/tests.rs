@@ -282,7 +282,7 @@ async fn a_misspelt_parameter_and_a_wrong_method_are_refused_by_name() {
     assert_eq!(reply.status, StatusCode::BAD_REQUEST);
     let reply = post(&router, "/rest/sql?row_with_mata=true", "select 1").await;
     assert_eq!((reply.status, reply.json()["code"].clone()), (StatusCode::BAD_REQUEST, json!(0x2600)));
-    assert!(reply.json()["desc"].as_str().unwrap().contains("nearest: row_with_meta"), "{}", reply.text());
+    assert!(reply.json()["desc"].as_str().unwrap().contains("did you mean: row_with_meta"), "{}", reply.text());
     let reply = post(&router, "/rest/sql?req_id=7&tz=UTC&conn_tz=UTC&row_with_meta=false&token=t", "select 1").await;
     assert_eq!((reply.status, reply.json()["code"].clone()), (StatusCode::OK, json!(0)));
     for (method, uri, allow, at) in [

@@ -14,10 +14,11 @@ use chrono_tz::Tz;
 use tidelake_format::{
     Error, Reason, Result,
     ids::{ColumnId, DatabaseId},
+    nearest::nearest,
     schema::{Column, Database, Role, Supertable, TBNAME, check_name},
     types::Type,
 };
-use tidelake_protocol::sql::{CreateSubtable, Cursor, DoubleQuotes, Literal, TableName, Value, name_list};
+use tidelake_protocol::sql::{CreateSubtable, Cursor, DoubleQuotes, Literal, TableName, Value, instead_of, name_list};
 
 pub use describe::{Described, insert_parameters};
 
@@ -212,10 +213,16 @@ impl<'a> Reader<'a> {
             columns = Some(name_list(cursor)?);
         }
         if cursor.take_word("FILE") {
-            return Err(Error::unsupported("INSERT … FILE is not supported"));
+            let error = Error::unsupported("INSERT … FILE is not supported").with("use", "tidelake import FILE");
+            return Err(cursor.locate(error, cursor.at - "FILE".len()));
         }
         if !cursor.take_word("VALUES") {
-            return Err(cursor.unexpected("VALUES"));
+            let is_select = ["SELECT", "WITH", "FROM"].iter().any(|word| cursor.peek_word().eq_ignore_ascii_case(word));
+            let error = cursor.unexpected("VALUES");
+            return Err(match instead_of("INSERT SELECT") {
+                Some(instead) if is_select => error.with("use", instead),
+                _ => error,
+            });
         }
         let Some(target) = target else { return skip_rows(cursor, parameters) };
         self.plan(target, &rows, columns.as_deref())?;
@@ -243,7 +250,13 @@ impl<'a> Reader<'a> {
         let table = self.lookup.table(database.id, &name.name);
         match table {
             Some(table) => Ok(self.target(&database, table)),
-            None => Err(Error::not_found(format!("Table does not exist: {name}")).because(Reason::TableNotFound)),
+            None => {
+                let error = Error::not_found(format!("Table does not exist: {name}")).because(Reason::TableNotFound);
+                Err(match self.lookup.near_table(database.id, &name.name) {
+                    Some(near) => error.with("did you mean", near),
+                    None => error,
+                })
+            }
         }
     }
 
@@ -402,8 +415,7 @@ impl<'a> Reader<'a> {
         };
         let Some(names) = names else {
             if named {
-                return Err(Error::invalid("an INSERT into a supertable names its columns, tbname or tags among them")
-                    .with("table", &table.name));
+                return Err(without_series(table, "no list of columns"));
             }
             let columns = (0..table.columns.len()).filter(|at| table.columns[*at].role != Role::Tag);
             self.slots.extend(columns.map(slot));
@@ -433,8 +445,7 @@ impl<'a> Reader<'a> {
                 .with("expected", &table.time().name));
         }
         if named && !self.slots.iter().any(|slot| matches!(slot, Slot::Name | Slot::Tag(_))) {
-            return Err(Error::invalid("an INSERT into a supertable names tbname or tags among its columns")
-                .with("table", &table.name));
+            return Err(without_series(table, &names.join(", ")));
         }
         Ok(())
     }
@@ -522,11 +533,25 @@ fn skip_rows<'a>(cursor: &mut Cursor<'a>, parameters: &mut Option<Parameters<'a>
 fn column_place(table: &Supertable, name: &str) -> Result<usize> {
     let exact = table.columns.iter().position(|c| c.name == name);
     exact.or_else(|| table.columns.iter().position(|c| c.name.eq_ignore_ascii_case(name))).ok_or_else(|| {
-        Error::not_found(format!("Invalid column name: {name}"))
-            .because(Reason::ColumnNotFound)
-            .with("table", &table.name)
-            .with("column", name)
+        let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        let error = Error::not_found(format!("Invalid column name: {name}")).because(Reason::ColumnNotFound);
+        let error = error.with("table", &table.name).with("column", name);
+        let error = match nearest(name, &names) {
+            Some(near) => error.with("did you mean", near),
+            None => error,
+        };
+        error.with("expected one of", names.into_iter().take(20).collect::<Vec<_>>().join(", "))
     })
+}
+
+/// The error of an INSERT into a supertable that does not say which series its rows are of.
+fn without_series(table: &Supertable, found: &str) -> Error {
+    let tags = table.tags().map(|tag| tag.name.as_str()).collect::<Vec<_>>().join(", ");
+    Error::invalid("an INSERT into a supertable must list its columns, with tbname or tags among them")
+        .with("table", &table.name)
+        .with("expected", format!("columns such as (tbname, {}, …), or tags: {tags}", table.time().name))
+        .with("found", found)
+        .with("use", format!("INSERT INTO child USING {} TAGS (…) VALUES (…)", table.name))
 }
 
 pub(super) fn tag_fault(series: &str, column: &Column, found: &str, fault: Fault) -> Error {

@@ -203,7 +203,7 @@ fn faults_name_row_column_expected_and_found() {
         ("insert into d using nope tags(1) values(1,2)".into(), "Table does not exist: nope"),
         ("insert into x.d values(1,2)".into(), "Database not exist: x"),
         ("insert into devices values(1,2,3)".into(), "names its columns"),
-        ("insert into devices (ts,temperature) values(1,2)".into(), "names tbname or tags"),
+        ("insert into devices (ts,temperature) values(1,2)".into(), "with tbname or tags among them"),
         ("insert into devices (tbname,ts) values(5,2)".into(), "wrong type"),
         ("insert into devices (tbname,ts) values('',2)".into(), "1 to 192 bytes"),
         ("insert into `` values(1)".into(), "a table name"),

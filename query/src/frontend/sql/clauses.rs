@@ -14,10 +14,13 @@ use datafusion::{
         tokenizer::{Location, Token, TokenWithSpan},
     },
 };
-use tidelake_format::{Error, Result};
+use tidelake_format::{Error, Result, nearest::nearest};
 use tidelake_protocol::sql::Duration;
 
-use super::lex::{Tok, at, duration_at, is_keyword, word};
+use super::{
+    lex::{Tok, at, duration_at, is_keyword, word},
+    mistakes,
+};
 use crate::plan::FillMode;
 
 /// The function that stands for a window in SORT BY.
@@ -152,6 +155,10 @@ impl Rewriter<'_> {
                 self.i += 2;
             }
             Token::Word(w) if w.quote_style.is_none() => self.word()?,
+            Token::CustomBinaryOperator(sign) if sign == "=~" => return self.refuse_match(),
+            Token::Eq if self.peek(1).is_some_and(|t| t.token == Token::Tilde && t.start == tok.end) => {
+                return self.refuse_match();
+            }
             _ => self.keep(),
         }
         Ok(())
@@ -169,7 +176,7 @@ impl Rewriter<'_> {
         }
         let paren_next = self.peek(1).is_some_and(|t| t.token == Token::LParen);
         // Keywords of the parser that take no parentheses, unlike TDengine's functions.
-        if paren_next && ["current_user", "session_user", "user"].iter().any(|name| tok.is_word(name)) {
+        if paren_next && ["current_user", "session_user", "user", "top"].iter().any(|name| tok.is_word(name)) {
             self.emit(tok, Token::make_word(&self.sql[tok.start..tok.end], Some('"')));
             self.i += 1;
             return Ok(());
@@ -314,8 +321,13 @@ impl Rewriter<'_> {
             "NEAR" => Some(FillMode::Near),
             "LINEAR" => Some(FillMode::Linear),
             _ => {
-                let message = "expected a mode of FILL: NONE, NULL, VALUE, PREV, NEXT, NEAR or LINEAR";
-                return Err(at(Error::invalid(message).with("found", found), place));
+                const MODES: [&str; 7] = ["NONE", "NULL", "VALUE", "PREV", "NEXT", "NEAR", "LINEAR"];
+                let error = Error::invalid("this mode of FILL does not exist").with("found", &found);
+                let error = match nearest(name, &MODES).or_else(|| (name == "PREVIOUS").then_some("PREV")) {
+                    Some(mode) => error.with("did you mean", mode),
+                    None => error,
+                };
+                return Err(at(error.with("expected one of", MODES.join(", ")), place));
             }
         };
         self.close("FILL")?;
@@ -354,23 +366,38 @@ impl Rewriter<'_> {
         Ok(constants)
     }
 
+    /// Refuses InfluxQL's operator `=~`.
+    fn refuse_match(&self) -> Result<()> {
+        let error = Error::unsupported("=~ is not an operator of this SQL").with("found", "=~");
+        Err(at(error.with("use", "~ 'regular expression'"), self.tokens[self.i].span.start))
+    }
+
     /// Clauses that look like a function after a table or condition, and would be taken for an alias with columns.
     fn refuse_clause(&self, tok: &Tok, paren_next: bool) -> Result<()> {
+        if let Some(error) = mistakes::clauses::refuse(self.tokens, self.i) {
+            return Err(at(error, tok.span.start));
+        }
         let upper = self.sql[tok.start..tok.end].to_uppercase();
         let refuse = |error: Error| Err(at(error.with("found", &upper), tok.span.start));
         match upper.as_str() {
             "STATE_WINDOW" | "SESSION" | "EVENT_WINDOW" | "COUNT_WINDOW" | "TRUE_FOR" | "EXTERNAL_WINDOW"
                 if paren_next || (upper == "EVENT_WINDOW" && self.peek(1).is_some_and(|t| t.is_word("start"))) =>
             {
-                refuse(Error::unsupported("this window clause is not supported; INTERVAL(…) is"))
+                refuse(
+                    Error::unsupported("this window clause is not supported").with("use", "INTERVAL(…) [SLIDING(…)]"),
+                )
             }
             "SLIDING" if paren_next => refuse(Error::invalid("SLIDING(…) must follow INTERVAL(…) at once")),
             "FILL" if paren_next => {
                 refuse(Error::invalid("FILL(…) must follow INTERVAL(…) or INTERVAL(…) SLIDING(…) at once"))
             }
-            "RANGE" | "EVERY" if paren_next => refuse(Error::unsupported("RANGE and EVERY (INTERP) are not supported")),
+            "RANGE" | "EVERY" if paren_next => {
+                let instead = "WHERE ts >= … AND ts < … INTERVAL(1m) FILL(LINEAR), with _wstart as the time";
+                refuse(Error::unsupported("RANGE and EVERY (INTERP) are not supported").with("use", instead))
+            }
             "SLIMIT" | "SOFFSET" if self.peek(1).is_some_and(|t| matches!(t.token, Token::Number(..))) => {
-                refuse(Error::unsupported("SLIMIT and SOFFSET are not supported"))
+                let instead = "LIMIT, or a condition on tags that selects the groups";
+                refuse(Error::unsupported("SLIMIT and SOFFSET are not supported").with("use", instead))
             }
             _ => Ok(()),
         }

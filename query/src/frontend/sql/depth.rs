@@ -8,14 +8,17 @@ use std::ops::ControlFlow;
 use datafusion::sql::{
     parser::Statement,
     sqlparser::{
-        ast::{BinaryOperator, Expr, Value, VisitMut, VisitorMut},
+        ast::{BinaryOperator, Expr, Value, VisitorMut},
         keywords::Keyword,
         tokenizer::Token,
     },
 };
 use tidelake_format::{Error, Result};
 
-use super::lex::{Tok, at};
+use super::{
+    lex::{Tok, at},
+    visit::visit_mut,
+};
 
 /// The longest chain of operators, with those inside its parentheses.
 const OPERATORS: usize = 300;
@@ -142,7 +145,7 @@ pub(crate) fn nesting(tokens: &[Tok]) -> usize {
 pub(crate) fn balance(statement: &mut Statement) {
     match statement {
         Statement::Statement(statement) => {
-            let _ = statement.visit(&mut Balance);
+            let _ = visit_mut(statement.as_mut(), &mut Balance);
         }
         Statement::Explain(explain) => balance(&mut explain.statement),
         _ => {}
@@ -152,9 +155,9 @@ pub(crate) fn balance(statement: &mut Statement) {
 struct Balance;
 
 impl VisitorMut for Balance {
-    type Break = ();
+    type Break = Box<Error>;
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         if let Expr::BinaryOp { op: op @ (BinaryOperator::And | BinaryOperator::Or), left, .. } = expr
             && matches!(left.as_ref(), Expr::BinaryOp { op: inner, .. } if inner == op)
         {

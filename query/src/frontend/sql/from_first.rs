@@ -4,14 +4,17 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::{
     parser::Statement,
-    sqlparser::ast::{Select, SelectFlavor, SelectItem, VisitMut, VisitorMut, WildcardAdditionalOptions},
+    sqlparser::ast::{Select, SelectFlavor, SelectItem, VisitorMut, WildcardAdditionalOptions},
 };
+use tidelake_format::Error;
+
+use super::visit::visit_mut;
 
 /// Gives every such query, in subqueries too, its list of columns.
 pub(crate) fn select_all(statement: &mut Statement) {
     match statement {
         Statement::Statement(statement) => {
-            let _ = statement.visit(&mut All);
+            let _ = visit_mut(statement.as_mut(), &mut All);
         }
         Statement::Explain(explain) => select_all(&mut explain.statement),
         _ => {}
@@ -21,9 +24,9 @@ pub(crate) fn select_all(statement: &mut Statement) {
 struct All;
 
 impl VisitorMut for All {
-    type Break = ();
+    type Break = Box<Error>;
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         if select.flavor == SelectFlavor::FromFirstNoSelect && select.projection.is_empty() {
             select.projection = vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
             select.flavor = SelectFlavor::Standard;

@@ -11,17 +11,22 @@ use datafusion::{
     sql::{
         parser::Statement,
         sqlparser::{
-            ast::{Ident, ObjectName, Query, Visit, Visitor, visit_relations},
+            ast::{Ident, ObjectName, Query, Visitor},
             tokenizer::Location,
         },
     },
 };
 use tidelake_format::{
     Error, Kind, Reason, Result,
+    nearest::nearest,
     schema::{Database, Supertable},
 };
 
-use super::lex::at;
+use super::{
+    lex::at,
+    mistakes,
+    visit::{visit, visit_relations},
+};
 use crate::{catalog::CatalogInfo, session::Session};
 
 /// What a name in FROM stands for.
@@ -37,7 +42,11 @@ pub(crate) enum Found {
 
 /// What every name of a statement stands for; a name that is not there may be a CTE.
 #[derive(Debug, Default)]
-pub(crate) struct Names(HashMap<Vec<String>, Found>);
+pub(crate) struct Names {
+    found: HashMap<Vec<String>, Found>,
+    /// What errors suggest for names that are not there.
+    near: HashMap<Vec<String>, String>,
+}
 
 impl Names {
     /// Looks up every relation of a statement.
@@ -52,22 +61,78 @@ impl Names {
         collect(statement, &mut relations, &mut ctes);
         let mut names = Self::default();
         for parts in relations {
-            if names.0.contains_key(&parts) {
+            if names.found.contains_key(&parts) {
                 continue;
             }
             // A name of a CTE is hardly ever that of a series: do not read every series for it.
             let cte = matches!(parts.as_slice(), [name] if ctes.contains(&name.to_ascii_lowercase()));
             let series = if cte { Series::Ignore } else { Series::Find };
             if let Some(found) = look_up(&parts, series, state, session, info).await? {
-                names.0.insert(parts, found);
+                names.found.insert(parts, found);
+            } else if !cte && let Some(near) = near(&parts, session, info) {
+                names.near.insert(parts, near);
             }
         }
         Ok(names)
     }
 
     pub(crate) fn get(&self, name: &ObjectName) -> Option<&Found> {
-        self.0.get(&parts(name)?)
+        self.found.get(&parts(name)?)
     }
+
+    /// The error of a relation that is neither a table nor a CTE.
+    pub(crate) fn missing(&self, name: &ObjectName, session: &Session) -> Error {
+        let place = name.0.first().and_then(|p| p.as_ident()).map_or(Location::empty(), |i| i.span.start);
+        let error = match (name.0.len(), &session.database) {
+            (1, None) => Error::invalid("no database is chosen")
+                .because(Reason::DatabaseNotSpecified)
+                .with("table", name)
+                .with("use", format!("database.{name}, USE database, or the parameter database of the request")),
+            (1, Some(database)) => Error::not_found("no such table")
+                .because(Reason::TableNotFound)
+                .with("table", name)
+                .with("database", database),
+            _ => Error::not_found("no such table").because(Reason::TableNotFound).with("table", name),
+        };
+        let near = parts(name).and_then(|parts| self.near.get(&parts));
+        let error = match (mistakes::tables::instead_of(&name.to_string()), near) {
+            (Some(instead), _) => error.with("use", instead),
+            (None, Some(near)) => error.with("did you mean", near),
+            (None, None) => error,
+        };
+        at(error, place)
+    }
+}
+
+/// The most names that are compared with a misspelt one.
+const MOST_COMPARED: usize = 10_000;
+
+/// The nearest table that the session may read to a name that is not there; its database where that is misspelt.
+fn near(parts: &[String], session: &Session, info: &dyn CatalogInfo) -> Option<String> {
+    let (schema, name) = match parts {
+        [name] => (session.database.as_deref()?, name),
+        [schema, name] => (schema.as_str(), name),
+        _ => return None,
+    };
+    let Some(found) = database(info, schema) else {
+        return near_database(schema, info).map(|near| format!("{near}.{name}"));
+    };
+    let near = near_table(&found, name, info)?;
+    Some(if parts.len() == 1 { near } else { format!("{schema}.{near}") })
+}
+
+/// The nearest name of a database that may be read.
+pub(crate) fn near_database(name: &str, info: &dyn CatalogInfo) -> Option<String> {
+    let databases = info.databases();
+    let names: Vec<&str> = databases.iter().take(MOST_COMPARED).map(|database| database.name.as_str()).collect();
+    nearest(name, &names).map(str::to_owned)
+}
+
+/// The nearest name of a supertable of a database.
+pub(crate) fn near_table(database: &Database, name: &str, info: &dyn CatalogInfo) -> Option<String> {
+    let tables = info.tables(database.id);
+    let names: Vec<&str> = tables.iter().take(MOST_COMPARED).map(|table| table.name.as_str()).collect();
+    nearest(name, &names).map(str::to_owned)
 }
 
 /// The parts of a relation's name; `None` when one is no plain name.
@@ -98,11 +163,8 @@ impl Visitor for Ctes<'_> {
 fn collect(statement: &Statement, relations: &mut Vec<Vec<String>>, ctes: &mut HashSet<String>) {
     match statement {
         Statement::Statement(statement) => {
-            let _ = statement.visit(&mut Ctes(ctes));
-            let _ = visit_relations(statement.as_ref(), |name| {
-                relations.extend(parts(name));
-                ControlFlow::<()>::Continue(())
-            });
+            let _ = visit(statement.as_ref(), &mut Ctes(ctes));
+            visit_relations(statement.as_ref(), &mut |name| relations.extend(parts(name)));
         }
         Statement::Explain(explain) => collect(&explain.statement, relations, ctes),
         _ => {}
@@ -171,22 +233,6 @@ async fn look_up(
     };
     let Some(tables) = provider.schema(&schema) else { return Ok(None) };
     Ok(unique(tables.table_names(), name, |t| t).map(|table| Found::Other(schema, table)))
-}
-
-/// The error for a relation that is neither a table nor a CTE.
-pub(crate) fn missing(name: &ObjectName, session: &Session) -> Error {
-    let place = name.0.first().and_then(|p| p.as_ident()).map_or(Location::empty(), |i| i.span.start);
-    let error = match (name.0.len(), &session.database) {
-        (1, None) => Error::invalid("no database is chosen: write 'database.table', or USE one")
-            .because(Reason::DatabaseNotSpecified)
-            .with("table", name),
-        (1, Some(database)) => Error::not_found("no such table")
-            .because(Reason::TableNotFound)
-            .with("table", name)
-            .with("database", database),
-        _ => Error::not_found("no such table").because(Reason::TableNotFound).with("table", name),
-    };
-    at(error, place)
 }
 
 /// A quoted name.

@@ -9,7 +9,7 @@ use datafusion::{
     common::{
         DFSchema, ScalarValue, TableReference,
         config::ConfigOptions,
-        internal_err, plan_datafusion_err,
+        internal_err,
         tree_node::{Transformed, TreeNodeRecursion},
     },
     datasource::provider_as_source,
@@ -31,9 +31,10 @@ use datafusion::{
         sqlparser::ast::{BinaryOperator, TableAlias, TableFactor},
     },
 };
-use tidelake_format::{Error, Reason, Result};
+use tidelake_format::{Error, Reason, Result, nearest::nearest};
 
 use super::{
+    mistakes,
     names::quoted,
     repeated,
     resolve::{Nodes, Windowed, fill_of, windows_of},
@@ -45,6 +46,7 @@ use crate::{
         window::nanoseconds,
     },
     plan::{assign_windows, fill_gaps},
+    type_names::sql_types,
 };
 use tidelake_protocol::sql::{FORMS, parse_instant};
 
@@ -153,7 +155,7 @@ impl ContextProvider for Provider<'_> {
             .state
             .table_functions()
             .get(name)
-            .ok_or_else(|| plan_datafusion_err!("table function '{name}' not found"))?;
+            .ok_or_else(|| to_datafusion(unknown_table_function(name, self.state)))?;
         let arguments = datafusion::catalog::TableFunctionArgs::new(&args, self.state);
         Ok(provider_as_source(function.create_table_provider_with_args(arguments)?))
     }
@@ -208,6 +210,19 @@ impl ContextProvider for Provider<'_> {
 
     fn udwf_names(&self) -> Vec<String> {
         self.state.window_functions().keys().cloned().collect()
+    }
+}
+
+/// The error of a table function that does not exist.
+fn unknown_table_function(name: &str, state: &SessionState) -> Error {
+    let error = Error::invalid("no such table function").with("function", name);
+    if let Some(instead) = mistakes::tables::instead_of_function(name) {
+        return error.with("use", instead);
+    }
+    let known: Vec<&str> = state.table_functions().keys().map(String::as_str).collect();
+    match nearest(name, &known) {
+        Some(near) => error.with("did you mean", near),
+        None => error.with("expected one of", known.join(", ")),
     }
 }
 
@@ -275,13 +290,34 @@ impl ExprPlanner for TimePlanner {
                 None if *op == BinaryOperator::Plus => arithmetic(right, &right_type, op, left, &left_type),
                 None => None,
             },
-            _ => None,
+            _ => {
+                if comparison(op).is_some() {
+                    refuse_text_for_number(left, &left_type, right, &right_type)?;
+                }
+                None
+            }
         };
         Ok(match planned {
             Some(planned) => PlannerResult::Planned(planned),
             None => PlannerResult::Original(expr),
         })
     }
+}
+
+/// Refuses the comparison of a number with a text that is no number: executed, its error would not name the place.
+fn refuse_text_for_number(left: &Expr, left_type: &DataType, right: &Expr, right_type: &DataType) -> DfResult<()> {
+    for (number, ty, text) in [(left, left_type, right), (right, right_type, left)] {
+        if let Expr::Literal(value, _) = text
+            && ty.is_numeric()
+            && !number.column_refs().is_empty()
+            && let Some(text) = value.try_as_str().flatten()
+            && value.cast_to(ty).is_err()
+        {
+            let ty = sql_types(&ty.to_string());
+            return Err(to_datafusion(mistakes::text_for_number(text, &ty)));
+        }
+    }
+    Ok(())
 }
 
 /// The comparisons that are rewritten.

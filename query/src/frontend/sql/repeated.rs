@@ -6,9 +6,11 @@ use std::{collections::HashMap, ops::ControlFlow};
 
 use datafusion::sql::{
     parser::Statement,
-    sqlparser::ast::{ObjectName, Query, Visit, Visitor, visit_relations},
+    sqlparser::ast::{ObjectName, Query, Visit, Visitor},
 };
 use tidelake_format::{Error, Result};
+
+use super::visit::{visit, visit_relations};
 
 /// Refuses a statement that reads more than `most` relations once each WITH query stands at each place that names it.
 ///
@@ -21,7 +23,7 @@ pub(super) fn refuse(statement: &Statement, most: usize) -> Result<()> {
         _ => return Ok(()),
     };
     let mut queries = Queries::default();
-    let _ = statement.visit(&mut queries);
+    let _ = visit(statement.as_ref(), &mut queries);
     if queries.0.is_empty() {
         return Ok(());
     }
@@ -73,11 +75,10 @@ impl Queries {
 /// The names of the relations in a part of a statement, as often as it names them.
 fn names<T: Visit>(part: &T) -> Vec<String> {
     let mut names = Vec::new();
-    let _ = visit_relations(part, |ObjectName(parts)| {
+    visit_relations(part, &mut |ObjectName(parts)| {
         if let [name] = parts.as_slice() {
             names.push(name.to_string().trim_matches('"').to_ascii_lowercase());
         }
-        ControlFlow::<()>::Continue(())
     });
     names
 }

@@ -16,17 +16,15 @@ use datafusion::{
     execution::SessionState,
     sql::{
         parser::Statement,
-        sqlparser::{
-            ast::{
-                Expr, LimitClause, Offset, OffsetRows, OrderBy, OrderByExpr, OrderByKind, Query, SetExpr,
-                Statement as SqlStatement, TableFactor, TableWithJoins,
-            },
-            tokenizer::Location,
+        sqlparser::ast::{
+            Expr, Ident, LimitClause, Offset, OffsetRows, OrderBy, OrderByExpr, OrderByKind, Query, SetExpr,
+            Statement as SqlStatement, TableFactor, TableWithJoins,
         },
     },
 };
 use tidelake_format::{
     Error, Reason, Result,
+    nearest::nearest,
     types::{Precision, Type},
 };
 
@@ -34,6 +32,7 @@ use super::{clauses::Clauses, lex::at, names::Names};
 use crate::{plan::Fill, session::Session};
 
 pub(super) use {
+    expression::function_name,
     fill::fill_of,
     windowed::{Windowed, windows_of},
 };
@@ -190,6 +189,7 @@ impl Resolver<'_> {
         if !query.pipe_operators.is_empty() {
             return Err(Error::unsupported("pipe operators are not supported").with("found", "'|>'"));
         }
+        refuse_ignored(query)?;
         let columns = self.body(query, top)?;
         if let Some(limit) = &mut query.limit_clause {
             limit_clause(limit);
@@ -297,6 +297,34 @@ impl Resolver<'_> {
     }
 }
 
+/// Refuses clauses that the planner would ignore.
+fn refuse_ignored(query: &Query) -> Result<()> {
+    let refuse = |found: String, instead: &str| {
+        Err(Error::unsupported("this clause is not supported").with("found", found).with("use", instead))
+    };
+    if let Some(lock) = query.locks.first() {
+        return refuse(
+            lock.to_string(),
+            "the query without FOR UPDATE: readers see a snapshot, and rows have no locks",
+        );
+    }
+    if let Some(format) = &query.format_clause {
+        return refuse(format.to_string(), "the parameter format of the request, or its header accept");
+    }
+    if query.settings.is_some() {
+        return refuse("SETTINGS".to_owned(), "SHOW VARIABLES, and parameters of the request");
+    }
+    if query.for_clause.is_some() {
+        return refuse("FOR".to_owned(), "the parameter format of the request, or its header accept");
+    }
+    match &query.limit_clause {
+        Some(LimitClause::LimitOffset { limit_by, .. }) if !limit_by.is_empty() => {
+            refuse("LIMIT … BY".to_owned(), "QUALIFY row_number() OVER (PARTITION BY tag ORDER BY ts DESC) <= n")
+        }
+        _ => Ok(()),
+    }
+}
+
 /// `LIMIT offset, n` in the words that the planner takes.
 fn limit_clause(limit: &mut LimitClause) {
     if let LimitClause::OffsetCommaLimit { offset, limit: n } = limit {
@@ -327,10 +355,26 @@ fn first_words(statement: &impl std::fmt::Display) -> String {
     statement.to_string().split_whitespace().take(2).collect::<Vec<_>>().join(" ")
 }
 
-/// An error about a name, with its place.
-pub(crate) fn unknown_column(name: &str, place: Location, scope: &[&Relation]) -> Error {
-    let known: Vec<&str> =
-        scope.iter().filter_map(|r| r.columns.as_ref()).flatten().map(|c| c.name.as_str()).take(20).collect();
+/// The error of a column that no relation has, with its place and the nearest name.
+pub(crate) fn unknown_column(ident: &Ident, scope: &Scope) -> Error {
+    let columns = || scope.relations.iter().filter_map(|r| r.columns.as_ref()).flatten();
+    let known: Vec<&str> = columns().map(|c| c.name.as_str()).collect();
+    let name = ident.value.as_str();
     let error = Error::invalid("no such column").because(Reason::ColumnNotFound).with("column", name);
-    at(if known.is_empty() { error } else { error.with("expected one of", known.join(", ")) }, place)
+    let time = columns().find(|c| matches!(c.role, ColRole::Time(_))).map(|c| c.name.as_str());
+    let is_time = ["time", "_time", "timestamp"].iter().any(|other| name.eq_ignore_ascii_case(other));
+    let error = if scope.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(name)) {
+        error.with(
+            "use",
+            format!("HAVING {name} … after GROUP BY, or the expression itself: WHERE does not see aliases"),
+        )
+    } else if let Some(near) = time.filter(|_| is_time).or_else(|| nearest(name, &known)) {
+        error.with("did you mean", near)
+    } else if ident.quote_style == Some('"') {
+        error.with("use", format!("'{name}' for a text: double quotes are for names"))
+    } else {
+        error
+    };
+    let first: Vec<&str> = known.into_iter().take(20).collect();
+    at(if first.is_empty() { error } else { error.with("expected one of", first.join(", ")) }, ident.span.start)
 }

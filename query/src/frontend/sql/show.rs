@@ -7,6 +7,7 @@ use arrow::{
 use datafusion::sql::sqlparser::tokenizer::Token;
 use tidelake_format::{
     Error, Reason, Result,
+    nearest::nearest,
     schema::{Database, Role, Supertable},
     types::Type,
 };
@@ -89,7 +90,7 @@ impl Reader<'_> {
                 let (database, table) = self.table()?;
                 return Ok(Show::CreateTable { database, table });
             }
-            return Err(self.expected("DATABASE, TABLE or STABLE"));
+            return Err(self.expected("SHOW CREATE DATABASE, SHOW CREATE TABLE or SHOW CREATE STABLE"));
         }
         if self.skip("databases") || self.skip("schemas") {
             return Ok(Show::Databases { like: self.like()? });
@@ -152,14 +153,20 @@ impl Reader<'_> {
         } else {
             let found = self.found();
             return Err(match self.tokens.get(self.i) {
-                Some(t) => at(
-                    Error::unsupported(
-                        "expected DATABASES, STABLES, TABLES, VIEWS, TAGS, COLUMNS, QUERIES, CONNECTIONS, VARIABLES, USERS, GRANTS, TOKENS or CREATE … after SHOW",
+                Some(t) => {
+                    let error = Error::unsupported("SHOW does not list this").with("found", &found);
+                    let next = self.tokens.get(self.i + 1).and_then(name_of).unwrap_or_default();
+                    at(
+                        match (instead_of_show(&found, next), nearest(&found, &LISTS)) {
+                            (Some(instead), _) => error.with("use", instead),
+                            (None, Some(near)) => error.with("did you mean", near),
+                            (None, None) => error,
+                        }
+                        .with("expected one of", LISTS.join(", ")),
+                        t.span.start,
                     )
-                    .with("found", found),
-                    t.span.start,
-                ),
-                None => self.expected("DATABASES, STABLES, TABLES, VIEWS, TAGS, COLUMNS or CREATE"),
+                }
+                None => self.expected(&format!("one of {}", LISTS.join(", "))),
             });
         };
         if self.skip("from") {
@@ -220,6 +227,44 @@ impl Reader<'_> {
         let place = self.tokens.get(self.i).or(self.tokens.last()).expect("a statement has tokens").span.start;
         at(Error::invalid(format!("syntax error: expected {what}")).with("found", self.found()), place)
     }
+}
+
+/// What SHOW lists.
+const LISTS: [&str; 13] = [
+    "DATABASES",
+    "STABLES",
+    "TABLES",
+    "VIEWS",
+    "TAGS",
+    "COLUMNS",
+    "QUERIES",
+    "CONNECTIONS",
+    "VARIABLES",
+    "USERS",
+    "GRANTS",
+    "TOKENS",
+    "CREATE",
+];
+
+/// The statement to use in place of a SHOW of another system, by the two words behind SHOW.
+fn instead_of_show(word: &str, next: &str) -> Option<&'static str> {
+    Some(match (word.to_ascii_uppercase().as_str(), next.to_ascii_uppercase().as_str()) {
+        ("MEASUREMENTS", _) => "SHOW STABLES",
+        ("SERIES", _) => "SHOW TABLES: each series is a child table",
+        ("TAG", "VALUES") => "SELECT DISTINCT tag FROM table",
+        ("TAG" | "FIELD", _) => "DESCRIBE table: its tags and fields",
+        ("RETENTION", _) => "SHOW CREATE DATABASE name: its KEEP is the retention",
+        ("ALL" | "SETTINGS" | "PARAMETERS", _) => "SHOW VARIABLES",
+        ("PROCESSLIST", _) => "SHOW QUERIES",
+        ("SUPERTABLES", _) => "SHOW STABLES",
+        ("INDEXES" | "INDEX" | "KEYS", _) => "DESCRIBE table: tags are indexed",
+        ("FUNCTIONS", _) => "the built-in functions: an unknown name is answered with the nearest one",
+        ("DNODES" | "MNODES" | "VGROUPS" | "CLUSTER" | "QNODES" | "SNODES", _) => {
+            "SHOW CONNECTIONS and SHOW VARIABLES of a node: nodes share a root and nothing else"
+        }
+        ("STREAMS" | "TOPICS" | "SUBSCRIPTIONS" | "CONSUMERS", _) => "SHOW QUERIES: there are no streams and topics",
+        _ => return None,
+    })
 }
 
 impl Show {
@@ -318,9 +363,12 @@ fn find_database(name: Option<&str>, session: &Session, info: &dyn CatalogInfo) 
             .because(Reason::DatabaseNotSpecified));
     };
     info.visible().map_or(Ok(()), |visible| visible.check(name))?;
-    names::database(info, name).ok_or_else(|| match info.visible() {
-        Some(visible) => visible.missing(name),
-        None => Error::not_found("no such database").because(Reason::DatabaseNotFound).with("database", name),
+    names::database(info, name).ok_or_else(|| {
+        let error = match info.visible() {
+            Some(visible) => visible.missing(name),
+            None => Error::not_found("no such database").because(Reason::DatabaseNotFound).with("database", name),
+        };
+        suggest(error, names::near_database(name, info))
     })
 }
 
@@ -329,11 +377,16 @@ async fn find_table(database: &Database, name: &str, info: &dyn CatalogInfo) -> 
         return Ok(table);
     }
     info.table_of_series(database.id, name).await?.ok_or_else(|| {
-        Error::not_found("no such table")
-            .because(Reason::TableNotFound)
-            .with("table", name)
-            .with("database", &database.name)
+        let error = Error::not_found("no such table").because(Reason::TableNotFound).with("table", name);
+        suggest(error.with("database", &database.name), names::near_table(database, name, info))
     })
+}
+
+fn suggest(error: Error, near: Option<String>) -> Error {
+    match near {
+        Some(near) => error.with("did you mean", near),
+        None => error,
+    }
 }
 
 fn create_table(table: &Supertable) -> String {

@@ -38,7 +38,7 @@ fn check(text: &str) -> Result<()> {
     let Some(word) = unknown.next() else { return Ok(()) };
     let error = Error::invalid("not a level of the log").with("found", word);
     let error = match nearest(word, &LEVELS) {
-        Some(level) => error.with("nearest", level),
+        Some(level) => error.with("did you mean", level),
         None => error,
     };
     Err(error.with("expected", "off, error, warn, info, debug, trace, or target=level"))
@@ -140,8 +140,8 @@ mod tests {
         }
         for (wrong, words) in [
             ("verbose", "not a level of the log (found: verbose,"),
-            ("inof", "nearest: info"),
-            ("info,debgu", "nearest: debug"),
+            ("inof", "did you mean: info"),
+            ("info,debgu", "did you mean: debug"),
             ("tidelake_ingest", "target=level"),
             ("info,", "not a level"),
             ("tidelake_ingest=loud", "not a filter"),

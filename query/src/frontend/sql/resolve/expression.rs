@@ -12,7 +12,12 @@ use datafusion::sql::sqlparser::{
 use tidelake_format::{Error, Result, types::Type};
 
 use super::{
-    super::{depth::join, lex::at, names::quoted},
+    super::{
+        depth::join,
+        lex::at,
+        names::quoted,
+        visit::{visit, visit_mut},
+    },
     Col, ColRole, Place, Relation, Resolver, Scope,
     source::{find, qualifies},
     unknown_column,
@@ -61,12 +66,12 @@ impl VisitorMut for Walk<'_, '_> {
 }
 
 /// Visits the expressions of one select, not those of nested queries.
-struct Outside<F> {
-    look: F,
+struct Outside<'a> {
+    look: &'a mut dyn FnMut(&Expr),
     depth: usize,
 }
 
-impl<F: FnMut(&Expr)> Visitor for Outside<F> {
+impl Visitor for Outside<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
@@ -88,8 +93,8 @@ impl<F: FnMut(&Expr)> Visitor for Outside<F> {
 }
 
 /// Looks at every expression outside nested queries.
-pub(super) fn look(node: &impl Visit, look: impl FnMut(&Expr)) {
-    let _ = node.visit(&mut Outside { look, depth: 0 });
+pub(super) fn look(node: &impl Visit, mut look: impl FnMut(&Expr)) {
+    let _ = visit(node, &mut Outside { look: &mut look, depth: 0 });
 }
 
 /// A function call.
@@ -113,7 +118,7 @@ pub(crate) fn text(value: impl Into<String>) -> Expr {
 }
 
 /// The name of an unqualified function in lower case.
-pub(super) fn function_name(function: &Function) -> Option<String> {
+pub(in super::super) fn function_name(function: &Function) -> Option<String> {
     match function.name.0.as_slice() {
         [part] => part.as_ident().map(|i| i.value.to_ascii_lowercase()),
         _ => None,
@@ -132,7 +137,7 @@ impl Resolver<'_> {
     /// Rewrites an expression of the innermost scope.
     pub(super) fn expression(&mut self, expr: &mut Expr, place: Place) -> Result<()> {
         let mut walk = Walk { resolver: self, place, depth: 0 };
-        match expr.visit(&mut walk) {
+        match visit_mut(expr, &mut walk) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(error) => Err(*error),
         }
@@ -141,7 +146,7 @@ impl Resolver<'_> {
     /// Rewrites anything that holds expressions.
     pub(super) fn expressions_in(&mut self, node: &mut impl VisitMut, place: Place) -> Result<()> {
         let mut walk = Walk { resolver: self, place, depth: 0 };
-        match node.visit(&mut walk) {
+        match visit_mut(node, &mut walk) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(error) => Err(*error),
         }
@@ -224,8 +229,7 @@ impl Resolver<'_> {
         if unquoted && ident.value.eq_ignore_ascii_case("now") {
             return Ok(Some(call("now", Vec::new())));
         }
-        let relations: Vec<&Relation> = scope.relations.iter().collect();
-        Err(unknown_column(&ident.value, ident.span.start, &relations))
+        Err(unknown_column(ident, scope))
     }
 
     /// A name with a qualifier: `table.column`, `db.table.column`.
@@ -245,7 +249,8 @@ impl Resolver<'_> {
             {
                 return Ok(Some(new));
             }
-            return Err(unknown_column(&last.value, last.span.start, &[relation]));
+            let scope = Scope { relations: vec![relation.clone()], ..Scope::default() };
+            return Err(unknown_column(last, &scope));
         }
         Ok(None)
     }
@@ -262,7 +267,9 @@ impl Resolver<'_> {
             "_wstart" | "_wend" | "_wduration" => {
                 let Some(window) = &scope.window else {
                     return Err(at(
-                        Error::invalid(format!("{lower} needs an INTERVAL(…) clause in the same SELECT")),
+                        Error::invalid(format!("{lower} needs an INTERVAL(…) clause in the same SELECT"))
+                            .with("found", &lower)
+                            .with("use", "FROM … WHERE … INTERVAL(1m)"),
                         place,
                     ));
                 };
@@ -346,6 +353,15 @@ impl Resolver<'_> {
                     Some([_]) => Ok(Some(call(SPREAD_BETWEEN, vec![part("min"), part("max")]))),
                     _ => Err(at(Error::invalid("spread takes one column").with("found", &*function), place)),
                 }
+            }
+            _ if name != "count"
+                && !FIRST_LAST.contains(&name.as_str())
+                && arguments(function).is_some_and(|args| {
+                    args.iter().any(|arg| matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::Wildcard)))
+                }) =>
+            {
+                let error = Error::invalid("this function takes columns, not *").with("found", &*function);
+                Err(at(error.with("use", format!("{name}(column) for each column")), place))
             }
             "stddev" => {
                 function.name = ObjectName::from(vec![Ident::new("stddev_pop")]);

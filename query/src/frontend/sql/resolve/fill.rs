@@ -11,7 +11,7 @@ use datafusion::{
     execution::SessionState,
     sql::sqlparser::ast::{
         Distinct, Expr, Function, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
-        TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
+        TableAlias, TableFactor, TableWithJoins, VisitorMut,
     },
 };
 use tidelake_format::{Error, Result};
@@ -21,6 +21,7 @@ use super::{
         clauses::{FillClause, Window},
         lex::{UNNAMED, at},
         names::quoted,
+        visit::visit_mut,
     },
     Resolver, WindowNames,
     expression::{function_name, look},
@@ -180,7 +181,7 @@ impl Outer<'_, '_> {
     /// # Errors
     /// Invalid for columns that are neither keys nor in aggregates, Unsupported for aggregates that no item has.
     fn rename(&self, expr: &mut Expr) -> Result<()> {
-        let _ = expr.visit(&mut Rename { outer: self, depth: 0 });
+        let _ = visit_mut(expr, &mut Rename { outer: self, depth: 0 });
         let (mut column, mut aggregate) = (None, None);
         look(expr, |part| match part {
             Expr::Identifier(ident) if !self.is_ours(ident) && !self.is_alias(part) => column = Some(part.to_string()),
@@ -229,19 +230,19 @@ struct Rename<'o, 'r, 'a> {
 }
 
 impl VisitorMut for Rename<'_, '_, '_> {
-    type Break = ();
+    type Break = Box<Error>;
 
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
         self.depth += 1;
         ControlFlow::Continue(())
     }
 
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
         self.depth -= 1;
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         if self.depth == 0
             && let Some(name) = self.outer.name_of(expr)
         {

@@ -388,7 +388,17 @@ fn refuse(select: &Select) -> Result<()> {
         (select.value_table_mode.is_some(), "AS VALUE"),
     ];
     match found.iter().find(|(there, _)| *there) {
-        Some((_, what)) => Err(at(Error::unsupported("this clause is not supported").with("found", what), place)),
+        Some((_, what)) => {
+            let error = Error::unsupported("this clause is not supported").with("found", what);
+            let instead = match *what {
+                "PREWHERE" => "WHERE: the scan itself reads the columns of conditions first",
+                "TOP" => "LIMIT",
+                "INTO" => "tidelake export, or INSERT INTO … VALUES",
+                "LATERAL VIEW" => "unnest(…)",
+                _ => return Err(at(error, place)),
+            };
+            Err(at(error.with("use", instead), place))
+        }
         None => Ok(()),
     }
 }

@@ -11,7 +11,7 @@ use tidelake_format::{
 };
 
 use super::{
-    super::names::{Found, missing, parts, quoted},
+    super::names::{Found, parts, quoted},
     Col, ColRole, Place, Relation, Resolver, exact, rename,
 };
 
@@ -22,12 +22,16 @@ pub(super) fn factor(
     before: &[Relation],
 ) -> Result<Vec<Relation>> {
     match factor {
+        TableFactor::Table { sample: Some(_), .. } | TableFactor::Derived { sample: Some(_), .. } => {
+            Err(Error::unsupported("sampling is not supported").with("use", "WHERE random() < 0.1"))
+        }
         TableFactor::Table { name, alias, args: None, .. } => {
             if let Some(cte) = resolver.cte(name) {
                 let qualifier = vec![alias.as_ref().map_or(cte.0, |a| exact(&a.name))];
                 return Ok(vec![relation(qualifier, cte.1, alias.as_ref())]);
             }
-            let found = resolver.names.get(name).cloned().ok_or_else(|| missing(name, resolver.session))?;
+            let found =
+                resolver.names.get(name).cloned().ok_or_else(|| resolver.names.missing(name, resolver.session))?;
             match found {
                 Found::Table(database, table) => {
                     *name = ObjectName::from(vec![quoted(&*database.name), quoted(&*table.name)]);
