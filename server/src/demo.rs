@@ -1,14 +1,15 @@
-//! `tidelake demo`: the paper's data and queries on a server of its own, then a server to play with.
+//! `tidelake demo`: loads generated sensor data into a server of its own, times queries, checks their answers, and keeps serving.
 
 use std::{
     io::IsTerminal,
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::Context;
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets::NOTHING};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use tidelake_loadtest::{
     Devices,
@@ -38,9 +39,12 @@ pub(crate) struct DemoArgs {
     /// Rows of each device
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rows: u32,
-    /// End after the queries instead of serving on
+    /// Exit after the queries instead of serving until Ctrl-C
     #[arg(long)]
     exit: bool,
+    /// Keep the data in this directory; without it, a temporary directory is deleted at the end
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
     /// Address of HTTP and Flight SQL; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:8086")]
     listen: String,
@@ -52,8 +56,19 @@ const RUNS: usize = 5;
 /// Loads, asks, checks, prints, and serves on.
 #[expect(clippy::print_stdout, reason = "the demo is its output")]
 pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<()> {
-    let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
-    let store = directory.path().to_str().context("the temporary directory's name is not UTF-8")?.to_owned();
+    let temporary = match &args.keep {
+        Some(_) => None,
+        None => Some(tempfile::tempdir().context("cannot create a temporary directory")?),
+    };
+    let directory = match (&args.keep, &temporary) {
+        (Some(directory), _) => directory.clone(),
+        (None, Some(temporary)) => temporary.path().to_owned(),
+        (None, None) => anyhow::bail!("no directory for the data"),
+    };
+    let store = directory.to_str().context("the name of the directory is not UTF-8")?.to_owned();
+    if directory.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+        anyhow::bail!("the directory is not empty: expected a new one with --keep, found {store}");
+    }
     let mut layer = Layer::default();
     layer.set(&declared::STORE, store);
     layer.set(&declared::LISTEN, &args.listen);
@@ -69,11 +84,17 @@ pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<()> {
         }
     };
     let set = Devices { devices: args.devices, rows: args.rows, seed: 1 };
-    println!("Tidelake {} in {}", env!("CARGO_PKG_VERSION"), directory.path().display());
+    println!("Tidelake {} with data in {store}, serving http://{}", env!("CARGO_PKG_VERSION"), server.address);
+    println!(
+        "{} devices report temperature and humidity {} times each, tagged with devid, devname and devgroup.",
+        HumanCount(set.devices.into()),
+        HumanCount(set.rows.into())
+    );
     let asked = async {
         load(&server, set).await?;
         compact(&server).await?;
-        ask(&server, set).await
+        ask(&server, set).await?;
+        chart(&server).await
     };
     tokio::select! {
         done = asked => done?,
@@ -87,15 +108,19 @@ pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<()> {
         return server.stop().await;
     }
     if !std::io::stdout().is_terminal() {
-        println!("\nStandard output is no terminal, so this ends here; `tidelake serve` goes on serving.");
+        println!("\nThe demo ends here because standard output is not a terminal.");
+        println!("Next: tidelake serve, then docs/import.md for your own data.");
         return server.stop().await;
     }
     let address = server.address;
-    println!("\nConnect while it runs:");
-    println!("  tidelake sql --url http://{address}");
+    println!("\nLook at the data from another terminal:");
+    println!("  tidelake sql --url http://{address} -d db");
     println!("  curl http://{address}/api/v1/sql -d 'select avg(temperature) from db.devices where devgroup<10'");
     println!("  jdbc:arrow-flight-sql://{address}?useEncryption=false");
-    println!("\nServing until Ctrl-C; the data goes with it.");
+    match &args.keep {
+        Some(_) => println!("\nServing until Ctrl-C. To serve the data again: tidelake serve --store {store}"),
+        None => println!("\nServing until Ctrl-C, then deleting the data; --keep DIR keeps it."),
+    }
     serve::stop_signal().await;
     server.stop().await
 }
@@ -160,7 +185,8 @@ async fn ask(server: &Server, set: Devices) -> anyhow::Result<()> {
     let addresses = Addresses { url: format!("http://{address}"), flight: Some(format!("http://{address}")) };
     let mut asker = Asker::connect(Door::Flight, &addresses, &HttpOptions::default()).await?;
     let mut table = Table::new();
-    table.load_preset(NOTHING).set_header(["", "statement", "rows", "median", "answer"]);
+    table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(width());
+    table.set_header(["query", "statement", "rows", "median"]);
     let questions = [Question::Q1 { group: 0 }]
         .into_iter()
         .chain(Function::ALL.map(|function| Question::Q2 { function, percent: 10 }))
@@ -169,15 +195,11 @@ async fn ask(server: &Server, set: Devices) -> anyhow::Result<()> {
     for question in questions {
         let (sample, answer) = asker.sample(&question.name(), &question.sql(), RUNS).await?;
         verify(&oracle, &question, &answer)?;
-        let first = answer.columns.first().map(|_| answer.row(0)).unwrap_or_default();
-        let values: Vec<String> = first.iter().take(3).map(text).collect();
-        let more = if answer.rows() > 1 || first.len() > 3 { ", …" } else { "" };
         table.add_row([
             question.name(),
             question.sql(),
             HumanCount(sample.rows).to_string(),
             format!("{:.2} ms", sample.median_ms()),
-            format!("{}{more}", values.join(", ")),
         ]);
     }
     for column in [2, 3] {
@@ -185,15 +207,57 @@ async fn ask(server: &Server, set: Devices) -> anyhow::Result<()> {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    println!("{table}\nevery answer equals the one computed from the generator's rows");
+    println!("{table}\nevery answer equals the one computed from the generated rows");
     Ok(())
 }
 
-fn text(value: &Value) -> String {
-    match value {
-        Value::Null => "NULL".to_owned(),
-        Value::Int(v) => v.to_string(),
-        Value::Float(v) => format!("{v:.6}"),
-        Value::Text(v) => v.clone(),
+/// Columns of the terminal; 100 where the output is not a terminal.
+fn width() -> u16 {
+    Table::new().width().unwrap_or(100).clamp(60, 160)
+}
+
+/// The most bars of the chart.
+const MOST_BARS: usize = 20;
+
+/// Prints the average temperature by minute as bars.
+#[expect(clippy::print_stdout, reason = "the demo is its output")]
+async fn chart(server: &Server) -> anyhow::Result<()> {
+    const SQL: &str = "select _wstart, avg(temperature) from db.devices where devgroup<10 interval(1m)";
+    let address = server.address;
+    let addresses = Addresses { url: format!("http://{address}"), flight: Some(format!("http://{address}")) };
+    let mut asker = Asker::connect(Door::Flight, &addresses, &HttpOptions::default()).await?;
+    let (sample, answer) = asker.sample("chart", SQL, 1).await?;
+    let points: Vec<(i64, f64)> = (0..answer.rows())
+        .filter_map(|row| match answer.row(row).as_slice() {
+            [Value::Int(millis), Value::Float(average)] => Some((*millis, *average)),
+            _ => None,
+        })
+        .take(MOST_BARS)
+        .collect();
+    let (low, high) = points.iter().fold((f64::MAX, f64::MIN), |(low, high), (_, v)| (low.min(*v), high.max(*v)));
+    println!("\n{SQL}: {} rows in {:.2} ms\n", answer.rows(), sample.median_ms());
+    for (millis, average) in &points {
+        let minute = millis.div_euclid(60_000).rem_euclid(24 * 60);
+        println!("{:02}:{:02} {:8.3} {}", minute / 60, minute % 60, average, bar(*average, low, high, width() - 20));
+    }
+    println!("UTC; bars from {low:.3} to {high:.3}");
+    Ok(())
+}
+
+/// A bar whose length shows where a value is between two others: one block for the lowest one.
+fn bar(value: f64, low: f64, high: f64, width: u16) -> String {
+    let share = if high > low { (value - low) / (high - low) } else { 1.0 };
+    "█".repeat(1 + (share * f64::from(width.saturating_sub(1))).round() as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_go_from_one_block_to_the_whole_width() {
+        let length = |value| bar(value, 10.0, 20.0, 40).chars().count();
+        assert_eq!([10.0, 15.0, 20.0].map(length), [1, 21, 40]);
+        assert_eq!(bar(5.0, 5.0, 5.0, 40).chars().count(), 40);
     }
 }
